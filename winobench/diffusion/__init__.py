@@ -1,0 +1,1 @@
+"""Noise schedules, samplers, and the bundle of text encoder, VAE, denoiser and schedule."""

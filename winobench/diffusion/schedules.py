@@ -1,0 +1,327 @@
+"""Noise schedules: how much noise the latents of each timestep hold, and what a network is asked to predict.
+
+A schedule is a value. It is read from the ``scheduler_config.json`` of a diffusers folder, whichever sampler wrote the
+file: the samplers of Stable Diffusion (PNDM, DDIM, Euler, DPM-Solver, ...) differ in how they step, but share one
+training schedule, and only that decides an error. Timesteps are integers in ``[0, num_train_timesteps)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from winobench.errors import InputError
+
+PREDICTION_TYPES = ("epsilon", "v_prediction")
+BETA_SCHEDULES = ("linear", "scaled_linear", "squaredcos_cap_v2")
+
+# What beta_start, beta_end and beta_schedule are when the file leaves them out: each sampler class has its own.
+_USUAL_DEFAULTS = (0.0001, 0.02, "linear")
+_LATENT_LINEAR = (0.00085, 0.012, "linear")
+_LATENT_SCALED = (0.00085, 0.012, "scaled_linear")
+_CLASS_DEFAULTS = {
+    "DDIMInverseScheduler": _USUAL_DEFAULTS,
+    "DDIMParallelScheduler": _USUAL_DEFAULTS,
+    "DDIMScheduler": _USUAL_DEFAULTS,
+    "DDPMParallelScheduler": _USUAL_DEFAULTS,
+    "DDPMScheduler": _USUAL_DEFAULTS,
+    "DEISMultistepScheduler": _USUAL_DEFAULTS,
+    "DPMSolverMultistepScheduler": _USUAL_DEFAULTS,
+    "DPMSolverSDEScheduler": _LATENT_LINEAR,
+    "DPMSolverSinglestepScheduler": _USUAL_DEFAULTS,
+    "EulerAncestralDiscreteScheduler": _USUAL_DEFAULTS,
+    "EulerDiscreteScheduler": _USUAL_DEFAULTS,
+    "HeunDiscreteScheduler": _LATENT_LINEAR,
+    "KDPM2AncestralDiscreteScheduler": _LATENT_LINEAR,
+    "KDPM2DiscreteScheduler": _LATENT_LINEAR,
+    "LCMScheduler": _LATENT_SCALED,
+    "LMSDiscreteScheduler": _USUAL_DEFAULTS,
+    "PNDMScheduler": _USUAL_DEFAULTS,
+    "SASolverScheduler": _USUAL_DEFAULTS,
+    "TCDScheduler": _LATENT_SCALED,
+    "UniPCMultistepScheduler": _USUAL_DEFAULTS,
+}
+
+# Keys that shape the sampler's steps and nothing else: kept for writing the file back, otherwise ignored.
+_SAMPLER_KEYS = frozenset(
+    {
+        "algorithm_type",
+        "clip_sample",
+        "clip_sample_range",
+        "corrector_order",
+        "disable_corrector",
+        "dynamic_thresholding_ratio",
+        "euler_at_final",
+        "final_sigmas_type",
+        "flow_shift",
+        "interpolation_type",
+        "lambda_min_clipped",
+        "lower_order_final",
+        "noise_sampler_seed",
+        "original_inference_steps",
+        "predict_x0",
+        "predictor_order",
+        "sample_max_value",
+        "set_alpha_to_one",
+        "shift_terminal",
+        "sigma_max",
+        "sigma_min",
+        "skip_prk_steps",
+        "solver_order",
+        "solver_p",
+        "solver_type",
+        "steps_offset",
+        "tau_func",
+        "thresholding",
+        "time_shift_type",
+        "timestep_scaling",
+        "timestep_spacing",
+        "use_beta_sigmas",
+        "use_exponential_sigmas",
+        "use_karras_sigmas",
+        "use_lu_lambdas",
+        "variance_type",
+        # Of the files of 2022; both were dropped from diffusers before 0.10.
+        "tensor_format",
+        "timestep_values",
+    }
+)
+
+# Keys that would make another training schedule of it: accepted only with the value that leaves it alone.
+_NEUTRAL_VALUES = {
+    "predict_epsilon": (True, None),
+    "timestep_type": ("discrete",),
+    "use_dynamic_shifting": (False, None),
+    "use_flow_sigmas": (False, None),
+}
+
+_COSINE_OFFSET = 0.008
+_COSINE_MAX_BETA = 0.999
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseSchedule:
+    """A discrete, variance-preserving training schedule; hashable, equal when the training schedule is equal.
+
+    Attributes:
+      num_train_timesteps: T, the number of timesteps.
+      beta_start: variance added at the first timestep (``linear`` and ``scaled_linear``).
+      beta_end: variance added at the last one.
+      beta_schedule: ``linear``, ``scaled_linear`` (linear in the square root; Stable Diffusion) or
+        ``squaredcos_cap_v2`` (Nichol and Dhariwal 2021, Eq. 17).
+      trained_betas: explicit betas, which take the place of the four fields above, or None.
+      rescale_betas_zero_snr: shift and scale so that the last timestep is pure noise (Lin et al. 2023, Algorithm 1).
+      prediction_type: what the network predicts: ``epsilon`` (the noise) or ``v_prediction`` (Salimans and Ho 2022).
+      scheduler_class: the sampler that the file names; it does not change an error.
+      sampler_options: the file's other keys, for samplers and for writing the file back.
+    """
+
+    num_train_timesteps: int = 1000
+    beta_start: float = 0.00085
+    beta_end: float = 0.012
+    beta_schedule: str = "scaled_linear"
+    trained_betas: tuple[float, ...] | None = None
+    rescale_betas_zero_snr: bool = False
+    prediction_type: str = "epsilon"
+    scheduler_class: str = dataclasses.field(default="DDIMScheduler", compare=False)
+    sampler_options: tuple[tuple[str, Any], ...] = dataclasses.field(
+        default=(("clip_sample", False), ("set_alpha_to_one", False), ("steps_offset", 1)), compare=False
+    )
+
+    def __post_init__(self):
+        if self.prediction_type not in PREDICTION_TYPES:
+            raise InputError(
+                f"the noise schedule's prediction_type is {self.prediction_type!r}, but only"
+                f" {' and '.join(PREDICTION_TYPES)} can be scored: use a checkpoint that predicts one of these"
+            )
+        if self.trained_betas is None and self.beta_schedule not in BETA_SCHEDULES:
+            raise InputError(
+                f"the noise schedule's beta_schedule is {self.beta_schedule!r}, but it must be one of"
+                f" {', '.join(BETA_SCHEDULES)}"
+            )
+        if self.num_train_timesteps < 2:
+            raise InputError(f"the noise schedule has {self.num_train_timesteps} timesteps, but it needs at least 2")
+        betas = self._betas_before_rescaling()
+        if not (np.isfinite(betas).all() and (betas >= 0).all() and (betas <= 1).all()):
+            raise InputError(
+                "the noise schedule's betas leave the range from 0 to 1: check beta_start, beta_end or trained_betas"
+            )
+        if len(betas) != self.num_train_timesteps:
+            raise InputError(
+                f"the noise schedule lists {len(betas)} trained_betas for {self.num_train_timesteps} timesteps:"
+                " the two numbers must be equal"
+            )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> NoiseSchedule:
+        """Reads the content of a ``scheduler_config.json``.
+
+        Args:
+          config: the file's keys and values. Keys that the file leaves out have the default of the sampler class that
+            it names.
+
+        Returns:
+          The training schedule.
+
+        Raises:
+          InputError: for a sampler class, a key or a value that stands for another training schedule (flow matching,
+            continuous timesteps, ``prediction_type="sample"``), or that is unknown and might.
+        """
+        options = {key: value for key, value in config.items() if not key.startswith("_")}
+        scheduler_class = config.get("_class_name", "DDIMScheduler")
+        if scheduler_class not in _CLASS_DEFAULTS:
+            raise InputError(
+                f"scheduler_config.json names the scheduler {scheduler_class!r}, whose training schedule is not known:"
+                f" it must be one of {', '.join(sorted(_CLASS_DEFAULTS))}"
+            )
+        for key, neutral in _NEUTRAL_VALUES.items():
+            if key in options and options[key] not in neutral:
+                raise InputError(
+                    f"scheduler_config.json sets {key} to {options[key]!r}, a training schedule that is not supported:"
+                    f" only {neutral[0]!r} is"
+                )
+        fields = {field.name for field in dataclasses.fields(cls) if field.compare}
+        known = fields | _SAMPLER_KEYS | _NEUTRAL_VALUES.keys()
+        if unknown := sorted(options.keys() - known):
+            raise InputError(
+                f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
+                " which might change the noise schedule: remove what is not needed"
+            )
+        defaults = zip(("beta_start", "beta_end", "beta_schedule"), _CLASS_DEFAULTS[scheduler_class], strict=True)
+        values: dict[str, Any] = {"num_train_timesteps": 1000, **dict(defaults)}
+        values |= {key: options[key] for key in fields if options.get(key) is not None}
+        if "trained_betas" in values:
+            values["trained_betas"] = tuple(float(beta) for beta in np.ravel(values["trained_betas"]))
+        sampler_options = {key: value for key, value in options.items() if key not in fields}
+        try:
+            return cls(**values, scheduler_class=scheduler_class, sampler_options=tuple(sampler_options.items()))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"scheduler_config.json holds a value of the wrong kind: {error}") from error
+
+    def to_config(self) -> dict[str, Any]:
+        """Returns the content of a ``scheduler_config.json`` that diffusers and :meth:`from_config` read."""
+        config = {"_class_name": self.scheduler_class}
+        config |= {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
+        if self.trained_betas is not None:
+            config["trained_betas"] = list(self.trained_betas)
+        if not self.rescale_betas_zero_snr:
+            # Not every sampler class has this option; those without it would warn about the key.
+            del config["rescale_betas_zero_snr"]
+        return config | dict(self.sampler_options)
+
+    @functools.cached_property
+    def alphas_cumprod(self) -> np.ndarray:
+        """Share of the signal's variance that is left at each timestep: float32 ``[T]``, falling, in [0, 1].
+
+        Computed in float64 and rounded once: a float32 running product drifts by up to 1e-6 over 1,000 steps.
+        """
+        signal = np.cumprod(1.0 - self._betas_before_rescaling())
+        if self.rescale_betas_zero_snr:
+            root = np.sqrt(signal)
+            root = (root - root[-1]) * root[0] / (root[0] - root[-1])
+            signal = root**2
+        table = signal.astype(np.float32)
+        table.setflags(write=False)
+        return table
+
+    def _betas_before_rescaling(self) -> np.ndarray:
+        if self.trained_betas is not None:
+            return np.asarray(self.trained_betas, np.float64)
+        steps = self.num_train_timesteps
+        if self.beta_schedule == "linear":
+            return np.linspace(self.beta_start, self.beta_end, steps)
+        if self.beta_schedule == "scaled_linear":
+            return np.linspace(math.sqrt(self.beta_start), math.sqrt(self.beta_end), steps) ** 2
+        time = np.arange(steps + 1) / steps
+        signal = np.cos((time + _COSINE_OFFSET) / (1 + _COSINE_OFFSET) * np.pi / 2) ** 2
+        return np.minimum(1 - signal[1:] / signal[:-1], _COSINE_MAX_BETA)
+
+
+def signal_and_noise_rates(alphas_cumprod: ArrayLike, timesteps: ArrayLike, ndim: int) -> tuple[jnp.ndarray, ...]:
+    """Returns sqrt(abar_t) and sqrt(1 - abar_t), float32 ``[B, 1, ...]`` with ``ndim`` axes.
+
+    Args:
+      alphas_cumprod: float32 ``[T]``.
+      timesteps: int ``[B]``.
+      ndim: number of axes of the arrays that the rates will scale.
+    """
+    remaining = jnp.asarray(alphas_cumprod, jnp.float32)[jnp.asarray(timesteps)]
+    remaining = remaining.reshape(remaining.shape + (1,) * (ndim - remaining.ndim))
+    return jnp.sqrt(remaining), jnp.sqrt(1.0 - remaining)
+
+
+def add_noise(alphas_cumprod: ArrayLike, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jnp.ndarray:
+    """Noisy latents z_t = sqrt(abar_t) z + sqrt(1 - abar_t) eps (Ho et al. 2020, Eq. 4).
+
+    Args:
+      alphas_cumprod: float32 ``[T]``.
+      latents: z, ``[B, ...]``, scaled by the VAE's scaling factor.
+      noise: eps, like ``latents``.
+      timesteps: int ``[B]``.
+
+    Returns:
+      float32, like ``latents``.
+    """
+    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(latents))
+    return signal_rate * latents + noise_rate * noise
+
+
+def velocity(alphas_cumprod: ArrayLike, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jnp.ndarray:
+    """v = sqrt(abar_t) eps - sqrt(1 - abar_t) z (Salimans and Ho 2022, Appendix D); arguments as in add_noise."""
+    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(latents))
+    return signal_rate * noise - noise_rate * latents
+
+
+def prediction_target(
+    prediction_type: str, alphas_cumprod: ArrayLike, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike
+) -> jnp.ndarray:
+    """What a perfect network would answer: the noise, or the velocity; arguments as in add_noise."""
+    if prediction_type == "epsilon":
+        return jnp.asarray(noise, jnp.float32)
+    if prediction_type == "v_prediction":
+        return velocity(alphas_cumprod, latents, noise, timesteps)
+    raise ValueError(f"prediction_type must be one of {PREDICTION_TYPES}, not {prediction_type!r}")
+
+
+def predicted_noise(
+    prediction_type: str, alphas_cumprod: ArrayLike, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike
+) -> jnp.ndarray:
+    """The noise that a network's answer stands for.
+
+    Args:
+      prediction_type: ``epsilon`` or ``v_prediction``.
+      alphas_cumprod: float32 ``[T]``.
+      prediction: the network's answer, ``[B, ...]``.
+      noisy: z_t, what the network was given, like ``prediction``.
+      timesteps: int ``[B]``.
+
+    Returns:
+      float32, like ``prediction``.
+    """
+    if prediction_type == "epsilon":
+        return jnp.asarray(prediction, jnp.float32)
+    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(prediction))
+    return signal_rate * prediction + noise_rate * noisy
+
+
+def predicted_latents(
+    prediction_type: str, alphas_cumprod: ArrayLike, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike
+) -> jnp.ndarray:
+    """The clean latents that a network's answer stands for; arguments as in predicted_noise.
+
+    An ``epsilon`` network says nothing about them where no signal is left (zero terminal SNR): the result is then not
+    finite.
+    """
+    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(prediction))
+    if prediction_type == "epsilon":
+        return (noisy - noise_rate * prediction) / signal_rate
+    return signal_rate * noisy - noise_rate * prediction
