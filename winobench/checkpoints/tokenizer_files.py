@@ -2,8 +2,8 @@
 
 The format is CLIP's byte-level byte-pair encoding (Radford et al. 2021, after Sennrich et al. 2016): ``vocab.json``
 maps tokens to ids, ``merges.txt`` lists the pairs to be joined, the first line first. transformers' ``CLIPTokenizer``
-reads both. Each listed word becomes one token; every other text falls back to pieces, in the end to single bytes, so nothing
-is out of vocabulary.
+reads both. Each listed word becomes one token; every other text falls back to pieces, in the end to single bytes, so
+nothing is out of vocabulary.
 """
 
 from __future__ import annotations
