@@ -1,0 +1,314 @@
+"""The text tower of CLIP (Radford et al., 2021), in the published layout."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.models import layers
+from winobench.models.config import NetworkConfig, is_count
+
+# Published configs give this id where the tokenizer's end of text has another one. The pooled position is then that of
+# the largest id, which the end of text has in the vocabularies of the time.
+_LEGACY_EOS_TOKEN_ID = 2
+
+
+def _quick_gelu(x: jax.Array) -> jax.Array:
+    return x * jax.nn.sigmoid(1.702 * x)
+
+
+def _gelu(x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x, approximate=False)
+
+
+_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"quick_gelu": _quick_gelu, "gelu": _gelu}
+
+
+@dataclasses.dataclass(frozen=True)
+class CLIPTextConfig(NetworkConfig):
+    """Shape of a text encoder, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      vocab_size: number of token ids.
+      hidden_size: width of the states.
+      intermediate_size: width within the feed-forward layers.
+      num_hidden_layers: number of layers.
+      num_attention_heads: number of heads.
+      max_position_embeddings: longest text in tokens.
+      hidden_act: "quick_gelu" or "gelu".
+      layer_norm_eps: epsilon of the layer norms.
+      eos_token_id: id whose first position is pooled; 2 stands for the largest id of a text, whatever that is.
+      bos_token_id: of the tokenizer, kept for the file's sake.
+      pad_token_id: of the tokenizer, kept for the file's sake.
+      projection_dim: width of the joint space of text and images, which this network has no projection to; kept for the
+        file's sake.
+    """
+
+    vocab_size: int = 49408
+    hidden_size: int = 512
+    intermediate_size: int = 2048
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 8
+    max_position_embeddings: int = 77
+    hidden_act: str = "quick_gelu"
+    layer_norm_eps: float = 1e-5
+    eos_token_id: int = 49407
+    bos_token_id: int | None = 49406
+    pad_token_id: int | None = 1
+    projection_dim: int | None = 512
+
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "clip_text_model"
+    _only: ClassVar = {
+        "attention_dropout": (0.0, 0),
+        "dropout": (0.0, 0),
+        "add_cross_attention": (False,),
+        "is_decoder": (False,),
+        "is_encoder_decoder": (False,),
+        "pruned_heads": ({}, ()),
+    }
+    # Bookkeeping, initialisation, and defaults of text generation, which older versions wrote into every config.
+    _no_effect: ClassVar = frozenset(
+        {
+            "architectures",
+            "dtype",
+            "torch_dtype",
+            "transformers_version",
+            "initializer_factor",
+            "initializer_range",
+            "attn_implementation",
+            "bad_words_ids",
+            "begin_suppress_tokens",
+            "chunk_size_feed_forward",
+            "cross_attention_hidden_size",
+            "decoder_start_token_id",
+            "diversity_penalty",
+            "do_sample",
+            "early_stopping",
+            "encoder_no_repeat_ngram_size",
+            "exponential_decay_length_penalty",
+            "finetuning_task",
+            "forced_bos_token_id",
+            "forced_eos_token_id",
+            "id2label",
+            "label2id",
+            "length_penalty",
+            "max_length",
+            "min_length",
+            "no_repeat_ngram_size",
+            "num_beam_groups",
+            "num_beams",
+            "num_return_sequences",
+            "output_attentions",
+            "output_hidden_states",
+            "output_scores",
+            "prefix",
+            "problem_type",
+            "remove_invalid_values",
+            "repetition_penalty",
+            "return_dict",
+            "return_dict_in_generate",
+            "sep_token_id",
+            "suppress_tokens",
+            "task_specific_params",
+            "temperature",
+            "tf_legacy_loss",
+            "tie_encoder_decoder",
+            "tie_word_embeddings",
+            "tokenizer_class",
+            "top_k",
+            "top_p",
+            "torchscript",
+            "typical_p",
+            "use_bfloat16",
+        }
+    )
+
+    def __post_init__(self):
+        self._require_positive(
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "max_position_embeddings",
+        )
+        self._require(
+            self.hidden_size % self.num_attention_heads == 0,
+            "num_attention_heads",
+            f"a divisor of hidden_size={self.hidden_size}",
+        )
+        self._require(self.hidden_act in _ACTIVATIONS, "hidden_act", " or ".join(map(repr, _ACTIVATIONS)))
+        self._require_number("layer_norm_eps")
+        eos = self.eos_token_id
+        self._require(is_count(eos) or (eos == 0 and eos is not False), "eos_token_id", "one token id")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        return {"architectures": ["CLIPTextModel"]} | super().to_dict()
+
+
+class CLIPTextOutput(NamedTuple):
+    """What the text encoder returns.
+
+    Attributes:
+      last_hidden_state: [B, L, hidden_size], after the final layer norm.
+      pooled: [B, hidden_size], the last hidden state at the end of the text.
+    """
+
+    last_hidden_state: jax.Array
+    pooled: jax.Array
+
+
+class CLIPTextEmbeddings(nnx.Module):
+    """Token and position embeddings."""
+
+    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {
+            "embedding_init": nnx.initializers.normal(0.02),
+            "dtype": dtype,
+            "param_dtype": param_dtype,
+            "rngs": rngs,
+        }
+        self.token_embedding = nnx.Embed(config.vocab_size, config.hidden_size, **kwargs)
+        self.position_embedding = nnx.Embed(config.max_position_embeddings, config.hidden_size, **kwargs)
+
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        """input_ids [B, L] -> [B, L, hidden_size]."""
+        return self.token_embedding(input_ids) + self.position_embedding(jnp.arange(input_ids.shape[-1]))
+
+
+class CLIPAttention(nnx.Module):
+    """Causal multi-head self-attention."""
+
+    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.heads = config.num_attention_heads
+
+        def projection():
+            return layers.linear(
+                config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+            )
+
+        self.k_proj = projection()
+        self.v_proj = projection()
+        self.q_proj = projection()
+        self.out_proj = projection()
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, L, hidden_size] -> the same shape."""
+        query, key, value = (
+            layer(x).reshape(*x.shape[:-1], self.heads, -1) for layer in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        return self.out_proj(layers.dot_product_attention(query, key, value, is_causal=True).reshape(x.shape))
+
+
+class CLIPMLP(nnx.Module):
+    """The feed-forward layer."""
+
+    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.activation = config.hidden_act
+        self.fc1 = layers.linear(config.hidden_size, config.intermediate_size, **kwargs)
+        self.fc2 = layers.linear(config.intermediate_size, config.hidden_size, **kwargs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, L, hidden_size] -> the same shape."""
+        return self.fc2(_ACTIVATIONS[self.activation](self.fc1(x)))
+
+
+class CLIPEncoderLayer(nnx.Module):
+    """Attention and feed-forward, each after a layer norm and around a residual."""
+
+    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.self_attn = CLIPAttention(config, **kwargs)
+        self.layer_norm1 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.mlp = CLIPMLP(config, **kwargs)
+        self.layer_norm2 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, L, hidden_size] -> the same shape."""
+        x = x + self.self_attn(self.layer_norm1(x))
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class CLIPEncoder(nnx.Module):
+    """The stack of layers."""
+
+    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.layers = nnx.List([CLIPEncoderLayer(config, **kwargs) for _ in range(config.num_hidden_layers)])
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, L, hidden_size] -> the same shape."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class CLIPTextTransformer(nnx.Module):
+    """Embeddings, encoder and final norm: everything under ``text_model.`` in the published weights."""
+
+    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.embeddings = CLIPTextEmbeddings(config, **kwargs)
+        self.encoder = CLIPEncoder(config, **kwargs)
+        self.final_layer_norm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        """input_ids [B, L] -> [B, L, hidden_size]."""
+        return self.final_layer_norm(self.encoder(self.embeddings(input_ids)))
+
+
+class CLIPTextModel(layers.Network):
+    """Encodes token ids. Attribute names equal those of the published weights (``text_model.encoder.layers.0...``).
+
+    Args:
+      config: the network's shape.
+      dtype: compute dtype, that of the results too.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = CLIPTextConfig
+    weights_name: ClassVar[str] = "model"
+
+    def __init__(
+        self, config: CLIPTextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
+    ):
+        self.config = config
+        self.dtype = dtype
+        self.text_model = CLIPTextTransformer(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+
+    def __call__(self, input_ids: jax.Array) -> CLIPTextOutput:
+        """Encodes texts.
+
+        Args:
+          input_ids: [B, L] int32, L up to ``max_position_embeddings``. Padding is not masked, as in Stable Diffusion;
+            attention is causal, so only states after the end of a text depend on it.
+
+        Returns:
+          CLIPTextOutput, in the compute dtype.
+
+        Raises:
+          ValueError: if L is longer than there are positions.
+        """
+        length, positions = input_ids.shape[-1], self.config.max_position_embeddings
+        if length > positions:
+            raise ValueError(
+                f"CLIPTextModel: {length} tokens, but there are only {positions} positions; truncate the texts."
+            )
+        states = self.text_model(input_ids)
+        return CLIPTextOutput(states, states[jnp.arange(len(states)), self._pooled_position(input_ids)])
+
+    def _pooled_position(self, input_ids: jax.Array) -> jax.Array:
+        eos = self.config.eos_token_id
+        if eos == _LEGACY_EOS_TOKEN_ID:
+            return jnp.argmax(input_ids, axis=-1)
+        # The first one: padding may use the same id. A text without one pools position 0, as transformers does.
+        return jnp.argmax(input_ids == eos, axis=-1)

@@ -1,0 +1,118 @@
+"""What the network configs share: reading a published config.json, checking it, and writing it back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from winobench.errors import InputError
+
+# The version written into config.json. Diffusers' pipelines treat a UNet saved before 0.9 whose sample_size is under 64
+# as mistaken and overwrite the size, so a small model must name a later one.
+_DIFFUSERS_VERSION = "0.42.0"
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """Base of the network configs: frozen, hashable, with the option names of the published ``config.json``.
+
+    A subclass declares one field for each option that it implements. Options that exist in the published format but
+    are implemented only at one value stand in ``_only``; options without influence on the network in ``_no_effect``.
+
+    Raises:
+      InputError: on construction and in ``from_dict``, for an option that is unknown or has an unsupported value.
+    """
+
+    # Option -> the values at which it is implemented.
+    _only: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    # Options that are read and dropped.
+    _no_effect: ClassVar[frozenset[str]] = frozenset()
+    # The name of the network in the file, and the key that holds it.
+    _class_key: ClassVar[str] = "_class_name"
+    _class_value: ClassVar[str] = ""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``.
+
+        Args:
+          values: the decoded JSON object. Lists become tuples. Keys that begin with an underscore are bookkeeping of
+            the library that wrote the file and are dropped, once ``_class_name`` has been checked.
+
+        Returns:
+          The config, with this class's defaults for options that the file leaves out.
+
+        Raises:
+          InputError: if an option is unknown or unsupported, or if the file describes another network.
+        """
+        named = values.get(cls._class_key, cls._class_value)
+        if named != cls._class_value:
+            raise InputError(
+                f"{cls.__name__}: the config has {cls._class_key}={named!r}, expected {cls._class_value!r}; "
+                "point to the folder of the right network."
+            )
+        fields = {field.name for field in dataclasses.fields(cls)}
+        chosen = {}
+        for key, value in values.items():
+            value = _freeze(value)
+            if key in fields:
+                chosen[key] = value
+            elif key in cls._only:
+                _check_only(cls, key, value)
+            elif not (key.startswith("_") or key == cls._class_key or key in cls._no_effect):
+                raise InputError(
+                    f"{cls.__name__}: unknown option {key}={value!r} in the config; remove it if it is idle."
+                )
+        return cls(**chosen)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        header = {self._class_key: self._class_value}
+        if self._class_key == "_class_name":
+            header["_diffusers_version"] = _DIFFUSERS_VERSION
+        return header | {field.name: _thaw(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def _require(self, condition: bool, key: str, expected: str) -> None:
+        """Raises InputError, naming the option, its value and what was expected, unless ``condition`` holds."""
+        if not condition:
+            raise InputError(
+                f"{type(self).__name__}: unsupported option {key}={getattr(self, key)!r}; expected {expected}."
+            )
+
+    def _require_positive(self, *keys: str) -> None:
+        for key in keys:
+            self._require(is_count(getattr(self, key)), key, "a positive whole number")
+
+    def _require_bool(self, *keys: str) -> None:
+        for key in keys:
+            self._require(isinstance(getattr(self, key), bool), key, "true or false")
+
+    def _require_number(self, *keys: str) -> None:
+        for key in keys:
+            value = getattr(self, key)
+            self._require(
+                isinstance(value, int | float) and not isinstance(value, bool) and value > 0, key, "a positive number"
+            )
+
+
+def is_count(value: Any) -> bool:
+    """True for a whole number of at least one (a bool is none)."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def _thaw(value: Any) -> Any:
+    return [_thaw(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _check_only(cls: type[NetworkConfig], key: str, value: Any) -> None:
+    accepted = cls._only[key]
+    # One value a level says the same as a single value; bool and int are kept apart (0 is not False).
+    items = value if isinstance(value, tuple) and value else (value,)
+    if not all(any(item == choice and type(item) is type(choice) for choice in accepted) for item in items):
+        choices = " or ".join(repr(choice) for choice in accepted)
+        raise InputError(f"{cls.__name__}: unsupported option {key}={value!r}; winobench implements {choices} only.")
