@@ -1,0 +1,101 @@
+"""A pipeline small enough to check by hand: no layers, no files, and errors that can be written down."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from winobench.diffusion.schedules import NoiseSchedule
+
+IMAGE_SIZE = 16
+LATENT_SHAPE = (4, 4, 3)
+SCALING_FACTOR = 0.5
+MAX_LENGTH = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class VAEConfig:
+    downsampling: int = 4
+    scaling_factor: float = SCALING_FACTOR
+
+
+class VAE(nnx.Module):
+    """The latents are the means of 4 x 4 pixels."""
+
+    def __init__(self):
+        self.config = VAEConfig()
+        self.dtype = jnp.float32
+        self.gain = nnx.Param(jnp.ones(()))
+
+    def encode(self, images):
+        n, height, width, channels = images.shape
+        mean = images.reshape(n, height // 4, 4, width // 4, 4, channels).mean(axis=(2, 4))
+        return mean * self.gain[...], jnp.zeros_like(mean)
+
+
+@dataclasses.dataclass
+class TextOutput:
+    last_hidden_state: Any
+
+
+class TextEncoder(nnx.Module):
+    """A text's states are its token ids."""
+
+    def __init__(self):
+        self.dtype = jnp.float32
+        self.gain = nnx.Param(jnp.ones(()))
+
+    def __call__(self, ids):
+        return TextOutput(ids[..., None].astype(jnp.float32) * self.gain[...])
+
+
+class UNet(nnx.Module):
+    """Predicts ``noisy * gain + offset * (mean token id)``: the second part is what the text does."""
+
+    def __init__(self, gain: float = 0.5, offset: float = 0.1, dtype: Any = jnp.float32):
+        self.dtype = dtype
+        self.gain = nnx.Param(jnp.asarray(gain, dtype))
+        self.offset = nnx.Param(jnp.asarray(offset, dtype))
+
+    def __call__(self, noisy, timesteps, states):
+        return noisy * self.gain[...] + self.offset[...] * states.mean(axis=(1, 2))[:, None, None, None]
+
+
+@dataclasses.dataclass
+class Pipeline:
+    """Token ids are the lengths of a text's words."""
+
+    unet: Any = dataclasses.field(default_factory=UNet)
+    vae: Any = dataclasses.field(default_factory=VAE)
+    text_encoder: Any = dataclasses.field(default_factory=TextEncoder)
+    schedule: NoiseSchedule = dataclasses.field(default_factory=NoiseSchedule)
+    image_size: int = IMAGE_SIZE
+    fingerprint: str = "fake"
+
+    def tokenize(self, texts: Sequence[str]) -> np.ndarray:
+        ids = np.zeros((len(texts), MAX_LENGTH), np.int32)
+        for row, text in zip(ids, texts, strict=True):
+            lengths = [len(word) for word in text.split()][:MAX_LENGTH]
+            row[: len(lengths)] = lengths
+        return ids
+
+
+def image(seed: int) -> np.ndarray:
+    """A random image, uint8 [16, 16, 3]."""
+    return np.random.default_rng(seed).integers(0, 256, (IMAGE_SIZE, IMAGE_SIZE, 3), dtype=np.uint8)
+
+
+def latents(picture: np.ndarray) -> np.ndarray:
+    """What the VAE makes of it, float64 [4, 4, 3]."""
+    pixels = picture.astype(np.float64) / 127.5 - 1
+    return SCALING_FACTOR * pixels.reshape(4, 4, 4, 4, 3).mean(axis=(1, 3))
+
+
+def text_value(text: str) -> float:
+    """The mean token id of a text."""
+    return Pipeline().tokenize([text])[0].mean()

@@ -1,0 +1,381 @@
+import collections
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import PIL.Image
+import pytest
+
+from tests.scorers import fakes
+from winobench import parallel
+from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
+from winobench.scorers import diffusion_itm, samples
+from winobench.scorers.diffusion_itm import DiffusionITM
+
+IMAGES = [fakes.image(seed) for seed in range(3)]
+TEXTS = ["a cat", "three blind mice", ""]
+
+
+def scorer(**options):
+    return DiffusionITM(fakes.Pipeline(**options.pop("pipeline", {})), **{"batch_size": 8} | options)
+
+
+def given_noise(count=5):
+    return np.random.default_rng(0).standard_normal((count, *fakes.LATENT_SHAPE)).astype(np.float32)
+
+
+def by_hand(noise, timesteps, *, prediction_type="epsilon", target="own", gain=0.5, offset=0.1):
+    """Squared distances [image, text, sample] from the definition, in float64."""
+    schedule = NoiseSchedule(prediction_type=prediction_type)
+    result = np.zeros((len(IMAGES), len(TEXTS), len(noise)))
+    for i, image in enumerate(IMAGES):
+        for j, text in enumerate(TEXTS):
+            for s, (eps, t) in enumerate(zip(noise.astype(np.float64), timesteps, strict=True)):
+                z, kept = fakes.latents(image), float(schedule.alphas_cumprod[t])
+                noisy = np.sqrt(kept) * z + np.sqrt(1 - kept) * eps
+                predicted = gain * noisy + offset * fakes.text_value(text)
+                if prediction_type == "epsilon":
+                    wanted = eps
+                else:
+                    wanted = np.sqrt(kept) * eps - np.sqrt(1 - kept) * z
+                    if target == "epsilon":
+                        predicted, wanted = np.sqrt(kept) * predicted + np.sqrt(1 - kept) * noisy, eps
+                result[i, j, s] = np.sum((wanted - predicted) ** 2)
+    return result
+
+
+@pytest.mark.parametrize("prediction_type", ["epsilon", "v_prediction"])
+@pytest.mark.parametrize("target", ["own", "epsilon"])
+@pytest.mark.parametrize("error", ["squared_l2", "l2"])
+def test_errors_are_the_definition(prediction_type, target, error):
+    timesteps = [0, 10, 500, 998, 500]
+    squared = by_hand(given_noise(), timesteps, prediction_type=prediction_type, target=target)
+    expected = squared if error == "squared_l2" else np.sqrt(squared)
+    pipeline = {"schedule": NoiseSchedule(prediction_type=prediction_type)}
+    got = scorer(pipeline=pipeline, target=target, error=error).errors(
+        IMAGES, TEXTS, noise=given_noise(), timesteps=timesteps
+    )
+    assert got.dtype == np.float32
+    # Float32 against float64; the smallest error is 1e-2 of the largest term in it.
+    np.testing.assert_allclose(got, expected, rtol=2e-5)
+
+
+def test_a_perfect_denoiser_has_no_error():
+    noise = given_noise(2)
+    z = jnp.asarray(fakes.latents(IMAGES[0]), jnp.float32)[None]
+
+    def denoiser(params, noisy, timesteps, states):
+        kept = jnp.asarray(NoiseSchedule().alphas_cumprod)[timesteps][:, None, None, None]
+        return (noisy - jnp.sqrt(kept) * z) / jnp.sqrt(1 - kept)
+
+    zero = jnp.zeros(2, jnp.int32)
+    errors = diffusion_itm.denoising_errors(
+        denoiser,
+        None,
+        NoiseSchedule(),
+        z,
+        jnp.zeros((1, 1, 1)),
+        zero,
+        zero,
+        jnp.arange(2),
+        jnp.array([500, 900]),
+        noise,
+    )
+    np.testing.assert_allclose(errors, 0, atol=1e-8)
+
+
+def test_pure_function_takes_trees_of_text_states_and_runs_in_the_callers_jit():
+    def denoiser(params, noisy, timesteps, states):
+        return noisy * 0 + params * states["a"][:, :, None, None] + states["b"][:, None, None, None]
+
+    @jax.jit
+    def mean_error(params, states):
+        index = jnp.array([0, 1, 1])
+        errors = diffusion_itm.denoising_errors(
+            denoiser, params, NoiseSchedule(), jnp.zeros((2, 1, 1, 1)), states, index, index, index,
+            jnp.array([1, 2, 3]), jnp.zeros((2, 1, 1, 1)),
+        )  # fmt: skip
+        return errors
+
+    states = {"a": jnp.array([[1.0], [2.0]]), "b": jnp.array([0.0, 10.0])}
+    np.testing.assert_allclose(mean_error(2.0, states), [4.0, 196.0, 196.0])
+    gradient = jax.grad(lambda p: mean_error(p, states).sum())(2.0)
+    np.testing.assert_allclose(gradient, 2 * 2 + 2 * (2 * 14 * 2))
+
+
+def test_drawn_noise_and_timesteps_are_those_of_samples():
+    s = scorer()
+    drawn = s.errors(IMAGES, TEXTS, num_samples=6, seed=9)
+    noise = samples.draw_noise(samples.noise_key(9), jnp.arange(6), s.latent_shape)
+    timesteps = samples.choose_timesteps("uniform", 6, seed=9)
+    np.testing.assert_allclose(drawn, s.errors(IMAGES, TEXTS, noise=noise, timesteps=timesteps), rtol=1e-6)
+    np.testing.assert_allclose(drawn, by_hand(np.asarray(noise), timesteps), rtol=2e-5)
+    assert not np.allclose(drawn, s.errors(IMAGES, TEXTS, num_samples=6, seed=10))
+
+
+def test_uniform_samples_are_a_prefix_of_more_samples():
+    s = scorer()
+    np.testing.assert_array_equal(
+        s.errors(IMAGES, TEXTS, num_samples=5), s.errors(IMAGES, TEXTS, num_samples=11)[..., :5]
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_batch_size_changes_nothing(batch_size):
+    expected = scorer(batch_size=8).errors(IMAGES, TEXTS, num_samples=7, seed=2)
+    got = scorer(batch_size=batch_size).errors(IMAGES, TEXTS, num_samples=7, seed=2)
+    # Only the order of a sum may differ.
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("error", ["squared_l2", "l2"])
+def test_scores(error):
+    s = scorer(error=error)
+    errors = s.errors(IMAGES, TEXTS, num_samples=4).astype(np.float64)
+    plain = s.score(IMAGES, TEXTS, num_samples=4, normalize="none")
+    np.testing.assert_allclose(plain, -errors.mean(axis=-1), rtol=1e-12)
+    normalised = s.score(IMAGES, TEXTS, num_samples=4, normalize="unconditional")
+    np.testing.assert_allclose(normalised, -(errors - errors[:, 2:]).mean(axis=-1), rtol=1e-12)
+    np.testing.assert_array_equal(normalised[:, 2], 0)
+    np.testing.assert_array_equal(s.score(IMAGES, TEXTS, num_samples=4), normalised)
+    np.testing.assert_array_equal(s.score(IMAGES[:1], TEXTS, num_samples=4), plain[:1])
+    assert plain.shape == (3, 3)
+
+
+def count_triples(monkeypatch):
+    """Records the triples that reach the device."""
+    seen = []
+    original = DiffusionITM.iter_errors
+
+    def recorded(self, images, texts, triples, **options):
+        seen.append((list(images), list(texts), np.asarray(triples)))
+        return original(self, images, texts, triples, **options)
+
+    monkeypatch.setattr(DiffusionITM, "iter_errors", recorded)
+    return seen
+
+
+def test_the_unconditional_pass_is_made_once_for_each_image_and_sample(monkeypatch):
+    seen = count_triples(monkeypatch)
+    scorer().score(IMAGES, ["a", "b b"], num_samples=4, normalize="unconditional")
+    ((_, texts, triples),) = seen
+    assert collections.Counter(texts) == {"a": 1, "b b": 1, "": 1}
+    assert len(triples) == 3 * (2 + 1) * 4
+    assert len(np.unique(triples, axis=0)) == len(triples)
+
+
+def test_ranking_texts_makes_no_unconditional_pass(monkeypatch):
+    seen = count_triples(monkeypatch)
+    scorer().score(IMAGES[:1], ["a", "b b"], num_samples=4)
+    ((_, texts, triples),) = seen
+    assert texts == ["a", "b b"]
+    assert len(triples) == 2 * 4
+
+
+def test_repeated_images_and_texts_are_scored_once(monkeypatch, tmp_path):
+    path = tmp_path / "image.png"
+    PIL.Image.fromarray(IMAGES[2]).save(path)
+    picture = PIL.Image.open(path)
+    seen = count_triples(monkeypatch)
+    images = [IMAGES[0], str(path), IMAGES[0].copy(), path, picture, picture]
+    errors = scorer().errors(images, ["a", "b", "a"], num_samples=2)
+    ((distinct, texts, triples),) = seen
+    assert len(distinct) == 3
+    assert texts == ["a", "b"]
+    assert len(triples) == 3 * 2 * 2
+    np.testing.assert_array_equal(errors[0], errors[2])
+    np.testing.assert_array_equal(errors[1], errors[3])
+    np.testing.assert_array_equal(errors[1], errors[4])
+    np.testing.assert_array_equal(errors[:, 0], errors[:, 2])
+    assert (errors[0] != errors[1]).all()
+
+
+def test_iter_errors_keeps_the_order_of_the_triples_and_arrives_in_parts():
+    s = scorer(batch_size=4, mesh=parallel.make_mesh(jax.devices()[:1]))
+    everything = s.errors(IMAGES, TEXTS, num_samples=6)
+    triples = np.random.default_rng(1).permutation(np.indices(everything.shape).reshape(3, -1).T)[:30]
+    parts = list(s.iter_errors(IMAGES, TEXTS, triples, num_samples=6))
+    assert [start for start, _ in parts] == list(range(0, 30, 4))
+    assert [len(part) for _, part in parts] == [4] * 7 + [2]
+    np.testing.assert_allclose(np.concatenate([part for _, part in parts]), everything[tuple(triples.T)], rtol=1e-6)
+    assert list(s.iter_errors(IMAGES, TEXTS, np.zeros((0, 3), int), num_samples=6)) == []
+
+
+def test_more_images_and_texts_than_rows():
+    images = [fakes.image(seed) for seed in range(20)]
+    texts = ["x" * n for n in range(1, 14)]
+    expected = scorer().errors(images, texts, num_samples=2)
+    # Five rows: encoding in batches of four, everything is dropped and encoded again many times.
+    small = scorer(table_rows=5)
+    np.testing.assert_allclose(small.errors(images, texts, num_samples=2), expected, rtol=1e-6)
+    triples = np.random.default_rng(1).permutation(np.indices(expected.shape).reshape(3, -1).T)
+    got = np.concatenate([part for _, part in small.iter_errors(images, texts, triples, num_samples=2)])
+    np.testing.assert_allclose(got, expected[tuple(triples.T)], rtol=1e-6)
+
+
+def test_nothing_is_compiled_when_images_texts_or_samples_change(compilations):
+    s = scorer()
+    s.score(IMAGES, TEXTS, num_samples=3)
+    with compilations() as count:
+        s.score(IMAGES[:2], ["new text"], num_samples=17, seed=5)
+        s.errors([fakes.image(seed) for seed in range(40)], [f"text {n}" for n in range(50)], num_samples=1)
+        s.score(IMAGES[:1], ["a", "b"], timesteps="even", num_samples=4)
+    assert count.total == 0
+    with compilations() as count:
+        # The counter counts: another batch size is another shape.
+        scorer(batch_size=5).errors(IMAGES, TEXTS, num_samples=3)
+    assert count.total > 0
+
+
+def test_equal_scorers_share_a_compilation(compilations):
+    scorer().errors(IMAGES, TEXTS, num_samples=3)
+    with compilations() as count:
+        scorer().errors(IMAGES, TEXTS, num_samples=3)
+    assert count.total == 0
+
+
+def test_nothing_hidden_crosses_between_host_and_device():
+    s = scorer()
+    iterator = s.iter_errors(IMAGES, TEXTS, np.indices((3, 3, 9)).reshape(3, -1).T, num_samples=9)
+    with jax.transfer_guard("disallow"):
+        # The guard works on this platform: NumPy indices would be an implicit copy.
+        with pytest.raises(Exception, match="Disallowed host-to-device"):
+            jax.jit(lambda x: x + 1)(np.arange(3))
+        assert sum(len(part) for _, part in iterator) == 81
+
+
+def test_images_are_read_shortly_before_they_are_needed(monkeypatch):
+    read = []
+    original = diffusion_itm.image_files.load_image
+
+    def recorded(source, size):
+        read.append(source)
+        return original(source, size)
+
+    monkeypatch.setattr(diffusion_itm.image_files, "load_image", recorded)
+    images = [fakes.image(seed) for seed in range(300)]
+    s = scorer(batch_size=1, mesh=parallel.make_mesh(jax.devices()[:1]))
+    triples = np.stack([np.arange(300), np.zeros(300, int), np.zeros(300, int)], axis=1)
+    iterator = s.iter_errors(images, ["a"], triples, num_samples=1)
+    assert read == []
+    next(iterator)
+    assert 0 < len(read) < 60
+    iterator.close()
+    after = len(read)
+    assert after < 60
+    assert len(list(s.iter_errors(images, ["a"], triples, num_samples=1))) == 300
+    assert len(read) == after + 300
+
+
+def test_fingerprint_tells_scorers_apart():
+    prints = [
+        scorer().fingerprint(),
+        scorer(error="l2").fingerprint(),
+        scorer(target="epsilon").fingerprint(),
+        scorer(image_size=32).fingerprint(),
+        scorer(timestep_range=(100, 900)).fingerprint(),
+        scorer(pipeline={"fingerprint": "other"}).fingerprint(),
+        scorer(pipeline={"unet": fakes.UNet(dtype=jnp.bfloat16)}).fingerprint(),
+    ]
+    assert len({json.dumps(value, sort_keys=True) for value in prints}) == len(prints)
+    assert scorer(batch_size=3).fingerprint() == prints[0]
+
+
+def test_image_size_and_range_are_used():
+    assert scorer(image_size=32).latent_shape == (8, 8, 3)
+    s = scorer(timestep_range=(990, 1000))
+    timesteps = samples.choose_timesteps("uniform", 4, timestep_range=(990, 1000))
+    np.testing.assert_array_equal(
+        s.errors(IMAGES, TEXTS, num_samples=4), scorer().errors(IMAGES, TEXTS, num_samples=4, timesteps=timesteps)
+    )
+
+
+def test_bfloat16_is_near_float32():
+    exact = scorer().errors(IMAGES, TEXTS, num_samples=4)
+    rough = scorer(pipeline={"unet": fakes.UNet(dtype=jnp.bfloat16)}).errors(IMAGES, TEXTS, num_samples=4)
+    # Rounding to 8 bits moves each term by up to 1/256, and leaves the sum in float32.
+    np.testing.assert_allclose(rough, exact, rtol=2e-2)
+    assert (rough != exact).any()
+    assert len(np.unique(rough)) == rough.size
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda s: s.score([], ["a"]), "images is an empty list"),
+        (lambda s: s.score(IMAGES, []), "texts is an empty list"),
+        (lambda s: s.score(IMAGES, "a cat"), "texts is a str"),
+        (lambda s: s.score("cat.png", ["a"]), "images is a str"),
+        (lambda s: s.score(IMAGES, [7]), r"texts\[0\] is a int"),
+        (lambda s: s.score(IMAGES, ["a"], normalize="gray"), "normalize is 'gray'"),
+        (lambda s: s.score(IMAGES, ["a"], num_samples=0), "num_samples is 0"),
+        (lambda s: s.score(IMAGES, ["a"], timesteps=[1000]), "timesteps"),
+        (
+            lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((2, 3, 4, 4))),
+            r"noise has the shape .* \[num_samples, 4, 4",
+        ),
+        (lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((4, 4, 3))), "noise has the shape"),
+        (lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((0, 4, 4, 3))), "noise has the shape"),
+        (lambda s: s.errors(IMAGES, ["a"], noise=np.zeros((2, 4, 4, 3), int)), "noise has the type"),
+        (lambda s: s.errors(IMAGES, ["a"], noise=given_noise(2), timesteps=[1, 2, 3]), "noise holds 2 samples"),
+        (lambda s: s.errors(IMAGES, ["a"], noise=given_noise(2), num_samples=3), "noise holds 2 samples"),
+        (lambda s: s.iter_errors(IMAGES, ["a"], [[0, 0]], num_samples=1), "triples has the shape"),
+        (lambda s: s.iter_errors(IMAGES, ["a"], [[0.0, 0, 0]], num_samples=1), "triples has the shape"),
+        (lambda s: s.iter_errors(IMAGES, ["a"], [[0, 1, 0]], num_samples=1), "triples names texts 1 to 1"),
+        (lambda s: s.iter_errors(IMAGES, ["a"], [[0, 0, 1]], num_samples=1), "triples names samples"),
+        (lambda s: s.iter_errors(IMAGES, ["a"], [[-1, 0, 0]], num_samples=1), "triples names images"),
+        (lambda s: s.score(["/nowhere/cat.png"], ["a"]), "/nowhere/cat.png"),
+    ],
+)
+def test_bad_input(call, words):
+    with pytest.raises(InputError, match=words):
+        call(scorer())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"error": "l1"}, "error is 'l1'"),
+        ({"target": "v"}, "target is 'v'"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"table_rows": 0}, "table_rows is 0"),
+        ({"image_size": 18}, "multiple of 4"),
+        ({"timestep_range": (10, 5)}, "timestep_range"),
+        ({"mesh": jax.make_mesh((1,), ("x",), devices=jax.devices()[:1])}, "the mesh has the axes 'x'"),
+    ],
+)
+def test_bad_options(options, words):
+    with pytest.raises(InputError, match=words):
+        scorer(**options)
+
+
+_ON_EIGHT_DEVICES = """
+import sys
+import jax, numpy as np
+from tests.scorers import fakes
+from winobench import parallel
+from winobench.scorers.diffusion_itm import DiffusionITM
+assert jax.device_count() == 8
+images, texts = [fakes.image(seed) for seed in range(5)], ["a cat", "three blind mice", ""]
+meshes = [
+    parallel.make_mesh(jax.devices()[:1]), None, parallel.make_mesh(model_parallel=2),
+    jax.make_mesh((4,), ("data",), devices=jax.devices()[:4]),
+]
+np.save(sys.argv[1], [
+    DiffusionITM(fakes.Pipeline(), batch_size=2, mesh=mesh).errors(images, texts, num_samples=7) for mesh in meshes
+])
+"""
+
+
+def test_one_and_eight_devices_agree(tmp_path, fake_devices):
+    path = tmp_path / "errors.npy"
+    subprocess.run([sys.executable, "-c", _ON_EIGHT_DEVICES, path], env=fake_devices(8), check=True, timeout=300)
+    one, *others = np.load(path)
+    for errors in others:
+        np.testing.assert_allclose(errors, one, rtol=1e-5)
+    here = scorer().errors([fakes.image(seed) for seed in range(5)], ["a cat", "three blind mice", ""], num_samples=7)
+    np.testing.assert_allclose(one, here, rtol=1e-5)

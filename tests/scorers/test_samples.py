@@ -1,0 +1,104 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from winobench.errors import InputError
+from winobench.scorers import samples
+
+
+def test_uniform_timesteps_are_prefix_stable_and_seeded():
+    long = samples.choose_timesteps("uniform", 2000, seed=3)
+    assert long.dtype == np.int32
+    np.testing.assert_array_equal(samples.choose_timesteps("uniform", 16, seed=3), long[:16])
+    assert (samples.choose_timesteps("uniform", 16, seed=4) != long[:16]).any()
+    assert long.min() >= 0
+    assert long.max() < 1000
+    # 2,000 draws: the standard error of the mean is 6.5.
+    assert abs(long.mean() - 499.5) < 30
+
+
+def test_uniform_timesteps_are_what_they_were():
+    # Stored scores are only good as long as the samples are the same: change SCORING_VERSION if these must change.
+    np.testing.assert_array_equal(samples.choose_timesteps("uniform", 6, seed=0), [578, 90, 751, 951, 757, 775])
+
+
+def test_noise_depends_on_seed_and_sample_alone():
+    key = samples.noise_key(5)
+    together = samples.draw_noise(key, jnp.arange(4), (2, 3, 4))
+    alone = samples.draw_noise(key, jnp.asarray([2]), (2, 3, 4))
+    np.testing.assert_array_equal(together[2], alone[0])
+    assert (samples.draw_noise(samples.noise_key(6), jnp.asarray([2]), (2, 3, 4)) != alone).any()
+    many = samples.draw_noise(key, jnp.arange(500), (8, 8, 1))
+    # 32,000 draws: standard errors of 0.006 and 0.004.
+    assert abs(float(many.mean())) < 0.03
+    assert abs(float(many.std()) - 1) < 0.02
+
+
+def test_the_users_default_generator_changes_nothing():
+    before = samples.draw_noise(samples.noise_key(0), jnp.arange(2), (2, 2, 1))
+    jax.config.update("jax_default_prng_impl", "rbg")
+    try:
+        after = samples.draw_noise(samples.noise_key(0), jnp.arange(2), (2, 2, 1))
+    finally:
+        jax.config.update("jax_default_prng_impl", "threefry2x32")
+    np.testing.assert_array_equal(before, after)
+
+
+def test_stratified_draws_one_of_each_part():
+    drawn = samples.choose_timesteps("stratified", 20, seed=1)
+    np.testing.assert_array_equal(drawn // 50, np.arange(20))
+    assert len(set(drawn % 50)) > 5
+
+
+def test_even_takes_the_middles():
+    np.testing.assert_array_equal(samples.choose_timesteps("even", 4), [125, 375, 625, 875])
+    np.testing.assert_array_equal(samples.choose_timesteps("even", 2, timestep_range=(200, 900)), [375, 725])
+
+
+@pytest.mark.parametrize(("requested", "count"), [(50, 49), (100, 98), (250, 245), (64, 66), (128, 140), (300, 327)])
+def test_published_has_the_published_lengths(requested, count):
+    timesteps = samples.choose_timesteps("published", requested)
+    np.testing.assert_array_equal(timesteps, np.array(range(10, 990, int(1000 / requested))))
+    assert len(timesteps) == count
+
+
+@pytest.mark.parametrize("rule", ["uniform", "stratified", "even"])
+def test_range_is_kept(rule):
+    timesteps = samples.choose_timesteps(rule, 300, timestep_range=(100, 110))
+    assert set(timesteps.tolist()) == set(range(100, 110))
+
+
+def test_default_number_and_arrays():
+    assert len(samples.choose_timesteps("uniform", None)) == samples.DEFAULT_NUM_SAMPLES
+    given = samples.choose_timesteps([5, 3, 5], None)
+    np.testing.assert_array_equal(given, [5, 3, 5])
+    assert given.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"rule": "random"}, "one of uniform, stratified"),
+        ({"num_samples": 0}, "at least 1"),
+        ({"num_samples": 2.5}, "at least 1"),
+        ({"num_samples": True}, "at least 1"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**32}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"timestep_range": (5, 5)}, "timestep_range"),
+        ({"timestep_range": (0, 1001)}, "timestep_range"),
+        ({"rule": "published", "num_samples": 1001}, "published"),
+        ({"rule": "published", "num_train_timesteps": 100}, "published"),
+        ({"rule": [0.5]}, "whole number"),
+        ({"rule": []}, "at least one"),
+        ({"rule": [[1]]}, "whole number"),
+        ({"rule": [1000]}, "0 to 999"),
+        ({"rule": [-1]}, "0 to 999"),
+        ({"rule": [1, 2], "num_samples": 3}, "leave num_samples out"),
+    ],
+)
+def test_bad_input(arguments, words):
+    arguments = {"rule": "uniform", "num_samples": None} | arguments
+    with pytest.raises(InputError, match=words):
+        samples.choose_timesteps(arguments.pop("rule"), arguments.pop("num_samples"), **arguments)

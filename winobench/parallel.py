@@ -1,0 +1,141 @@
+"""Meshes and where arrays live on them.
+
+One mesh has up to two axes. ``data`` splits a batch: each device works on its own rows, and no rows travel. ``model``,
+only present when asked for, splits the parameters of networks that do not fit on one device; XLA inserts the
+communication. Meshes are made here and nowhere else, because `jax.make_mesh` would make axes that ask every operation
+for its sharding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from winobench.errors import InputError
+
+DATA_AXIS = "data"
+MODEL_AXIS = "model"
+
+
+def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: int = 1) -> Mesh:
+    """Makes the mesh that scorers and training run on.
+
+    Args:
+      devices: the devices to use; all devices of all processes when None.
+      model_parallel: number of devices that share one copy of the parameters. 1 gives every device its own copy, which
+        is the fastest layout for networks that fit.
+
+    Returns:
+      A mesh with the axis ``data`` and, when ``model_parallel`` is more than 1, the axis ``model``.
+
+    Raises:
+      InputError: when there are no devices, or their number is not a multiple of ``model_parallel``.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    if not devices:
+        raise InputError("a mesh needs at least one device, but the list of devices is empty: leave it out to use all")
+    if model_parallel < 1 or len(devices) % model_parallel:
+        raise InputError(
+            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}"
+        )
+    if model_parallel == 1:
+        return Mesh(np.asarray(devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
+    grid = np.asarray(devices).reshape(-1, model_parallel)
+    return Mesh(grid, (DATA_AXIS, MODEL_AXIS), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def as_mesh(mesh: Mesh | None) -> Mesh:
+    """Returns a mesh that the functions of this module accept.
+
+    Args:
+      mesh: None for a mesh of all devices; otherwise any mesh with an axis ``data`` and at most one more, ``model``.
+        Explicit and manual axes are taken as automatic ones.
+
+    Raises:
+      InputError: when the mesh has no axis ``data`` or one of another name.
+    """
+    if mesh is None:
+        return make_mesh()
+    names = mesh.axis_names
+    if DATA_AXIS not in names or set(names) - {DATA_AXIS, MODEL_AXIS}:
+        raise InputError(
+            f"the mesh has the axes {', '.join(map(repr, names))}, but scoring needs the axis {DATA_AXIS!r} and at most"
+            f" one more, {MODEL_AXIS!r}: make it with winobench.parallel.make_mesh"
+        )
+    return Mesh(mesh.devices, names, axis_types=(AxisType.Auto,) * len(names))
+
+
+def data_parallelism(mesh: Mesh) -> int:
+    """Number of parts that the mesh splits a batch into."""
+    return mesh.shape[DATA_AXIS]
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The sharding of an array of which every device holds the whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def split_axis(mesh: Mesh, axis: int = 0) -> NamedSharding:
+    """The sharding of an array whose axis number ``axis`` is split over the data axis of the mesh."""
+    return NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA_AXIS))
+
+
+def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
+    """Where each parameter lives.
+
+    Without a ``model`` axis every device holds everything. With one, each array is split along its last axis that the
+    number of devices divides, because the last axis of kernels is the output's; arrays without such an axis, which are
+    small, stay whole.
+
+    Args:
+      parameters: a pytree of arrays, or of anything with a shape.
+      mesh: the mesh.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    parts = mesh.shape.get(MODEL_AXIS, 1)
+
+    def sharding(leaf: Any) -> NamedSharding:
+        shape = np.shape(leaf)
+        if parts > 1:
+            for axis in reversed(range(len(shape))):
+                if shape[axis] and shape[axis] % parts == 0:
+                    return NamedSharding(mesh, PartitionSpec(*(None,) * axis, MODEL_AXIS))
+        return replicated(mesh)
+
+    return jax.tree.map(sharding, parameters)
+
+
+def place_parameters(parameters: Any, mesh: Mesh) -> Any:
+    """Puts parameters on the devices of the mesh, laid out as `parameter_shardings` says."""
+    return jax.device_put(parameters, parameter_shardings(parameters, mesh))
+
+
+def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+    """`jax.shard_map` over the data axis alone; a ``model`` axis is left to XLA.
+
+    Args:
+      function: works on one device's rows, and needs no other rows.
+      mesh: the mesh.
+      in_specs: a PartitionSpec for each argument, naming the data axis or nothing.
+      out_specs: the same for the results.
+    """
+    # The check of which values vary over the mesh is off: it finds missing communication, of which there is none
+    # here, and rejects networks whose loops start from constants.
+    return jax.shard_map(
+        function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names={DATA_AXIS}, check_vma=False
+    )
+
+
+def fetch(array: jax.Array) -> np.ndarray:
+    """Copies an array to the host, from all processes where several hold its parts."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(jax.device_get(array))
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))

@@ -1,0 +1,1 @@
+"""Scorers: how well does a text fit an image?"""

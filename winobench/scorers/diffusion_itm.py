@@ -1,0 +1,629 @@
+"""Image-text matching with a diffusion model: how much does a text help to predict the noise added to an image?
+
+The error of a triple (image, text, sample) is the distance between what the denoiser predicts from the noisy latents
+of the image, given the text, and what it should predict (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language
+Reasoners?", Eq. 1-5). Everything else is a mean of such errors, or a difference of means.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+from jax.typing import ArrayLike
+
+from winobench import parallel
+from winobench.data import images as image_files
+from winobench.diffusion import schedules
+from winobench.errors import InputError
+from winobench.scorers import frozen, samples, tables
+
+if TYPE_CHECKING:
+    from winobench.diffusion.stable_diffusion import StableDiffusion
+
+# Raised whenever an error that is computed here could change by more than rounding.
+SCORING_VERSION = 1
+
+ERRORS = ("squared_l2", "l2")
+TARGETS = ("own", "epsilon")
+NORMALIZE = ("auto", "none", "unconditional")
+
+# Work of one step on each device, as positions of the latents (batch x height x width). On a CPU, larger batches leave
+# the caches; on a GPU, smaller ones leave it idle. Pairs are (accelerator, CPU).
+_POSITIONS_PER_STEP = (131_072, 8_192)
+_MAX_BATCH = 512
+# Images and texts that each device encodes at once.
+_ENCODER_BATCH = ((8, 64), (4, 16))
+# Memory of each table of latents or text states, and its largest number of rows.
+_TABLE_BYTES = (1 << 30, 1 << 27)
+_MAX_ROWS = 4096
+# Steps that may be under way before a result is waited for.
+_STEPS_AHEAD = 4
+
+Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
+
+
+def denoising_errors(
+    denoiser: Denoiser,
+    params: Any,
+    schedule: schedules.NoiseSchedule,
+    latents: jax.Array,
+    text_states: Any,
+    image_index: jax.Array,
+    text_index: jax.Array,
+    sample_index: jax.Array,
+    timesteps: jax.Array,
+    noise: jax.Array,
+    *,
+    error: str = "squared_l2",
+    target: str = "own",
+    dtype: Any = jnp.float32,
+) -> jax.Array:
+    """Errors of some (image, text, sample) triples. Pure: call it inside of your own `jax.jit`.
+
+    Args:
+      denoiser: ``(params, noisy latents [n, h, w, c], timesteps int32 [n], text states) -> prediction [n, h, w, c]``.
+        Any network will do, such as one that is being trained.
+      params: passed on to the denoiser.
+      schedule: which noisy latents a timestep means, and what the network predicts.
+      latents: float32 [num_images, h, w, c], scaled as in training.
+      text_states: [num_texts, length, width], or a pytree of arrays [num_texts, ...] for a denoiser that takes one.
+      image_index: int32 [n], rows of ``latents``.
+      text_index: int32 [n], rows of ``text_states``.
+      sample_index: int32 [n], the number of the sample, which decides its noise.
+      timesteps: int32 [n], the timestep of each triple's sample.
+      noise: a key from `winobench.scorers.samples.noise_key`, from which sample i's noise is drawn as
+        ``normal(fold_in(key, i))``; or the noise of all samples, float32 [num_samples, h, w, c].
+      error: ``squared_l2`` is the squared Euclidean distance (the paper), ``l2`` the distance (the published code).
+      target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` in noise, into which a
+        velocity is converted.
+      dtype: of the noisy latents that the denoiser is given. Noising, difference and sum are float32.
+
+    Returns:
+      float32 [n], lower = better match.
+
+    Raises:
+      ValueError: for an unknown ``error`` or ``target``.
+    """
+    _choice("error", error, ERRORS)
+    _choice("target", target, TARGETS)
+    clean = latents[image_index].astype(jnp.float32)
+    if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
+        eps = samples.draw_noise(noise, sample_index, clean.shape[1:])
+    else:
+        eps = noise[sample_index].astype(jnp.float32)
+    noisy = schedules.add_noise(schedule.alphas_cumprod, clean, eps, timesteps)
+    states = jax.tree.map(lambda table: table[text_index], text_states)
+    prediction = denoiser(params, noisy.astype(dtype), timesteps, states).astype(jnp.float32)
+    kind = schedule.prediction_type
+    if target == "epsilon" and kind != "epsilon":
+        prediction = schedules.predicted_noise(kind, schedule.alphas_cumprod, prediction, noisy, timesteps)
+        kind = "epsilon"
+    wanted = schedules.prediction_target(kind, schedule.alphas_cumprod, clean, eps, timesteps)
+    squared = jnp.sum(jnp.square(wanted - prediction), axis=tuple(range(1, prediction.ndim)))
+    return squared if error == "squared_l2" else jnp.sqrt(squared)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ImageEncoder:
+    """Images as latents, scaled as in training: uint8 [n, size, size, 3] -> float32 [n, h, w, c]."""
+
+    structure: frozen.Structure
+
+    def __call__(self, params: list[jax.Array], images: jax.Array) -> jax.Array:
+        vae = self.structure.module(params)
+        with _precision(vae.dtype):
+            # The mean of the posterior, not a draw from it: a draw would add noise to every comparison.
+            mean, _ = vae.encode(images.astype(jnp.float32) / 127.5 - 1.0)
+        return mean.astype(jnp.float32) * vae.config.scaling_factor
+
+
+@dataclasses.dataclass(frozen=True)
+class _TextEncoder:
+    """Token ids as the states that the denoiser attends to: int32 [n, length] -> [n, length, width]."""
+
+    structure: frozen.Structure
+
+    def __call__(self, params: list[jax.Array], ids: jax.Array) -> jax.Array:
+        encoder = self.structure.module(params)
+        with _precision(encoder.dtype):
+            return encoder(ids).last_hidden_state
+
+
+@dataclasses.dataclass(frozen=True)
+class _NetworkDenoiser:
+    """A denoising network as the pure function that `denoising_errors` takes."""
+
+    structure: frozen.Structure
+
+    def __call__(self, params: list[jax.Array], noisy: jax.Array, timesteps: jax.Array, states: Any) -> jax.Array:
+        return self.structure.module(params)(noisy, timesteps, states)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """What the fused step is compiled for: equal values share a compilation."""
+
+    denoiser: Denoiser
+    schedule: schedules.NoiseSchedule
+    mesh: Mesh
+    error: str
+    target: str
+    dtype: str
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def _fused_step(
+    how: _Step, params: Any, latents: jax.Array, text_states: Any, noise: jax.Array, index: jax.Array
+) -> jax.Array:
+    """One error for each column of ``index``, int32 [4, n]: image row, text row, sample, timestep. Float32 [n]."""
+
+    def rows_of_one_device(params, latents, text_states, noise, index):
+        with _precision(how.dtype):
+            return denoising_errors(
+                how.denoiser,
+                params,
+                how.schedule,
+                latents,
+                text_states,
+                *index,
+                noise,
+                error=how.error,
+                target=how.target,
+                dtype=how.dtype,
+            )
+
+    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+    in_specs = (whole, whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS))
+    return parallel.map_over_data(rows_of_one_device, how.mesh, in_specs, split)(
+        params, latents, text_states, noise, index
+    )
+
+
+def _precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
+    """Float32 means float32: without this, GPUs and TPUs round the factors of matrix products to 10 or 7 bits."""
+    if jnp.dtype(dtype) == jnp.float32:
+        return jax.default_matmul_precision("highest")
+    return contextlib.nullcontext()
+
+
+class DiffusionITM:
+    """Scores how well texts fit images with a text-to-image diffusion model.
+
+    Attributes:
+      pipeline: the model's parts.
+      mesh: the devices.
+      batch_size: triples that each device works on at once.
+      image_size: height and width, in pixels, that images are resized to.
+      latent_shape: (h, w, c) of an image's latents and of a sample's noise.
+      error: ``squared_l2`` or ``l2``.
+      target: ``own`` or ``epsilon``.
+      timestep_range: (first, end) of the timesteps that are drawn, or None for all.
+    """
+
+    def __init__(
+        self,
+        pipeline: StableDiffusion,
+        *,
+        error: str = "squared_l2",
+        target: str = "own",
+        image_size: int | None = None,
+        timestep_range: tuple[int, int] | None = None,
+        batch_size: int | None = None,
+        table_rows: int | None = None,
+        mesh: Mesh | None = None,
+    ):
+        """Puts a model on the devices.
+
+        Args:
+          pipeline: the model, as `winobench.diffusion.stable_diffusion.StableDiffusion` holds it. It computes in the
+            dtype that it was loaded in.
+          error: ``squared_l2`` is the squared Euclidean distance (the paper's error), ``l2`` the distance (what the
+            published code computes).
+          target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` always in noise.
+          image_size: images are resized to this many pixels, height and width; the model's own size when None.
+          timestep_range: (first, end) of the timesteps that may be drawn; all of the schedule's when None.
+          batch_size: triples that each device works on at once; chosen for the kind of device when None.
+          table_rows: how many encoded images, and how many encoded texts, are kept on the device; as many as fit into
+            a fixed amount of memory when None. An evaluation may have more of both.
+          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None.
+
+        Raises:
+          InputError: when an option is not one of its choices.
+        """
+        self.pipeline = pipeline
+        self.mesh = parallel.as_mesh(mesh)
+        self.error = _choice("error", error, ERRORS)
+        self.target = _choice("target", target, TARGETS)
+        self._schedule = pipeline.schedule
+        if timestep_range is not None:
+            timestep_range = samples.check_timestep_range(timestep_range, self._schedule.num_train_timesteps)
+        self.timestep_range = timestep_range
+        self.image_size = pipeline.image_size if image_size is None else _positive("image_size", image_size)
+        factor = pipeline.vae.config.downsampling
+        if self.image_size % factor:
+            raise InputError(f"image_size is {self.image_size}, but this model needs a multiple of {factor}")
+
+        denoiser, params = frozen.freeze(pipeline.unet)
+        self._dtype = jnp.dtype(pipeline.unet.dtype).name
+        self._params = parallel.place_parameters(params, self.mesh)
+        self._denoiser = _NetworkDenoiser(denoiser)
+        image_encoder, image_params = frozen.freeze(pipeline.vae)
+        text_encoder, text_params = frozen.freeze(pipeline.text_encoder)
+
+        latents = jax.eval_shape(_ImageEncoder(image_encoder), image_params, self._blank_image()[None])
+        self.latent_shape = tuple(latents.shape[1:])
+        ids = self._token_ids([""])
+        states = jax.eval_shape(_TextEncoder(text_encoder), text_params, ids)
+        platform = self.mesh.devices.flat[0].platform
+        if batch_size is None:
+            batch_size = _default_batch_size(platform, self.latent_shape)
+        self.batch_size = _positive("batch_size", batch_size)
+        if table_rows is not None:
+            _positive("table_rows", table_rows)
+        self._image_rows = table_rows or _default_rows(platform, latents)
+        self._text_rows = table_rows or _default_rows(platform, states)
+        image_batch, text_batch = _ENCODER_BATCH[platform == "cpu"]
+        self._image_encoder = tables.Encoder(
+            _ImageEncoder(image_encoder), parallel.place_parameters(image_params, self.mesh), self.mesh, image_batch
+        )
+        self._text_encoder = tables.Encoder(
+            _TextEncoder(text_encoder), parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **options: Any,
+    ) -> DiffusionITM:
+        """Loads a model and makes it a scorer.
+
+        Args:
+          source: a folder in the diffusers layout, or a hub id.
+          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation. Noise, differences and sums are
+            float32 in either case.
+          variant: of the weight files, such as ``fp16``.
+          revision: branch, tag or commit of a hub id.
+          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+          **options: of `DiffusionITM`.
+
+        Raises:
+          InputError: when the source is no pipeline, or an option is not one of its choices.
+        """
+        from winobench.diffusion.stable_diffusion import StableDiffusion
+
+        pipeline = StableDiffusion.from_pretrained(
+            source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
+        )
+        return cls(pipeline, **options)
+
+    def score(
+        self,
+        images: Sequence[Any],
+        texts: Sequence[str],
+        *,
+        num_samples: int | None = None,
+        normalize: str = "auto",
+        seed: int = 0,
+        timesteps: str | ArrayLike = "uniform",
+        noise: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """Scores every text for every image.
+
+        Args:
+          images: paths, PIL images, or uint8 arrays [height, width, 3].
+          texts: strings; the empty string is the unconditional text, and otherwise a text like others.
+          num_samples: samples of noise and timestep that each score is a mean over; 32 when None.
+          normalize: ``unconditional`` compares each error with that for the empty text (Eq. 5), which makes the scores
+            of different images comparable; ``none`` does not; ``auto`` does so if there is more than one image. For
+            ranking texts it changes nothing.
+          seed: of noise and timesteps; an integer from 0 to 2**32 - 1.
+          timesteps: ``uniform``, ``stratified``, ``even`` or ``published``
+            (see `winobench.scorers.samples.choose_timesteps`), or an integer array [num_samples].
+          noise: float array [num_samples, h, w, c] (`latent_shape`), in place of noise drawn from the seed.
+
+        Returns:
+          float64 [num_images, num_texts], higher = better match.
+
+        Raises:
+          InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
+        """
+        _choice("normalize", normalize, NORMALIZE)
+        images, texts = _checked_list("images", images), _checked_texts(texts)
+        if normalize == "none" or (normalize == "auto" and len(images) == 1):
+            errors = self.errors(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
+            return -errors.mean(axis=-1, dtype=np.float64)
+        errors = self.errors(
+            images, [*texts, ""], num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise
+        ).astype(np.float64)
+        # The difference of each sample's errors: their common part is large, and goes before anything is added up.
+        return -(errors[:, :-1] - errors[:, -1:]).mean(axis=-1)
+
+    def errors(
+        self,
+        images: Sequence[Any],
+        texts: Sequence[str],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        timesteps: str | ArrayLike = "uniform",
+        noise: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """The error of every (image, text, sample) triple; arguments as in `score`. Images and texts that are given
+        more than once are scored once.
+
+        Returns:
+          float32 [num_images, num_texts, num_samples], lower = better match, not normalised. The last axis is as long
+          as the list of timesteps (``published`` may choose another number than num_samples).
+
+        Raises:
+          InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
+        """
+        images, texts = _checked_list("images", images), _checked_texts(texts)
+        first_image, image_of = _distinct([_image_key(image) for image in images])
+        first_text, text_of = _distinct(texts)
+        chosen, _ = self._samples(num_samples, seed, timesteps, noise)
+        grid = (len(first_image), len(first_text), len(chosen))
+        triples = np.indices(grid, dtype=np.int32).reshape(3, -1).T
+        errors = np.empty(len(triples), np.float32)
+        for start, part in self.iter_errors(
+            [images[i] for i in first_image],
+            [texts[i] for i in first_text],
+            triples,
+            num_samples=num_samples,
+            seed=seed,
+            timesteps=timesteps,
+            noise=noise,
+        ):
+            errors[start : start + len(part)] = part
+        return errors.reshape(grid)[np.ix_(image_of, text_of)]
+
+    def iter_errors(
+        self,
+        images: Sequence[Any],
+        texts: Sequence[str],
+        triples: ArrayLike,
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        timesteps: str | ArrayLike = "uniform",
+        noise: ArrayLike | None = None,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """The errors of chosen triples, as the devices return them.
+
+        Each image and each text is encoded once, shortly before its first triple, and again only if it comes back
+        after more others than a table has rows. Images are read in the background and let go once encoded. Order
+        triples by image, then by text, to keep the tables small.
+
+        Args:
+          images: as in `score`.
+          texts: as in `score`.
+          triples: int [n, 3], rows (number of the image, number of the text, number of the sample). Every row is
+            computed, so leave out repeated ones.
+          num_samples: as in `score`; sample numbers are below it, or below the length of the list of timesteps.
+          seed: as in `score`.
+          timesteps: as in `score`.
+          noise: as in `score`.
+
+        Returns:
+          An iterator over (number of the first triple, float32 errors of that triple and those that follow), in the
+          order of ``triples``, each triple once.
+
+        Raises:
+          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
+            that cannot be read.
+        """
+        images, texts = _checked_list("images", images), _checked_texts(texts)
+        chosen, noise = self._samples(num_samples, seed, timesteps, noise)
+        triples = _checked_triples(triples, (len(images), len(texts), len(chosen)))
+        ids = self._token_ids(texts)
+        load = functools.partial(_load, images, self.image_size)
+        image_table = tables.DeviceTable(
+            self._image_encoder,
+            len(images),
+            self._image_rows,
+            self._blank_image(),
+            lambda numbers: tables.load_ahead(load, numbers, 2 * self._image_encoder.batch_size),
+        )
+        text_table = tables.DeviceTable(
+            self._text_encoder, len(texts), self._text_rows, ids[0], lambda numbers: (ids[number] for number in numbers)
+        )
+        noise = jax.device_put(noise, parallel.replicated(self.mesh))
+        return self._run(image_table, text_table, triples, chosen, noise)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything about this scorer that can change an error by more than rounding, ready for JSON.
+
+        What is not in it: the arguments of `iter_errors`, and the number of devices and the batch size, which change
+        the last bits only.
+        """
+        return {
+            "scorer": "diffusion_itm",
+            "scoring_version": SCORING_VERSION,
+            "model": self.pipeline.fingerprint,
+            "dtype": self._dtype,
+            "error": self.error,
+            "target": self.target,
+            "image_size": self.image_size,
+            "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
+        }
+
+    def _run(
+        self,
+        image_table: tables.DeviceTable,
+        text_table: tables.DeviceTable,
+        triples: np.ndarray,
+        timesteps: np.ndarray,
+        noise: jax.Array,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        how = _Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
+        size = self.batch_size * parallel.data_parallelism(self.mesh)
+        split = parallel.split_axis(self.mesh, axis=1)
+        # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more
+        # or waits for a result.
+        waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
+        image_column, text_column = triples[:, 0], triples[:, 1]
+        try:
+            for begin, end in tables.stretches((image_column, text_column), (self._image_rows, self._text_rows)):
+                image_table.begin(tables.first_uses(image_column[begin:end])[0])
+                text_table.begin(tables.first_uses(text_column[begin:end])[0])
+                for start in range(begin, end, size):
+                    part = triples[start : min(start + size, end)]
+                    # The tail is filled up with zeros, which name a row, a sample and a timestep that exist; what
+                    # comes of it is cut off below.
+                    index = np.zeros((4, size), np.int32)
+                    index[0, : len(part)] = image_table.rows(part[:, 0])
+                    index[1, : len(part)] = text_table.rows(part[:, 1])
+                    index[2, : len(part)] = part[:, 2]
+                    index[3, : len(part)] = timesteps[part[:, 2]]
+                    errors = _fused_step(
+                        how, self._params, image_table.array, text_table.array, noise, jax.device_put(index, split)
+                    )
+                    errors.copy_to_host_async()
+                    waiting.append((start, len(part), errors))
+                    if len(waiting) > _STEPS_AHEAD:
+                        yield _finished(*waiting.popleft())
+            while waiting:
+                yield _finished(*waiting.popleft())
+        finally:
+            image_table.close()
+            text_table.close()
+
+    def _samples(
+        self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
+    ) -> tuple[np.ndarray, Any]:
+        """The timestep of each sample, int32 [num_samples], and what `denoising_errors` takes as noise."""
+        if noise is not None:
+            noise = np.asarray(noise)
+            expected = f"[num_samples, {', '.join(map(str, self.latent_shape))}]"
+            if noise.shape[1:] != self.latent_shape or noise.ndim != 4 or not len(noise):
+                raise InputError(
+                    f"noise has the shape {list(noise.shape)}, but this model needs {expected}, channels last"
+                )
+            if not np.issubdtype(noise.dtype, np.floating):
+                raise InputError(f"noise has the type {noise.dtype}, but it must be an array of floats {expected}")
+            if num_samples is None and isinstance(timesteps, str):
+                num_samples = len(noise)
+        chosen = samples.choose_timesteps(
+            timesteps,
+            num_samples,
+            seed=seed,
+            num_train_timesteps=self._schedule.num_train_timesteps,
+            timestep_range=self.timestep_range,
+        )
+        if noise is None:
+            return chosen, samples.noise_key(seed)
+        if len(noise) != len(chosen):
+            raise InputError(
+                f"noise holds {len(noise)} samples, but there are {len(chosen)} timesteps: give one for each"
+            )
+        # A power of two, so that other numbers of samples seldom compile anew.
+        padded = np.zeros((1 << (len(noise) - 1).bit_length(), *self.latent_shape), np.float32)
+        padded[: len(noise)] = noise
+        return chosen, padded
+
+    def _blank_image(self) -> np.ndarray:
+        return np.zeros((self.image_size, self.image_size, 3), np.uint8)
+
+    def _token_ids(self, texts: Sequence[str]) -> np.ndarray:
+        return np.asarray(self.pipeline.tokenize(texts), np.int32)
+
+
+def _finished(start: int, count: int, errors: jax.Array) -> tuple[int, np.ndarray]:
+    return start, parallel.fetch(errors)[:count]
+
+
+def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:
+    return image_files.load_image(images[number], size)
+
+
+def _default_batch_size(platform: str, latent_shape: tuple[int, ...]) -> int:
+    positions = latent_shape[0] * latent_shape[1]
+    budget = _POSITIONS_PER_STEP[platform == "cpu"]
+    return min(max(1, budget // positions), _MAX_BATCH)
+
+
+def _default_rows(platform: str, encoded: Any) -> int:
+    bytes_of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
+    return min(max(1, _TABLE_BYTES[platform == "cpu"] // bytes_of_a_row), _MAX_ROWS)
+
+
+def _positive(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} is {value!r}, but it must be a whole number of at least 1")
+    return int(value)
+
+
+def _choice(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}, but it must be one of {', '.join(choices)}")
+    return value
+
+
+def _checked_list(name: str, values: Sequence[Any]) -> list[Any]:
+    if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
+        raise InputError(f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]")
+    values = list(values)
+    if not values:
+        raise InputError(f"{name} is an empty list: give at least one")
+    return values
+
+
+def _checked_texts(texts: Sequence[str]) -> list[str]:
+    texts = _checked_list("texts", texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
+    return texts
+
+
+def _checked_triples(triples: ArrayLike, limits: tuple[int, int, int]) -> np.ndarray:
+    triples = np.asarray(triples)
+    if triples.size == 0:
+        return np.zeros((0, 3), np.int32)
+    if triples.ndim != 2 or triples.shape[1] != 3 or not np.issubdtype(triples.dtype, np.integer):
+        raise InputError(
+            f"triples has the shape {list(triples.shape)} and the type {triples.dtype}, but it must be an integer array"
+            " [n, 3] of rows (image, text, sample)"
+        )
+    for column, (name, limit) in enumerate(zip(("images", "texts", "samples"), limits, strict=True)):
+        low, high = triples[:, column].min(), triples[:, column].max()
+        if low < 0 or high >= limit:
+            raise InputError(f"triples names {name} {low} to {high}, but there are {limit}, numbered from 0")
+    return triples.astype(np.int32)
+
+
+def _distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:
+    """The position of each distinct key's first occurrence, and for every key the number of its distinct one."""
+    numbers: dict[Any, int] = {}
+    first = []
+    for position, key in enumerate(keys):
+        if key not in numbers:
+            numbers[key] = len(first)
+            first.append(position)
+    return first, np.asarray([numbers[key] for key in keys])
+
+
+def _image_key(image: Any) -> Any:
+    """Equal for images that are the same for sure: same path, same pixels."""
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    if isinstance(image, np.ndarray):
+        return image.shape, image.dtype.str, hashlib.sha256(np.ascontiguousarray(image)).digest()
+    return id(image)

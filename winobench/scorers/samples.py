@@ -1,0 +1,176 @@
+"""Samples of an evaluation: which noise and which timestep belong to sample i.
+
+Both depend on the seed and on i alone, never on batch, device or number of processes: every pair is judged on the
+same samples, and a rerun draws them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from winobench.errors import InputError
+
+DEFAULT_NUM_SAMPLES = 32
+TIMESTEP_RULES = ("uniform", "stratified", "even", "published")
+
+# The streams of a seed. The generator is named, so that jax_default_prng_impl cannot change a stored score.
+_NOISE_STREAM, _TIMESTEP_STREAM = 0, 1
+_GENERATOR = "threefry2x32"
+
+# Samples whose timesteps are drawn by one call: a fixed shape, so that the number of samples compiles nothing.
+_BLOCK = 1024
+
+# The published loop steps through range(10, 990, int(1000 / n)).
+_PUBLISHED_FIRST, _PUBLISHED_LAST, _PUBLISHED_SPAN = 10, 990, 1000
+
+
+def check_seed(seed: int) -> int:
+    """Returns the seed as an int.
+
+    Raises:
+      InputError: when it is no integer from 0 to 2**32 - 1.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise InputError(f"the seed is {seed!r}, but it must be an integer from 0 to {2**32 - 1}")
+    return int(seed)
+
+
+def noise_key(seed: int) -> jax.Array:
+    """The key that the noise of all samples is drawn from."""
+    return jax.random.fold_in(jax.random.key(check_seed(seed), impl=_GENERATOR), _NOISE_STREAM)
+
+
+def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Standard normal noise of some samples.
+
+    Args:
+      key: from `noise_key`.
+      sample_index: int32 [n].
+      shape: of one sample's latents, (h, w, c).
+
+    Returns:
+      float32 [n, h, w, c]; row k depends on the key and ``sample_index[k]`` alone.
+    """
+    return jax.vmap(lambda index: jax.random.normal(jax.random.fold_in(key, index), shape, jnp.float32))(sample_index)
+
+
+@jax.jit
+def _uniform_block(key: jax.Array, first: jax.Array) -> jax.Array:
+    """Numbers in [0, 1), one for each of the samples first, first + 1, ...: float32 [_BLOCK]."""
+    index = first + jnp.arange(_BLOCK)
+    return jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i), (), jnp.float32))(index)
+
+
+def _uniform(seed: int, num_samples: int) -> np.ndarray:
+    key = jax.random.fold_in(jax.random.key(seed, impl=_GENERATOR), _TIMESTEP_STREAM)
+    blocks = [jax.device_get(_uniform_block(key, jnp.int32(first))) for first in range(0, num_samples, _BLOCK)]
+    return np.concatenate(blocks)[:num_samples].astype(np.float64)
+
+
+def choose_timesteps(
+    rule: str | ArrayLike | Sequence[int],
+    num_samples: int | None,
+    *,
+    seed: int = 0,
+    num_train_timesteps: int = 1000,
+    timestep_range: tuple[int, int] | None = None,
+) -> np.ndarray:
+    """The timestep of each sample.
+
+    Args:
+      rule: ``uniform`` draws each timestep independently, so that the first 16 of 32 samples are those of 16;
+        ``stratified`` draws one timestep from each of num_samples equal parts of the range; ``even`` takes the middle
+        of each part; ``published`` is range(10, 990, int(1000 / num_samples)), whose length is often not num_samples,
+        as in the published code; an integer array is taken as it is.
+      num_samples: how many; None means `DEFAULT_NUM_SAMPLES`, or the length of an array.
+      seed: of ``uniform`` and ``stratified``; an integer from 0 to 2**32 - 1.
+      num_train_timesteps: T, the number of timesteps of the schedule.
+      timestep_range: (first, end) of the timesteps that ``uniform``, ``stratified`` and ``even`` choose from; (0, T)
+        when None.
+
+    Returns:
+      int32 [num_samples], or [length of the range] for ``published``.
+
+    Raises:
+      InputError: for an unknown rule, a wrong number of samples, seed or range, or timesteps outside of [0, T).
+    """
+    seed = check_seed(seed)
+    first, end = check_timestep_range(timestep_range, num_train_timesteps)
+    if not isinstance(rule, str):
+        return _given_timesteps(rule, num_samples, num_train_timesteps)
+    if rule not in TIMESTEP_RULES:
+        raise InputError(f"timesteps is {rule!r}, but it must be one of {', '.join(TIMESTEP_RULES)}, or an array")
+    count = DEFAULT_NUM_SAMPLES if num_samples is None else check_num_samples(num_samples)
+    if rule == "published":
+        if count > _PUBLISHED_SPAN:
+            raise InputError(
+                f"num_samples is {count}, but timesteps='published' allows at most {_PUBLISHED_SPAN}: choose fewer, or"
+                " another rule"
+            )
+        timesteps = np.arange(_PUBLISHED_FIRST, _PUBLISHED_LAST, int(_PUBLISHED_SPAN / count), dtype=np.int32)
+        if timesteps[-1] >= num_train_timesteps:
+            raise InputError(
+                f"timesteps='published' reaches {timesteps[-1]}, but this model has {num_train_timesteps} timesteps:"
+                " choose another rule"
+            )
+        return timesteps
+    if rule == "uniform":
+        position = _uniform(seed, count)
+    else:
+        offset = _uniform(seed, count) if rule == "stratified" else 0.5
+        position = (np.arange(count) + offset) / count
+    timesteps = first + np.floor(position * (end - first)).astype(np.int64)
+    # A position just under 1 may be rounded up to it.
+    return np.minimum(timesteps, end - 1).astype(np.int32)
+
+
+def check_num_samples(num_samples: int) -> int:
+    """Returns the number of samples as an int.
+
+    Raises:
+      InputError: when it is no integer, or less than 1.
+    """
+    if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
+        raise InputError(f"num_samples is {num_samples!r}, but it must be a whole number of at least 1")
+    return int(num_samples)
+
+
+def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_timesteps: int) -> tuple[int, int]:
+    """Returns the first timestep of the range and the one after its last.
+
+    Raises:
+      InputError: when the range is empty or leaves [0, T).
+    """
+    if timestep_range is None:
+        return 0, num_train_timesteps
+    first, end = timestep_range
+    if not 0 <= first < end <= num_train_timesteps:
+        raise InputError(
+            f"timestep_range is ({first}, {end}), but it must hold 0 <= first < end <= {num_train_timesteps}, the"
+            " model's number of timesteps"
+        )
+    return int(first), int(end)
+
+
+def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_timesteps: int) -> np.ndarray:
+    timesteps = np.asarray(values)
+    if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, np.integer):
+        raise InputError(
+            f"timesteps is an array of shape {timesteps.shape} and type {timesteps.dtype}, but it must be a list of at"
+            " least one whole number, the timestep of each sample"
+        )
+    if timesteps.min() < 0 or timesteps.max() >= num_train_timesteps:
+        raise InputError(
+            f"timesteps runs from {timesteps.min()} to {timesteps.max()}, but this model's timesteps are 0 to"
+            f" {num_train_timesteps - 1}"
+        )
+    if num_samples is not None and check_num_samples(num_samples) != len(timesteps):
+        raise InputError(
+            f"timesteps lists {len(timesteps)} timesteps, but num_samples is {num_samples}: leave num_samples out"
+        )
+    return timesteps.astype(np.int32)

@@ -1,0 +1,223 @@
+"""Tables of encoded images and texts on the device, filled while the scoring runs.
+
+A table has a fixed number of rows, so that its size compiles nothing anew, and an evaluation may have more images or
+texts than rows. The triples of an evaluation are therefore cut into stretches that need no more items than there are
+rows. Within a stretch, items are encoded in order of first use, a batch at a time and just before they are needed:
+loading and encoding overlap with scoring, and no more than a few batches of decoded images are in memory at once.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from winobench import parallel
+
+_LOADING_THREADS = min(8, os.cpu_count() or 1)
+
+
+def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct items in order of first use, and the position of each one's first use.
+
+    Args:
+      items: int [n].
+    """
+    distinct, position = np.unique(items, return_index=True)
+    order = np.argsort(position)
+    return distinct[order], position[order]
+
+
+def stretches(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Cuts a sequence so that each part has at most ``rows[k]`` distinct values in column k.
+
+    Args:
+      columns: int arrays of one length, such as the images and the texts of triples.
+      rows: the limit of each column, at least 1.
+
+    Yields:
+      (start, stop) of each part, in order; each is as long as it can be.
+    """
+    start, length = 0, len(columns[0])
+    while start < length:
+        stop = length
+        for column, limit in zip(columns, rows, strict=True):
+            _, position = first_uses(column[start:stop])
+            if len(position) > limit:
+                stop = start + int(position[limit])
+        yield start, stop
+        start = stop
+
+
+@dataclasses.dataclass(frozen=True)
+class _Encoding:
+    """What an encoding step is compiled for: equal values share a compilation."""
+
+    function: Callable[[Any, jax.Array], Any]
+    mesh: Mesh
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def _encode(how: _Encoding, params: Any, batch: jax.Array) -> Any:
+    split = PartitionSpec(parallel.DATA_AXIS)
+    return parallel.map_over_data(how.function, how.mesh, (PartitionSpec(), split), split)(params, batch)
+
+
+@functools.partial(jax.jit, static_argnames="mesh", donate_argnames="table")
+def _write(mesh: Mesh, table: Any, rows: jax.Array, values: Any) -> Any:
+    values = jax.lax.with_sharding_constraint(values, parallel.replicated(mesh))
+    # Rows of padding lie behind the table's end and are dropped.
+    return jax.tree.map(lambda whole, part: whole.at[rows].set(part, mode="drop"), table, values)
+
+
+@functools.partial(jax.jit, static_argnames=("how", "rows"))
+def _empty(how: _Encoding, rows: int, params: Any, batch: jax.Array) -> Any:
+    shapes = jax.eval_shape(functools.partial(_encode, how), params, batch)
+    empty = jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape[1:]), leaf.dtype), shapes)
+    return jax.lax.with_sharding_constraint(empty, parallel.replicated(how.mesh))
+
+
+class Encoder:
+    """Turns batches of one fixed shape into rows of a table, each device its own part of the batch.
+
+    Attributes:
+      batch_size: items of a batch, over all devices.
+    """
+
+    def __init__(self, function: Callable[[Any, jax.Array], Any], params: Any, mesh: Mesh, batch_per_device: int):
+        """Keeps what encoding needs.
+
+        Args:
+          function: ``(params, batch [n, ...]) -> pytree of arrays [n, ...]``; pure, hashable, and equal to functions
+            that do the same.
+          params: its parameters, on the mesh.
+          mesh: the devices.
+          batch_per_device: items that each device encodes at once.
+        """
+        self._how = _Encoding(function, mesh)
+        self._params = params
+        self.batch_size = batch_per_device * parallel.data_parallelism(mesh)
+
+    def _put(self, items: Sequence[np.ndarray]) -> jax.Array:
+        batch = np.zeros((self.batch_size, *items[0].shape), items[0].dtype)
+        batch[: len(items)] = items
+        return jax.device_put(batch, parallel.split_axis(self._how.mesh))
+
+    def empty_table(self, rows: int, example: np.ndarray) -> Any:
+        """A table of zeros for encoded items like ``example``."""
+        return _empty(self._how, rows, self._params, self._put([example]))
+
+    def write(self, table: Any, rows: np.ndarray, items: Sequence[np.ndarray]) -> Any:
+        """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
+        values = _encode(self._how, self._params, self._put(items))
+        padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
+        padded[: len(rows)] = rows
+        return _write(self._how.mesh, table, jax.device_put(padded, parallel.replicated(self._how.mesh)), values)
+
+
+class DeviceTable:
+    """A table of encoded items, of which those of the current stretch get a row before they are needed.
+
+    Attributes:
+      array: the table, a pytree of arrays [rows, ...]; rows without an item hold anything finite.
+      encoded: number of items encoded so far.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        num_items: int,
+        rows: int,
+        example: np.ndarray,
+        load: Callable[[Sequence[int]], Iterator[np.ndarray]],
+    ):
+        """Makes an empty table.
+
+        Args:
+          encoder: what fills it.
+          num_items: number of items that there are.
+          rows: number of items that it holds.
+          example: an array of an item's shape and dtype, before encoding.
+          load: gives the items of a list of numbers, in order, before encoding; called anew for each stretch.
+        """
+        self.array = encoder.empty_table(rows, example)
+        self.encoded = 0
+        self._encoder = encoder
+        self._load = load
+        self._row_of_item = np.full(num_items, -1, np.int32)
+        self._item_of_row = np.full(rows, -1, np.int64)
+        self._queue = np.zeros(0, np.int64)
+        self._place_in_queue = np.full(num_items, -1, np.int64)
+        self._done = 0
+        self._arrays: Iterator[np.ndarray] = iter(())
+
+    def begin(self, needed: np.ndarray) -> None:
+        """Starts a stretch: gives every item that it needs a row, and lines up those that have yet to be encoded.
+
+        Args:
+          needed: the distinct items of the stretch in order of first use, at most as many as there are rows.
+        """
+        self.close()
+        missing = needed[self._row_of_item[needed] < 0]
+        keep = np.zeros(len(self._item_of_row), bool)
+        keep[self._row_of_item[needed[self._row_of_item[needed] >= 0]]] = True
+        # Empty rows first, so that nothing is dropped while there is room.
+        free = np.concatenate(
+            [np.flatnonzero(~keep & (self._item_of_row < 0)), np.flatnonzero(~keep & (self._item_of_row >= 0))]
+        )
+        rows = free[: len(missing)]
+        dropped = self._item_of_row[rows]
+        self._row_of_item[dropped[dropped >= 0]] = -1
+        self._row_of_item[missing] = rows
+        self._item_of_row[rows] = missing
+        self._queue, self._done = missing, 0
+        self._place_in_queue[:] = -1
+        self._place_in_queue[missing] = np.arange(len(missing))
+        self._arrays = self._load(missing.tolist())
+
+    def rows(self, items: np.ndarray) -> np.ndarray:
+        """Encodes what is missing of some items of the stretch and returns their rows, int32 [n]."""
+        last = int(self._place_in_queue[items].max())
+        while self._done <= last:
+            numbers = self._queue[self._done : self._done + self._encoder.batch_size]
+            arrays = list(itertools.islice(self._arrays, len(numbers)))
+            self.array = self._encoder.write(self.array, self._row_of_item[numbers], arrays)
+            self._done += len(numbers)
+            self.encoded += len(numbers)
+        return self._row_of_item[items]
+
+    def close(self) -> None:
+        """Stops loading."""
+        close = getattr(self._arrays, "close", None)
+        if close is not None:
+            close()
+        self._arrays = iter(())
+
+
+def load_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[np.ndarray]:
+    """Yields ``load(number)`` for each number, in order, with up to ``ahead`` of them being loaded by threads.
+
+    Loading starts with the first request and ends when the iterator is closed or an item cannot be loaded.
+    """
+    waiting: collections.deque[concurrent.futures.Future[np.ndarray]] = collections.deque()
+    rest = iter(numbers)
+    pool = concurrent.futures.ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="winobench-load")
+    try:
+        while True:
+            for number in itertools.islice(rest, ahead - len(waiting)):
+                waiting.append(pool.submit(load, number))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
