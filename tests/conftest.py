@@ -1,0 +1,106 @@
+"""Fixtures that all tests share: a small random pipeline, and the folder of reference data."""
+
+import os
+import pathlib
+import sys
+
+# Before JAX starts: eight devices on one CPU, so that sharded code is tested wherever the tests run.
+if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+# No test may depend on the network; those about the hub bring their own cache.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+
+# A whole SD 1.5 in miniature: 32-pixel images, 8 x 8 x 4 latents, 77 tokens.
+TINY_IMAGE_SIZE = 32
+TINY_WORDS = ["a", "and", "ball", "blue", "cube", "left", "of", "photo", "red", "right", "the", "to"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _single_threaded_torch():
+    """The networks are too small for threads to pay, and JAX's own need the cores."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def reference_data() -> pathlib.Path:
+    """The folder with recorded runs and published files, where there is one."""
+    folder = os.environ.get("WINOBENCH_REFERENCE_DATA")
+    if not folder:
+        pytest.skip("WINOBENCH_REFERENCE_DATA names no folder of reference data")
+    return pathlib.Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
+    """A small random pipeline in the layout of SD 1.5, written by torch diffusers; the same on every run.
+
+    Every parameter is random (torch would start biases at 0 and norms at 1, which hides swapped ones), and the
+    cross-attention is strong enough for the text to matter. Tests must not change the folder.
+    """
+    import diffusers
+    import torch
+    import transformers
+
+    from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
+
+    folder = tmp_path_factory.mktemp("tiny_pipeline")
+    vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
+    torch.manual_seed(0)
+    unet = diffusers.UNet2DConditionModel(
+        sample_size=8,
+        block_out_channels=(16, 32),
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=8,
+        attention_head_dim=4,
+        cross_attention_dim=24,
+    )
+    vae = diffusers.AutoencoderKL(
+        sample_size=TINY_IMAGE_SIZE,
+        block_out_channels=(8, 16, 16),
+        down_block_types=("DownEncoderBlock2D",) * 3,
+        up_block_types=("UpDecoderBlock2D",) * 3,
+        layers_per_block=1,
+        norm_num_groups=4,
+    )
+    text_encoder = transformers.CLIPTextModel(
+        transformers.CLIPTextConfig(
+            vocab_size=vocab_size,
+            hidden_size=24,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=77,
+            bos_token_id=vocab_size - 2,
+            eos_token_id=vocab_size - 1,
+            pad_token_id=vocab_size - 1,
+        )
+    )
+    with torch.no_grad():
+        for network in (unet, vae, text_encoder):
+            for name, parameter in network.named_parameters():
+                if parameter.ndim == 1:
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+                if ".attn2." in name:
+                    parameter.mul_(3)
+    scheduler = diffusers.PNDMScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
+    )
+    unet.save_pretrained(folder / "unet")
+    vae.save_pretrained(folder / "vae")
+    text_encoder.save_pretrained(folder / "text_encoder")
+    diffusers.StableDiffusionPipeline(
+        vae=vae,
+        text_encoder=text_encoder,
+        tokenizer=transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer"),
+        unet=unet,
+        scheduler=scheduler,
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    ).save_pretrained(folder)
+    return folder

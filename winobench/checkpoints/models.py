@@ -1,0 +1,325 @@
+"""Networks from weight files and back: the key table, and the two functions that walk it.
+
+The attribute paths of the networks in ``winobench.models`` equal the key names of the published torch weights, so the
+table holds only what differs: the names of leaves, their layout, older names, and known buffers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from winobench.checkpoints import sources, weights
+from winobench.checkpoints.files import write_text
+from winobench.errors import InputError
+
+Model = TypeVar("Model", bound=nnx.Module)
+Path = tuple[str | int, ...]
+
+# Leaf names of Flax -> torch. The order of axes follows from the leaf and its rank.
+_LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyTable:
+    """How the keys of a network's files differ from its attribute paths.
+
+    Attributes:
+      renames: (pattern, replacement) pairs for key names of other vintages, applied to the keys of the file.
+      ignored: patterns of known keys that are no parameters of the network: buffers, and the other towers of a file
+        that holds a whole model.
+    """
+
+    renames: tuple[tuple[str, str], ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+# Files made before diffusers 0.17 name the VAE's attention in the way of the original code.
+_OLD_VAE_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+
+KEY_TABLES: dict[str, KeyTable] = {
+    "AutoencoderKL": KeyTable(
+        renames=tuple(
+            (rf"((?:en|de)coder\.mid_block\.attentions\.\d+)\.{old}\.", rf"\1.{new}.")
+            for old, new in _OLD_VAE_NAMES.items()
+        )
+    ),
+    "CLIPTextModel": KeyTable(
+        # transformers 5 saves the text tower without its prefix.
+        renames=((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),),
+        ignored=(
+            r"text_model\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer of transformers before 4.31
+            r"text_projection\.weight",
+            r"visual_projection\.weight",
+            r"vision_model\..*",
+            r"logit_scale",
+        ),
+    ),
+}
+
+
+def torch_names(module: nnx.Module) -> dict[str, tuple[Path, tuple[int, ...]]]:
+    """Lists a network's parameters as torch knows them.
+
+    Args:
+      module: the network; an abstract one (``nnx.eval_shape``) will do.
+
+    Returns:
+      Torch key -> (attribute path in the network, torch's shape).
+    """
+    return {_torch_key(path): (path, _torch_shape(path, leaf.shape)) for path, leaf in _leaves(module)}
+
+
+def load_model(
+    cls: type[Model],
+    source: str | os.PathLike | sources.Source,
+    *,
+    subfolder: str | None = None,
+    dtype: Any = jnp.float32,
+    variant: str | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> Model:
+    """Builds a network from a ``config.json`` and its weight files.
+
+    No random weights are made. Every tensor of the files is used exactly once and every parameter is filled.
+
+    Args:
+      cls: a network class of ``winobench.models``.
+      source: a local folder or a hub id.
+      subfolder: the network's folder in it, e.g. ``"unet"``.
+      dtype: of the parameters and of the computation: float32, bfloat16 or float16.
+      variant: suffix of the weight files, e.g. ``"fp16"``.
+      revision: branch, tag or commit of a hub repository.
+      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+
+    Returns:
+      The network, its parameters on the default device.
+
+    Raises:
+      InputError: if there are no such files, if they are damaged, if the config has an option that is not supported,
+        or if config and weights do not fit each other.
+    """
+    source = sources.resolve(source, revision=revision)
+    config = read_config(cls, source, subfolder)
+    paths = weights.find_weights(source, subfolder, cls.weights_name, variant=variant, allow_pickle=allow_pickle)
+    return build_model(cls, config, weights.read_weights(paths), dtype=dtype)
+
+
+def read_config(cls: type[Model], source: sources.Source, subfolder: str | None = None) -> Any:
+    """Reads and checks the config of a network; raises InputError as :func:`load_model` does."""
+    name = sources.join(subfolder, "config.json")
+    path = source.require(name, f"so there is no {cls.__name__} in it")
+    content = sources.read_json(path)
+    if content.get("model_type") == "clip" and isinstance(content.get("text_config"), dict):
+        # The file of a whole CLIP; the text tower's part of it may leave out what its class knows.
+        content = {**content["text_config"], "model_type": "clip_text_model"}
+    try:
+        return cls.config_class.from_dict(content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def build_model(
+    cls: type[Model], config: Any, tensors: Mapping[str, weights.FileTensor], *, dtype: Any = jnp.float32
+) -> Model:
+    """Builds a network and fills it with tensors; as :func:`load_model`, which finds config and tensors first.
+
+    Args:
+      cls: a network class of ``winobench.models``.
+      config: its config.
+      tensors: keys in torch's naming -> tensors; every one is used.
+      dtype: of the parameters and of the computation.
+    """
+    dtype = jnp.dtype(dtype)
+    abstract = abstract_model(cls, config, dtype=dtype)
+    graph, state = nnx.split(abstract)
+    named = _rename(cls.__name__, tensors)
+    expected = torch_names(abstract)
+    _check_fit(cls.__name__, expected, named)
+
+    filled = {}
+    for path, leaf in nnx.to_flat_state(state):
+        key = _torch_key(path)
+        values = _from_torch(path, named[key].read().reshape(expected[key][1]))
+        if not (jnp.issubdtype(values.dtype, jnp.floating) and jnp.issubdtype(dtype, jnp.floating)):
+            raise InputError(f"{named[key].file}: the tensor {named[key].name} holds {values.dtype}, not real numbers")
+        filled[path] = leaf.replace(jnp.asarray(values.astype(dtype, copy=False)))
+    return nnx.merge(graph, nnx.from_flat_state(filled))
+
+
+def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32) -> Model:
+    """Returns a network whose parameters are shapes and dtypes, without values: a full-size one takes a second."""
+    key = jax.random.key(0)
+    return nnx.eval_shape(lambda: cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(key)))
+
+
+class _SameKey:
+    """Stands for ``nnx.Rngs`` where the drawn values do not matter.
+
+    ``nnx.Rngs`` counts its keys in a variable, and each count in a traced function costs a search through all that was
+    traced before: half a minute for a UNet.
+    """
+
+    def __init__(self, key: jax.Array):
+        self._key = key
+
+    def __call__(self) -> jax.Array:
+        return self._key
+
+    def __getattr__(self, name: str) -> _SameKey:
+        return self
+
+
+def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jnp.float32) -> None:
+    """Writes ``config.json`` and the weights as diffusers and transformers read them; each file whole or not at all.
+
+    Args:
+      module: a network of ``winobench.models``.
+      folder: where to write; made if needed.
+      dtype: of the file: float32, float16 or bfloat16.
+
+    Raises:
+      InputError: if a value is not finite, or too large for ``dtype``.
+    """
+    dtype = jnp.dtype(dtype)
+    arrays = {}
+    for path, leaf in _leaves(module):
+        values = np.asarray(leaf.get_value())
+        with np.errstate(over="ignore"):
+            values = values.astype(dtype)
+        if not np.isfinite(values.astype(np.float32)).all():
+            raise InputError(
+                f"{type(module).__name__}: {_torch_key(path)} holds values that are not finite in {dtype.name}:"
+                " save it as float32, or look for the step at which training diverged"
+            )
+        arrays[_torch_key(path)] = _to_torch(path, values)
+    os.makedirs(folder, exist_ok=True)
+    config = json.dumps(module.config.to_dict(), indent=2, sort_keys=True)
+    weights.write_weights(os.path.join(folder, f"{type(module).weights_name}.safetensors"), arrays)
+    write_text(os.path.join(folder, "config.json"), config + "\n")
+
+
+def weights_sha256(*modules: nnx.Module) -> str:
+    """Identifies the weights that are in memory: names, dtypes, shapes and values.
+
+    The same file loaded in another dtype gives another hash, since it gives other errors. Buffers and key names of
+    other vintages do not matter.
+
+    Args:
+      modules: networks, in a fixed order.
+
+    Returns:
+      64 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for module in modules:
+        digest.update(f"{type(module).__name__}\n".encode())
+        for path, leaf in sorted(_leaves(module), key=lambda item: _torch_key(item[0])):
+            values = np.ascontiguousarray(leaf.get_value())
+            digest.update(f"{_torch_key(path)} {values.dtype.name} {values.shape}\n".encode())
+            digest.update(values.view(np.uint8).data if values.size else b"")
+    return digest.hexdigest()
+
+
+def _leaves(module: nnx.Module) -> list[tuple[Path, Any]]:
+    return list(nnx.to_flat_state(nnx.state(module)))
+
+
+def _torch_key(path: Path) -> str:
+    return ".".join(map(str, (*path[:-1], _LEAF_NAMES[path[-1]])))
+
+
+def _axes(path: Path, ndim: int) -> tuple[int, ...]:
+    """Axes of Flax's layout in the order of torch's: [in, out] -> [out, in], HWIO -> OIHW."""
+    if path[-1] == "kernel":
+        return (ndim - 1, ndim - 2, *range(ndim - 2))
+    return tuple(range(ndim))
+
+
+def _torch_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(shape[axis] for axis in _axes(path, len(shape)))
+
+
+def _to_torch(path: Path, values: np.ndarray) -> np.ndarray:
+    return np.transpose(values, _axes(path, values.ndim))
+
+
+def _from_torch(path: Path, values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(np.transpose(values, np.argsort(_axes(path, values.ndim))))
+
+
+def _rename(network: str, tensors: Mapping[str, weights.FileTensor]) -> dict[str, weights.FileTensor]:
+    """Applies the key table to the keys of the files."""
+    table = KEY_TABLES.get(network, KeyTable())
+    named: dict[str, weights.FileTensor] = {}
+    for key, tensor in tensors.items():
+        for pattern, replacement in table.renames:
+            if match := re.match(pattern, key):
+                key = match.expand(replacement) + key[match.end() :]
+        if any(re.fullmatch(pattern, key) for pattern in table.ignored):
+            continue
+        if key in named:
+            raise InputError(
+                f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter of {network}"
+            )
+        named[key] = tensor
+    return named
+
+
+def _check_fit(
+    network: str,
+    expected: Mapping[str, tuple[Path, tuple[int, ...]]],
+    tensors: Mapping[str, weights.FileTensor],
+) -> None:
+    """Raises one error that lists every kind of difference between parameters and tensors."""
+    differences = []
+    if missing := sorted(expected.keys() - tensors.keys()):
+        differences.append(f"{len(missing)} missing ({sources.shorten(missing)})")
+    if unexpected := sorted(tensors[key].name for key in tensors.keys() - expected.keys()):
+        differences.append(f"{len(unexpected)} unexpected ({sources.shorten(unexpected)})")
+    wrong = [
+        f"{tensors[key].name} is {list(tensors[key].shape)} instead of {list(shape)}"
+        for key, (_, shape) in sorted(expected.items())
+        if key in tensors and not _same_map(tensors[key].shape, shape)
+    ]
+    if wrong:
+        differences.append(f"{len(wrong)} of another shape ({sources.shorten(wrong)})")
+    if differences:
+        files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
+        raise InputError(
+            f"{sources.shorten(files, 1)} does not fit the {network} that its config.json describes:"
+            f" {'; '.join(differences)}; check that both are of the same model"
+        )
+
+
+def _same_map(found: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    """True if the shapes are equal, or are those of a dense layer and of the 1 x 1 convolution that computes the same.
+
+    Both are published for the projections of attention layers.
+    """
+    longer, shorter = (found, expected) if len(found) > len(expected) else (expected, found)
+    return found == expected or (len(shorter) == 2 and longer == (*shorter, 1, 1))
+
+
+__all__ = [
+    "KEY_TABLES",
+    "KeyTable",
+    "abstract_model",
+    "build_model",
+    "load_model",
+    "read_config",
+    "save_model",
+    "torch_names",
+    "weights_sha256",
+]

@@ -1,0 +1,210 @@
+"""Where a checkpoint's files are: a local folder or a repository on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import abc
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from winobench.errors import InputError
+
+# Owner and name; the hub checks the details.
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Source(abc.ABC):
+    """The files of a checkpoint, found by name."""
+
+    @abc.abstractmethod
+    def find(self, name: str) -> str | None:
+        """Returns the local path of a file (with ``/`` in its name for subfolders), fetched if needed, or None.
+
+        Raises:
+          InputError: if the place itself cannot be used.
+        """
+
+    @abc.abstractmethod
+    def names(self, subfolder: str) -> list[str]:
+        """Returns the names of the files in a subfolder (``""`` for the top) as far as they are known, sorted."""
+
+    @abc.abstractmethod
+    def hint(self) -> str:
+        """Returns why a file may be missing although the source is right, or an empty text."""
+
+    def require(self, name: str, purpose: str) -> str:
+        """Returns the local path of a file that cannot be missing.
+
+        Args:
+          name: the file's name, as in :meth:`find`.
+          purpose: what it means when the file is not there, for the message, e.g. ``"so it is no pipeline"``.
+
+        Raises:
+          InputError: if there is no such file.
+        """
+        path = self.find(name)
+        if path is None:
+            raise InputError(f"{self} has no {name}, {purpose}{self.hint()}")
+        return path
+
+
+class LocalFolder(Source):
+    """A folder on this machine."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = pathlib.Path(path)
+
+    def find(self, name: str) -> str | None:
+        """As declared."""
+        path = self.path / name
+        return str(path) if path.is_file() else None
+
+    def names(self, subfolder: str) -> list[str]:
+        """As declared."""
+        folder = self.path / subfolder
+        return sorted(entry.name for entry in folder.iterdir() if entry.is_file()) if folder.is_dir() else []
+
+    def hint(self) -> str:
+        """As declared."""
+        return ""
+
+    def __str__(self) -> str:
+        return f"the folder {self.path}"
+
+
+class HubRepository(Source):
+    """A repository on the hub, through huggingface_hub: its cache, tokens and offline mode are respected.
+
+    All files come from one commit, that of the first file, even if the repository changes meanwhile.
+    """
+
+    def __init__(self, repo_id: str, revision: str | None = None):
+        self.repo_id = repo_id
+        self.revision = revision
+        self._unreachable: str | None = None
+
+    def find(self, name: str) -> str | None:
+        """As declared; only the asked file is downloaded."""
+        import huggingface_hub
+        from huggingface_hub import errors
+
+        place = f"the hub repository {self.repo_id}"
+        try:
+            path = huggingface_hub.hf_hub_download(self.repo_id, name, revision=self.revision)
+        except errors.GatedRepoError as error:
+            raise InputError(
+                f"{place} is gated: accept its terms at https://huggingface.co/{self.repo_id} and log in with"
+                " `hf auth login` or the environment variable HF_TOKEN"
+            ) from error
+        except errors.RepositoryNotFoundError as error:
+            raise InputError(
+                f"{place} does not exist or is private, and there is no local folder of this name: check the spelling,"
+                " or log in with `hf auth login` or the environment variable HF_TOKEN"
+            ) from error
+        except errors.RevisionNotFoundError as error:
+            raise InputError(f"{place} has no revision {self.revision!r}: name a branch, tag or commit") from error
+        except errors.HFValidationError as error:
+            raise InputError(f"{self.repo_id!r} is neither a local folder nor a hub id: {error}") from error
+        except errors.LocalEntryNotFoundError as error:
+            # Offline, or no connection: the file may well exist on the hub.
+            self._unreachable = _first_line(error)
+            return None
+        except errors.EntryNotFoundError:
+            return None
+        except errors.HfHubHTTPError as error:
+            raise InputError(f"{place} could not be read: {_first_line(error)}") from error
+        except OSError as error:
+            raise InputError(f"{name} of {place} could not be stored in the hub cache: {_first_line(error)}") from error
+        self._pin(path)
+        return path
+
+    def names(self, subfolder: str) -> list[str]:
+        """As declared; empty when the hub cannot be asked."""
+        import huggingface_hub
+
+        try:
+            files = huggingface_hub.HfApi().list_repo_files(self.repo_id, revision=self.revision)
+        # The names only serve an error message that is about to be raised; whatever fails here would hide it.
+        except Exception:
+            return []
+        folder = pathlib.PurePosixPath(subfolder or ".")
+        return sorted(path.name for path in map(pathlib.PurePosixPath, files) if path.parent == folder)
+
+    def hint(self) -> str:
+        """As declared."""
+        if self._unreachable is None:
+            return ""
+        from huggingface_hub import constants
+
+        if constants.HF_HUB_OFFLINE:
+            return " (HF_HUB_OFFLINE is set and the file is not in the local hub cache: download it first)"
+        return " (the hub could not be reached and the file is not in the local cache: check the connection)"
+
+    def _pin(self, path: str) -> None:
+        parts = pathlib.Path(path).parts
+        if "snapshots" in parts:
+            commit = parts[len(parts) - parts[::-1].index("snapshots")]
+            if _COMMIT.fullmatch(commit):
+                self.revision = commit
+
+    def __str__(self) -> str:
+        return f"the hub repository {self.repo_id}"
+
+
+def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) -> Source:
+    """Tells a local folder from a hub id.
+
+    Args:
+      source: a folder, a hub id such as ``"stable-diffusion-v1-5/stable-diffusion-v1-5"``, or what this function
+        returned before. An existing folder wins over a hub repository of the same name.
+      revision: branch, tag or commit of a hub repository.
+
+    Raises:
+      InputError: if it is neither.
+    """
+    if isinstance(source, Source):
+        return source
+    if os.path.isdir(source):
+        return LocalFolder(source)
+    name = os.fspath(source)
+    if os.path.exists(name):
+        raise InputError(f"{name} is a file, but a folder in the diffusers layout or a hub id is needed")
+    if not _HUB_ID.fullmatch(name):
+        raise InputError(f"{name!r} is neither an existing folder nor a hub id of the form owner/name")
+    return HubRepository(name, revision)
+
+
+def read_json(path: str | os.PathLike) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+      InputError: if the file is no JSON object.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {_first_line(error)}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must hold a JSON object, but holds a {type(content).__name__}")
+    return content
+
+
+def join(subfolder: str | None, name: str) -> str:
+    """Joins a subfolder (None or ``""`` for the top) and a file name in the way of :meth:`Source.find`."""
+    return f"{subfolder}/{name}" if subfolder else name
+
+
+def shorten(items: Iterable[str], limit: int = 4) -> str:
+    """Joins the first few items and counts the rest, for messages."""
+    items = list(items)
+    rest = len(items) - limit
+    return ", ".join(items[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

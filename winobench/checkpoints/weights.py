@@ -1,0 +1,171 @@
+"""Weight files as named tensors, read one at a time: safetensors, and PyTorch pickles for those who ask for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+
+import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy, which safetensors relies on
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from winobench.checkpoints import pickles
+from winobench.checkpoints.files import atomic_path
+from winobench.checkpoints.sources import LocalFolder, Source, join, read_json, shorten
+from winobench.errors import InputError
+
+# The stems of weight files: diffusers' networks, and transformers' in safetensors and in pickles.
+_PICKLE_STEMS = {"model": "pytorch_model"}
+
+
+@dataclasses.dataclass(frozen=True)
+class FileTensor:
+    """A tensor that lies in a file.
+
+    Attributes:
+      name: its key in the file.
+      shape: torch's shape.
+      file: the file, for messages.
+      read: reads the values: an array of ``shape`` in the file's dtype.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    file: str
+    read: Callable[[], np.ndarray]
+
+
+def find_weights(
+    source: Source, subfolder: str | None, stem: str, *, variant: str | None = None, allow_pickle: bool = False
+) -> list[str]:
+    """Finds a network's weight files: one file, or all the shards that an index names.
+
+    Args:
+      source: where to look.
+      subfolder: the network's folder in it.
+      stem: ``diffusion_pytorch_model`` (diffusers) or ``model`` (transformers).
+      variant: suffix such as ``fp16``; exactly this variant is taken.
+      allow_pickle: take ``.bin`` files where there are no safetensors files.
+
+    Returns:
+      Local paths.
+
+    Raises:
+      InputError: if there are none, or pickles only and these are not allowed.
+    """
+    paths = _find(source, subfolder, stem, "safetensors", variant)
+    if paths:
+        return paths
+    pickle_stem = _PICKLE_STEMS.get(stem, stem)
+    if allow_pickle:
+        paths = _find(source, subfolder, pickle_stem, "bin", variant)
+        if paths:
+            return paths
+    wanted = join(subfolder, _with_variant(f"{stem}.safetensors", variant))
+    there = [name for name in source.names(subfolder or "") if name.startswith((stem, pickle_stem))]
+    if any(name.endswith(".bin") for name in there) and not any("safetensors" in name for name in there):
+        raise InputError(
+            f"{source} holds its weights as a Python pickle ({join(subfolder, shorten(there, 2))}), which can run code"
+            f" when it is opened: convert it with `{pickles.conversion_command(source)}`, or allow pickles"
+            " (allow_pickle=True), which reads it with a restricted unpickler"
+        )
+    found = f"; it has {shorten(there)}: choose the variant accordingly" if there else ""
+    raise InputError(f"{source} has no weights {wanted}{found}{source.hint()}")
+
+
+def _find(source: Source, subfolder: str | None, stem: str, extension: str, variant: str | None) -> list[str]:
+    single = source.find(join(subfolder, _with_variant(f"{stem}.{extension}", variant)))
+    if single is not None:
+        return [single]
+    index_name = join(subfolder, _with_variant(f"{stem}.{extension}.index.json", variant))
+    index = source.find(index_name)
+    if index is None:
+        return []
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise InputError(f"{index} names no shards (weight_map): the index is damaged, get it anew")
+    shards = sorted(set(weight_map.values()))
+    if any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in shards):
+        raise InputError(f"{index} names a shard outside its own folder: the index is damaged or not to be trusted")
+    missing = [shard for shard in shards if (source.find(join(subfolder, shard))) is None]
+    if missing:
+        raise InputError(f"{index} names shards that {source} does not have: {shorten(missing)}{source.hint()}")
+    return [source.require(join(subfolder, shard), "") for shard in shards]
+
+
+def _with_variant(name: str, variant: str | None) -> str:
+    """``a.safetensors.index.json`` -> ``a.safetensors.index.fp16.json``."""
+    if not variant:
+        return name
+    root, extension = name.rsplit(".", 1)
+    return f"{root}.{variant}.{extension}"
+
+
+def read_weights(paths: list[str]) -> dict[str, FileTensor]:
+    """Lists the tensors of some weight files; values are read later, one tensor at a time.
+
+    Args:
+      paths: ``.safetensors`` files or pickles in PyTorch's zip format.
+
+    Returns:
+      Key -> tensor.
+
+    Raises:
+      InputError: if a file is damaged, or if two files hold the same key.
+    """
+    tensors: dict[str, FileTensor] = {}
+    for path in paths:
+        new = _read_safetensors(path) if path.endswith(".safetensors") else _read_pickle(path)
+        if twice := sorted(new.keys() & tensors.keys()):
+            raise InputError(f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}")
+        tensors |= new
+    return tensors
+
+
+def _read_safetensors(path: str) -> dict[str, FileTensor]:
+    try:
+        # The handle maps the file into memory and lives as long as the tensors that refer to it.
+        handle = safetensors.safe_open(path, framework="np")
+        slices = {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118  # it is no dictionary
+        shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+    except (safetensors.SafetensorError, OSError) as error:
+        raise InputError(
+            f"{path} is no complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off while it"
+            " was copied or downloaded, so get it anew"
+        ) from error
+
+    def reader(name: str) -> Callable[[], np.ndarray]:
+        def read() -> np.ndarray:
+            try:
+                return handle.get_tensor(name)
+            except (safetensors.SafetensorError, TypeError, KeyError) as error:
+                raise InputError(f"{path}: the tensor {name} has a dtype that is not supported: {error}") from error
+
+        return read
+
+    return {name: FileTensor(name, shape, path, reader(name)) for name, shape in shapes.items()}
+
+
+def _read_pickle(path: str) -> dict[str, FileTensor]:
+    return {
+        name: FileTensor(name, tensor.shape, path, tensor.read)
+        for name, tensor in pickles.read_torch_pickle(path).items()
+    }
+
+
+def write_weights(path: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes a safetensors file, whole or not at all.
+
+    Args:
+      path: where to; the folder exists.
+      tensors: key -> values, in torch's layout.
+    """
+    arrays = {name: np.ascontiguousarray(values) for name, values in sorted(tensors.items())}
+    with atomic_path(path) as temporary:
+        # transformers refuses a file without this mark.
+        safetensors.numpy.save_file(arrays, temporary, metadata={"format": "pt"})
+
+
+__all__ = ["FileTensor", "LocalFolder", "find_weights", "read_weights", "write_weights"]
