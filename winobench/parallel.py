@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
@@ -113,7 +114,23 @@ def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
 
 def place_parameters(parameters: Any, mesh: Mesh) -> Any:
     """Puts parameters on the devices of the mesh, laid out as `parameter_shardings` says."""
-    return jax.device_put(parameters, parameter_shardings(parameters, mesh))
+    return jax.tree.map(put, parameters, parameter_shardings(parameters, mesh))
+
+
+def put(array: Any, sharding: NamedSharding) -> jax.Array:
+    """Copies an array to the devices of a sharding.
+
+    Args:
+      array: a NumPy or JAX array or a key, the same in every process.
+      sharding: where it goes.
+    """
+    if sharding.is_fully_addressable:
+        return jax.device_put(array, sharding)
+    # `device_put` would have all processes compare their values first, at every call.
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(put(jax.random.key_data(array), sharding), impl=jax.random.key_impl(array))
+    array = np.asarray(array)
+    return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
 
 
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:

@@ -1,5 +1,6 @@
 import collections
 import json
+import socket
 import subprocess
 import sys
 
@@ -21,7 +22,8 @@ TEXTS = ["a cat", "three blind mice", ""]
 
 
 def scorer(**options):
-    return DiffusionITM(fakes.Pipeline(**options.pop("pipeline", {})), **{"batch_size": 8} | options)
+    defaults = {"batch_size": 8, "mesh": parallel.make_mesh(jax.devices()[:1])}
+    return DiffusionITM(fakes.Pipeline(**options.pop("pipeline", {})), **defaults | options)
 
 
 def given_noise(count=5):
@@ -195,7 +197,7 @@ def test_repeated_images_and_texts_are_scored_once(monkeypatch, tmp_path):
 
 
 def test_iter_errors_keeps_the_order_of_the_triples_and_arrives_in_parts():
-    s = scorer(batch_size=4, mesh=parallel.make_mesh(jax.devices()[:1]))
+    s = scorer(batch_size=4)
     everything = s.errors(IMAGES, TEXTS, num_samples=6)
     triples = np.random.default_rng(1).permutation(np.indices(everything.shape).reshape(3, -1).T)[:30]
     parts = list(s.iter_errors(IMAGES, TEXTS, triples, num_samples=6))
@@ -258,7 +260,7 @@ def test_images_are_read_shortly_before_they_are_needed(monkeypatch):
 
     monkeypatch.setattr(diffusion_itm.image_files, "load_image", recorded)
     images = [fakes.image(seed) for seed in range(300)]
-    s = scorer(batch_size=1, mesh=parallel.make_mesh(jax.devices()[:1]))
+    s = scorer(batch_size=1)
     triples = np.stack([np.arange(300), np.zeros(300, int), np.zeros(300, int)], axis=1)
     iterator = s.iter_errors(images, ["a"], triples, num_samples=1)
     assert read == []
@@ -353,29 +355,54 @@ def test_bad_options(options, words):
         scorer(**options)
 
 
-_ON_EIGHT_DEVICES = """
+def test_the_number_of_devices_changes_nothing():
+    devices = jax.devices("cpu")
+    assert len(devices) >= 8  # tests/conftest.py asks for them
+    images, texts = [fakes.image(seed) for seed in range(5)], ["a cat", "three blind mice", ""]
+    one, *others = (
+        scorer(batch_size=2, mesh=mesh).errors(images, texts, num_samples=7)
+        for mesh in (
+            parallel.make_mesh(devices[:1]),
+            parallel.make_mesh(devices[:8]),
+            parallel.make_mesh(devices[:8], model_parallel=2),
+            jax.make_mesh((3,), ("data",), devices=devices[:3]),
+        )
+    )
+    for errors in others:
+        np.testing.assert_allclose(errors, one, rtol=1e-5)
+
+
+_ONE_OF_TWO_PROCESSES = """
 import sys
 import jax, numpy as np
+jax.distributed.initialize(f"localhost:{sys.argv[1]}", 2, int(sys.argv[2]))
 from tests.scorers import fakes
 from winobench import parallel
 from winobench.scorers.diffusion_itm import DiffusionITM
-assert jax.device_count() == 8
+assert jax.device_count() == 4 and jax.local_device_count() == 2
 images, texts = [fakes.image(seed) for seed in range(5)], ["a cat", "three blind mice", ""]
-meshes = [
-    parallel.make_mesh(jax.devices()[:1]), None, parallel.make_mesh(model_parallel=2),
-    jax.make_mesh((4,), ("data",), devices=jax.devices()[:4]),
-]
-np.save(sys.argv[1], [
-    DiffusionITM(fakes.Pipeline(), batch_size=2, mesh=mesh).errors(images, texts, num_samples=7) for mesh in meshes
-])
+noise = np.random.default_rng(0).standard_normal((7, *fakes.LATENT_SHAPE))
+everywhere, here = None, parallel.make_mesh(jax.local_devices()[:1])
+for options in {"num_samples": 7}, {"noise": noise}:
+    both, one = (
+        DiffusionITM(fakes.Pipeline(), batch_size=2, mesh=mesh).errors(images, texts, **options)
+        for mesh in (everywhere, here)
+    )
+    np.testing.assert_allclose(both, one, rtol=1e-5)
 """
 
 
-def test_one_and_eight_devices_agree(tmp_path, fake_devices):
-    path = tmp_path / "errors.npy"
-    subprocess.run([sys.executable, "-c", _ON_EIGHT_DEVICES, path], env=fake_devices(8), check=True, timeout=300)
-    one, *others = np.load(path)
-    for errors in others:
-        np.testing.assert_allclose(errors, one, rtol=1e-5)
-    here = scorer().errors([fakes.image(seed) for seed in range(5)], ["a cat", "three blind mice", ""], num_samples=7)
-    np.testing.assert_allclose(one, here, rtol=1e-5)
+@pytest.mark.slow  # 20 seconds, most of them for starting two processes.
+def test_the_number_of_processes_changes_nothing(fake_devices):
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        port = str(s.getsockname()[1])
+    processes = [
+        subprocess.Popen([sys.executable, "-c", _ONE_OF_TWO_PROCESSES, port, rank], env=fake_devices(2))
+        for rank in "01"
+    ]
+    try:
+        assert [process.wait(timeout=300) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()

@@ -444,7 +444,7 @@ class DiffusionITM:
         text_table = tables.DeviceTable(
             self._text_encoder, len(texts), self._text_rows, ids[0], lambda numbers: (ids[number] for number in numbers)
         )
-        noise = jax.device_put(noise, parallel.replicated(self.mesh))
+        noise = parallel.put(noise, parallel.replicated(self.mesh))
         return self._run(image_table, text_table, triples, chosen, noise)
 
     def fingerprint(self) -> dict[str, Any]:
@@ -493,7 +493,7 @@ class DiffusionITM:
                     index[2, : len(part)] = part[:, 2]
                     index[3, : len(part)] = timesteps[part[:, 2]]
                     errors = _fused_step(
-                        how, self._params, image_table.array, text_table.array, noise, jax.device_put(index, split)
+                        how, self._params, image_table.array, text_table.array, noise, parallel.put(index, split)
                     )
                     errors.copy_to_host_async()
                     waiting.append((start, len(part), errors))

@@ -111,7 +111,7 @@ class Encoder:
     def _put(self, items: Sequence[np.ndarray]) -> jax.Array:
         batch = np.zeros((self.batch_size, *items[0].shape), items[0].dtype)
         batch[: len(items)] = items
-        return jax.device_put(batch, parallel.split_axis(self._how.mesh))
+        return parallel.put(batch, parallel.split_axis(self._how.mesh))
 
     def empty_table(self, rows: int, example: np.ndarray) -> Any:
         """A table of zeros for encoded items like ``example``."""
@@ -122,7 +122,7 @@ class Encoder:
         values = _encode(self._how, self._params, self._put(items))
         padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
         padded[: len(rows)] = rows
-        return _write(self._how.mesh, table, jax.device_put(padded, parallel.replicated(self._how.mesh)), values)
+        return _write(self._how.mesh, table, parallel.put(padded, parallel.replicated(self._how.mesh)), values)
 
 
 class DeviceTable:
@@ -168,6 +168,10 @@ class DeviceTable:
           needed: the distinct items of the stretch in order of first use, at most as many as there are rows.
         """
         self.close()
+        # What an unfinished stretch did not come to encode.
+        unfinished = self._queue[self._done :]
+        self._item_of_row[self._row_of_item[unfinished]] = -1
+        self._row_of_item[unfinished] = -1
         missing = needed[self._row_of_item[needed] < 0]
         keep = np.zeros(len(self._item_of_row), bool)
         keep[self._row_of_item[needed[self._row_of_item[needed] >= 0]]] = True

@@ -1,0 +1,143 @@
+import dataclasses
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from winobench import parallel
+from winobench.scorers import tables
+
+
+def test_first_uses():
+    items, positions = tables.first_uses(np.array([7, 3, 7, 7, 1, 3, 9]))
+    np.testing.assert_array_equal(items, [7, 3, 1, 9])
+    np.testing.assert_array_equal(positions, [0, 1, 4, 6])
+
+
+def test_stretches_are_as_long_as_the_limits_allow():
+    images = np.array([0, 0, 1, 1, 2, 2, 0, 3])
+    texts = np.array([0, 1, 0, 1, 0, 1, 2, 3])
+    assert list(tables.stretches((images, texts), (10, 10))) == [(0, 8)]
+    assert list(tables.stretches((images, texts), (2, 10))) == [(0, 4), (4, 7), (7, 8)]
+    assert list(tables.stretches((images, texts), (10, 2))) == [(0, 6), (6, 8)]
+    assert list(tables.stretches((images, texts), (2, 2))) == [(0, 4), (4, 6), (6, 8)]
+    assert list(tables.stretches((images, texts), (1, 1))) == [(n, n + 1) for n in range(8)]
+    assert list(tables.stretches((np.zeros(0, int),), (3,))) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stretches_cover_everything_within_the_limits(seed):
+    columns = np.random.default_rng(seed).integers(0, 30, (2, 400))
+    cuts = list(tables.stretches(columns, (7, 11)))
+    assert [start for start, _ in cuts] == [0, *(stop for _, stop in cuts[:-1])]
+    assert cuts[-1][1] == 400
+    for start, stop in cuts:
+        assert len(np.unique(columns[0, start:stop])) <= 7
+        assert len(np.unique(columns[1, start:stop])) <= 11
+
+
+@dataclasses.dataclass(frozen=True)
+class Square:
+    def __call__(self, params, batch):
+        return {"squared": params * batch**2, "wide": jnp.stack([batch, -batch], axis=-1)}
+
+
+class Harness:
+    """A table of the squares of 0.0, 1.0, ... that counts what it loads."""
+
+    def __init__(self, num_items=20, rows=6, batch=2):
+        self.loaded = []
+        mesh = parallel.make_mesh(jax.devices()[:1])
+        encoder = tables.Encoder(Square(), parallel.put(np.float32(10), parallel.replicated(mesh)), mesh, batch)
+        self.table = tables.DeviceTable(encoder, num_items, rows, np.zeros((), np.float32), self.load)
+
+    def load(self, numbers):
+        for number in numbers:
+            self.loaded.append(number)
+            yield np.float32(number)
+
+    def check(self, items):
+        items = np.asarray(items)
+        rows = self.table.rows(items)
+        assert rows.dtype == np.int32
+        np.testing.assert_array_equal(self.table.array["squared"][rows], 10.0 * items**2)
+        np.testing.assert_array_equal(self.table.array["wide"][rows], np.stack([items, -items], axis=-1))
+
+
+def test_items_are_encoded_when_needed_and_kept():
+    harness = Harness(rows=9, num_items=100, batch=2)
+    needed = np.array([30, 2, 17, 9, 50])
+    harness.table.begin(needed)
+    assert harness.loaded == []
+    harness.check([30, 30])
+    assert harness.loaded == [30, 2]
+    harness.check(needed)
+    harness.check(needed[::-1])
+    assert harness.loaded == needed.tolist()
+    assert harness.table.encoded == len(needed)
+
+
+def test_items_of_the_next_stretch_are_kept_and_others_make_room():
+    harness = Harness(rows=4, num_items=10)
+    harness.table.begin(np.array([0, 1, 2]))
+    harness.check([0, 1, 2])
+    harness.table.begin(np.array([2, 3]))
+    harness.check([2, 3])
+    assert harness.loaded == [0, 1, 2, 3]
+    # All four rows are taken: 5 and 6 take the rows of two of 0, 1 and 3, and 2 stays.
+    harness.table.begin(np.array([5, 2, 6]))
+    harness.check([5, 2, 6])
+    assert harness.loaded == [0, 1, 2, 3, 5, 6]
+    harness.table.begin(np.array([0, 1, 3, 5]))
+    harness.check([0, 1, 3, 5])
+    assert sorted(harness.loaded[6:]) in ([0, 1], [0, 3], [1, 3])
+
+
+def test_an_unfinished_stretch_leaves_no_wrong_rows():
+    harness = Harness(rows=8, num_items=10, batch=1)
+    harness.table.begin(np.arange(8))
+    harness.check([0])
+    harness.table.close()
+    harness.table.begin(np.arange(8)[::-1])
+    harness.check(np.arange(8))
+
+
+def test_loading_ahead_keeps_the_order_and_the_limit():
+    running, most = set(), []
+    lock = threading.Lock()
+
+    def load(number):
+        with lock:
+            running.add(number)
+            most.append(number)
+        time.sleep(0.01 * (number % 3))
+        return np.full(2, number)
+
+    items = tables.load_ahead(load, list(range(40)), 5)
+    assert running == set()
+    first = next(items)
+    np.testing.assert_array_equal(first, 0)
+    assert max(most) <= 5
+    rest = [int(item[0]) for item in items]
+    assert rest == list(range(1, 40))
+
+
+def test_loading_ahead_reports_errors_and_stops():
+    started = []
+
+    def load(number):
+        started.append(number)
+        if number == 3:
+            raise OSError("broken image")
+        return number
+
+    items = tables.load_ahead(load, list(range(100)), 4)
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(OSError, match="broken image"):
+        next(items)
+    assert len(started) <= 8
+    with pytest.raises(StopIteration):
+        next(items)

@@ -1,0 +1,72 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, PartitionSpec
+
+from winobench import parallel
+from winobench.errors import InputError
+
+
+def test_mesh_has_automatic_axes_and_all_devices():
+    mesh = parallel.make_mesh()
+    assert mesh.axis_names == ("data",)
+    assert mesh.axis_types == (AxisType.Auto,)
+    assert parallel.data_parallelism(mesh) == jax.device_count()
+    assert parallel.as_mesh(None) == mesh
+
+
+def test_explicit_axes_become_automatic():
+    explicit = jax.make_mesh((1,), ("data",), devices=jax.devices()[:1], axis_types=(AxisType.Explicit,))
+    assert parallel.as_mesh(explicit).axis_types == (AxisType.Auto,)
+
+
+def test_bad_meshes():
+    with pytest.raises(InputError, match="at least one device"):
+        parallel.make_mesh([])
+    with pytest.raises(InputError, match="must divide"):
+        parallel.make_mesh(jax.devices()[:1], model_parallel=2)
+    with pytest.raises(InputError, match="must divide"):
+        parallel.make_mesh(jax.devices()[:1], model_parallel=0)
+    with pytest.raises(InputError, match="axes 'batch'"):
+        parallel.as_mesh(jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1]))
+    with pytest.raises(InputError, match="at most one"):
+        parallel.as_mesh(jax.make_mesh((1, 1), ("data", "stage"), devices=jax.devices()[:1]))
+
+
+def test_parameters_are_split_where_the_devices_divide_them():
+    # An abstract mesh: no test machine needs eight devices to find out where things would go.
+    mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    shapes = {"kernel": (3, 3, 4, 8), "odd_outputs": (6, 5), "bias": (7,), "scalar": ()}
+    arrays = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
+    specs = jax.tree.map(lambda s: s.spec, parallel.parameter_shardings(arrays, mesh))
+    assert specs == {
+        "kernel": PartitionSpec(None, None, None, "model"),
+        "odd_outputs": PartitionSpec("model"),
+        "bias": PartitionSpec(),
+        "scalar": PartitionSpec(),
+    }
+    whole = jax.sharding.AbstractMesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    assert all(
+        s.spec == PartitionSpec() for s in jax.tree.leaves(parallel.parameter_shardings(arrays, whole))
+    )  # fmt: skip
+
+
+def test_put_and_fetch_are_inverse():
+    mesh = parallel.make_mesh()
+    values = np.arange(24.0).reshape(3, 8)[:, : 8 - 8 % jax.device_count() or 8]
+    placed = parallel.put(values, parallel.replicated(mesh))
+    np.testing.assert_array_equal(parallel.fetch(placed), values)
+    assert placed.sharding == parallel.replicated(mesh)
+
+
+def test_map_over_data_sees_one_devices_rows():
+    mesh = parallel.make_mesh()
+    rows = 3 * parallel.data_parallelism(mesh)
+    data = parallel.put(np.arange(rows), parallel.split_axis(mesh))
+    double = parallel.map_over_data(lambda x: x * 2 + 0 * len(x), mesh, PartitionSpec("data"), PartitionSpec("data"))
+    np.testing.assert_array_equal(jax.jit(double)(data), 2 * np.arange(rows))
+    sizes = parallel.map_over_data(
+        lambda x: jnp.full((1,), len(x)), mesh, PartitionSpec("data"), PartitionSpec("data")
+    )  # fmt: skip
+    np.testing.assert_array_equal(jax.jit(sizes)(data), 3)
