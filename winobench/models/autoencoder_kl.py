@@ -62,7 +62,11 @@ class AutoencoderKLConfig(NetworkConfig):
 
     def __post_init__(self):
         levels = len(self.block_out_channels) if isinstance(self.block_out_channels, tuple) else 0
-        self._require(levels > 0 and all(map(is_count, self.block_out_channels)), "block_out_channels", "whole numbers")
+        self._require(
+            levels > 0 and all(map(is_count, self.block_out_channels)),
+            "block_out_channels",
+            "a tuple of positive whole numbers",
+        )
         for key, name in (("down_block_types", "DownEncoderBlock2D"), ("up_block_types", "UpDecoderBlock2D")):
             self._require(
                 getattr(self, key) == (name,) * levels, key, f"{name} {levels} times, as in block_out_channels"
@@ -245,9 +249,9 @@ class AutoencoderKL(layers.Network):
     def __init__(
         self, config: AutoencoderKLConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.config = config
-        self.dtype = dtype
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
         self.encoder = Encoder(config, **kwargs)
         self.decoder = Decoder(config, **kwargs)
         latents = config.latent_channels

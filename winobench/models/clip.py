@@ -282,8 +282,8 @@ class CLIPTextModel(layers.Network):
         self, config: CLIPTextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
     ):
         self.config = config
-        self.dtype = dtype
-        self.text_model = CLIPTextTransformer(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.dtype = jnp.dtype(dtype)
+        self.text_model = CLIPTextTransformer(config, dtype=self.dtype, param_dtype=jnp.dtype(param_dtype), rngs=rngs)
 
     def __call__(self, input_ids: jax.Array) -> CLIPTextOutput:
         """Encodes texts.

@@ -46,6 +46,8 @@ class NetworkConfig:
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network.
         """
+        if not isinstance(values, Mapping):
+            raise InputError(f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.")
         named = values.get(cls._class_key, cls._class_value)
         if named != cls._class_value:
             raise InputError(

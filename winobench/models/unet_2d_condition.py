@@ -108,7 +108,11 @@ class UNet2DConditionConfig(NetworkConfig):
 
     def __post_init__(self):
         levels = len(self.block_out_channels) if isinstance(self.block_out_channels, tuple) else 0
-        self._require(levels > 0 and all(map(is_count, self.block_out_channels)), "block_out_channels", "whole numbers")
+        self._require(
+            levels > 0 and all(map(is_count, self.block_out_channels)),
+            "block_out_channels",
+            "a tuple of positive whole numbers",
+        )
         for key, choices in (("down_block_types", _DOWN_BLOCKS), ("up_block_types", _UP_BLOCKS)):
             value = getattr(self, key)
             self._require(
@@ -335,9 +339,9 @@ class UNet2DConditionModel(layers.Network):
     def __init__(
         self, config: UNet2DConditionConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.config = config
-        self.dtype = dtype
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
         first, levels = config.block_out_channels[0], len(config.block_out_channels)
         in_size, out_size = config.conv_in_kernel, config.conv_out_kernel
         self.conv_in = layers.Conv2d(config.in_channels, first, in_size, padding=in_size // 2, **kwargs)
@@ -346,7 +350,7 @@ class UNet2DConditionModel(layers.Network):
         self.mid_block = MidBlock(config, **kwargs)
         self.up_blocks = nnx.List([UpBlock(config, index, **kwargs) for index in range(levels)])
         self.conv_norm_out = layers.GroupNorm(
-            config.norm_num_groups, first, epsilon=config.norm_eps, dtype=dtype, param_dtype=param_dtype
+            config.norm_num_groups, first, epsilon=config.norm_eps, dtype=self.dtype, param_dtype=kwargs["param_dtype"]
         )
         self.conv_out = layers.Conv2d(first, config.out_channels, out_size, padding=out_size // 2, **kwargs)
 
