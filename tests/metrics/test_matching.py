@@ -1,0 +1,139 @@
+"""Right, wrong and tied: hand-worked matrices, and the recorded results of the published metric functions."""
+
+import json
+
+import numpy as np
+import pytest
+
+from winobench import metrics
+from winobench.metrics import recall, recall_chance, winoground
+
+
+def test_recall_by_hand():
+    scores = [[3, 2, 1], [1, 3, 2], [1, 2, 3]]
+    assert recall(scores, [0, 0, 0], 1).correct.tolist() == [True, False, False]
+    assert recall(scores, [0, 0, 0], 2).correct.tolist() == [True, False, False]
+    assert recall(scores, [0, 2, 1], 2).correct.tolist() == [True, True, True]
+    assert recall(scores, [0, 0, 0], 3).correct.all()
+    assert not recall(scores, [0, 0, 0], 1).tie.any()
+
+
+def test_a_tie_is_wrong_unless_the_right_answer_wins_outright():
+    scores = [
+        [2, 2, 1],  # tied with the right one at the top
+        [1, 2, 2],  # tied above the right one
+        [2, 1, 1],  # tied below the right one, which wins outright
+        [1, 1, 1],
+    ]
+    found = recall(scores, [0, 0, 0, 0], 1)
+    assert found.correct.tolist() == [False, False, True, False]
+    assert found.tie.tolist() == [True, True, False, True]
+    # Of two: the first is in whatever the order; the second hangs on it in no order; the last may or may not be.
+    found = recall(scores, [0, 0, 0, 0], 2)
+    assert found.correct.tolist() == [True, False, True, False]
+    assert found.tie.tolist() == [False, False, True, True]
+
+
+def test_an_answer_is_never_right_by_its_position():
+    generator = np.random.default_rng(0)
+    scores = generator.integers(0, 3, (200, 5)).astype(float)
+    targets = generator.integers(0, 5, 200)
+    for k in (1, 2, 5):
+        expected = recall(scores, targets, k)
+        order = generator.permutation(5)
+        shuffled = recall(scores[:, order], np.argsort(order)[targets], k)
+        assert (shuffled.correct == expected.correct).all()
+        assert (shuffled.tie == expected.tie).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_scores_that_are_no_numbers_are_refused(bad):
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        recall([[bad, 1.0]], [0])
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        winoground([[[bad, 1.0], [0.0, 1.0]]])
+
+
+@pytest.mark.parametrize(("targets", "k"), [([2], 1), ([-1], 1), ([0, 0], 1), ([0], 0)])
+def test_recall_refuses_what_does_not_fit(targets, k):
+    with pytest.raises(ValueError, match="recall"):
+        recall([[1.0, 2.0]], targets, k)
+
+
+def test_winoground_by_hand():
+    scores = np.array(
+        [
+            [[2, 1], [1, 2]],  # all right
+            [[2, 1], [3, 4]],  # texts right for each image; image 1 is better for both texts
+            [[2, 3], [1, 4]],  # images right for each text; text 1 is better for both images
+            [[1, 2], [2, 1]],  # all wrong
+            [[2, 2], [1, 3]],  # image 0 cannot choose its text
+            [[2, 1], [2, 3]],  # text 0 cannot choose its image
+        ]
+    )
+    found = winoground(scores)
+    assert found["text"].correct.tolist() == [True, True, False, False, False, True]
+    assert found["image"].correct.tolist() == [True, False, True, False, True, False]
+    assert found["group"].correct.tolist() == [True, False, False, False, False, False]
+    assert found["text"].tie.tolist() == [False] * 4 + [True, False]
+    assert found["image"].tie.tolist() == [False] * 4 + [False, True]
+    assert found["group"].tie.tolist() == [False] * 4 + [True, True]
+
+
+def test_chance_is_what_random_scores_reach():
+    """Tolerance: five standard errors of 40,000 examples."""
+    generator = np.random.default_rng(1)
+    for name, outcome in winoground(generator.random((40_000, 2, 2))).items():
+        assert outcome.correct.mean() == pytest.approx(metrics.WINOGROUND_CHANCE[name], abs=0.011)
+    for size, k in [(2, 1), (5, 1), (10, 1), (10, 5), (37, 1)]:
+        found = recall(generator.random((40_000, size)), np.zeros(40_000, int), k)
+        assert found.correct.mean() == pytest.approx(recall_chance(size, k), abs=0.0125)
+    assert recall_chance(3, 5) == 1
+
+
+def test_metrics_take_examples_of_either_direction_and_several_sizes():
+    scores = [np.array([[1.0, 2.0, 0.0]]), np.array([[3.0], [1.0]]), np.array([[1.0], [2.0], [0.0]])]
+    assert metrics.METRICS["accuracy"](scores, [1, 0, 0])["accuracy"].correct.tolist() == [True, True, False]
+    found = metrics.METRICS["recall"](scores, [1, 0, 0])
+    assert list(found) == ["recall@1", "recall@5"]
+    assert found["recall@5"].correct.all()
+
+
+def test_metrics_refuse_examples_of_the_wrong_shape():
+    with pytest.raises(ValueError, match="one image or one text"):
+        metrics.METRICS["accuracy"]([np.zeros((2, 2))], [0])
+    with pytest.raises(ValueError, match="one image or one text"):
+        metrics.METRICS["accuracy"]([np.zeros((1, 2))], [None])
+    with pytest.raises(ValueError, match="two images and two texts"):
+        metrics.METRICS["winoground"]([np.zeros((1, 2))], [None])
+    with pytest.raises(ValueError, match="target None"):
+        metrics.METRICS["winoground"]([np.zeros((2, 2))], [0])
+
+
+@pytest.mark.parametrize(
+    "name", ["flickr30k", "flickr30k_text", "imagecode", "clevr", "vg_relation", "pets", "coco_order"]
+)
+def test_recall_against_the_published_functions(reference_data, name):
+    """Equal wherever the published result does not hang on the order of equal scores, which ours never does."""
+    recorded = json.loads((reference_data / "reference_runs" / "metrics.json").read_text())[name]
+    scores, targets = np.array(recorded["scores"]), np.array(recorded["target"])
+    found = recall(scores, targets, 1)
+    assert found.tie.sum() == recorded["ties"]
+    clear = ~found.tie
+    assert clear.sum() >= 15
+    assert (found.correct == np.array(recorded["correct"], bool))[clear].all()
+    assert not found.correct[~clear].any()
+    if "r5" in recorded:
+        found = recall(scores, targets, 5)
+        clear = np.array(recorded["r5_independent_of_tie_order"])
+        assert clear.sum() >= 15
+        assert (found.correct == np.array(recorded["r5"], bool))[clear].all()
+
+
+def test_winoground_against_the_published_functions(reference_data):
+    recorded = json.loads((reference_data / "reference_runs" / "metrics.json").read_text())["winoground"]
+    assert recorded["columns"] == ["c0_i0", "c0_i1", "c1_i0", "c1_i1"]
+    scores = np.array(recorded["scores"]).reshape(-1, 2, 2).transpose(0, 2, 1)  # to [n, images, texts]
+    for name, outcome in winoground(scores).items():
+        assert outcome.correct.tolist() == np.array(recorded[name], bool).tolist()
+        assert outcome.tie.any()

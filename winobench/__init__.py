@@ -1,0 +1,71 @@
+"""winobench: how well does a text-to-image model understand what it draws?
+
+The public names are imported when they are first used, so that ``import winobench`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from winobench.diffusion.schedules import NoiseSchedule
+    from winobench.diffusion.stable_diffusion import StableDiffusion
+    from winobench.errors import InputError
+    from winobench.evaluation.evaluate import evaluate
+    from winobench.metrics import METRICS
+    from winobench.models.autoencoder_kl import AutoencoderKL
+    from winobench.models.clip import CLIPTextModel
+    from winobench.models.unet_2d_condition import UNet2DConditionModel
+    from winobench.scorers.diffusion_itm import DiffusionITM, denoising_errors
+    from winobench.tasks import TASKS, get_task
+    from winobench.tasks.base import Example, Task
+
+_HOME = {
+    "METRICS": "winobench.metrics",
+    "TASKS": "winobench.tasks",
+    "AutoencoderKL": "winobench.models.autoencoder_kl",
+    "CLIPTextModel": "winobench.models.clip",
+    "DiffusionITM": "winobench.scorers.diffusion_itm",
+    "Example": "winobench.tasks.base",
+    "InputError": "winobench.errors",
+    "NoiseSchedule": "winobench.diffusion.schedules",
+    "StableDiffusion": "winobench.diffusion.stable_diffusion",
+    "Task": "winobench.tasks.base",
+    "UNet2DConditionModel": "winobench.models.unet_2d_condition",
+    "denoising_errors": "winobench.scorers.diffusion_itm",
+    "evaluate": "winobench.evaluation.evaluate",
+    "get_task": "winobench.tasks",
+}
+
+__all__ = [
+    "METRICS",
+    "TASKS",
+    "AutoencoderKL",
+    "CLIPTextModel",
+    "DiffusionITM",
+    "Example",
+    "InputError",
+    "NoiseSchedule",
+    "StableDiffusion",
+    "Task",
+    "UNet2DConditionModel",
+    "__version__",
+    "denoising_errors",
+    "evaluate",
+    "get_task",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'winobench' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,48 @@
+"""Pure NumPy functions from scores to right and wrong answers, and from those to values with confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from winobench.metrics.intervals import Interval, clustered, wilson
+from winobench.metrics.matching import (
+    WINOGROUND_CHANCE,
+    Outcome,
+    recall,
+    recall_chance,
+    score_accuracy,
+    score_recall,
+    score_winoground,
+    winoground,
+)
+
+Metric = Callable[[Sequence[np.ndarray], Sequence[int | None]], Mapping[str, Outcome]]
+
+METRICS: dict[str, Metric] = {
+    "accuracy": score_accuracy,
+    "macro_accuracy": score_accuracy,
+    "recall": score_recall,
+    "winoground": score_winoground,
+}
+"""What a task may name as its metric.
+
+A metric takes the examples' score matrices, each [images, texts] with higher = better, and their targets (an index
+along the longer axis, or None for the diagonal), and returns one or more named outcomes, the headline first.
+``macro_accuracy`` also makes the report give the mean over the task's groups, which differs from the mean over
+examples where groups differ in size.
+"""
+
+__all__ = [
+    "METRICS",
+    "WINOGROUND_CHANCE",
+    "Interval",
+    "Metric",
+    "Outcome",
+    "clustered",
+    "recall",
+    "recall_chance",
+    "wilson",
+    "winoground",
+]
