@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -40,3 +42,8 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes a UTF-8 text file, whole or not at all."""
     with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
+
+
+def write_json(path: str | os.PathLike, content: Any) -> None:
+    """Writes a JSON file with sorted keys, whole or not at all."""
+    write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -20,11 +19,13 @@ import numpy as np
 from flax import nnx
 
 from winobench.checkpoints import sources, weights
-from winobench.checkpoints.files import write_text
+from winobench.checkpoints.files import write_json
 from winobench.errors import InputError
 
 Model = TypeVar("Model", bound=nnx.Module)
 Path = tuple[str | int, ...]
+
+DTYPES = ("float32", "bfloat16", "float16")
 
 # Leaf names of Flax -> torch. The order of axes follows from the leaf and its rank.
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
@@ -141,7 +142,7 @@ def build_model(
       tensors: keys in torch's naming -> tensors; every one is used.
       dtype: of the parameters and of the computation.
     """
-    dtype = jnp.dtype(dtype)
+    dtype = as_dtype(dtype)
     abstract = abstract_model(cls, config, dtype=dtype)
     graph, state = nnx.split(abstract)
     named = _rename(cls.__name__, tensors)
@@ -152,10 +153,21 @@ def build_model(
     for path, leaf in nnx.to_flat_state(state):
         key = _torch_key(path)
         values = _from_torch(path, named[key].read().reshape(expected[key][1]))
-        if not (jnp.issubdtype(values.dtype, jnp.floating) and jnp.issubdtype(dtype, jnp.floating)):
+        if not jnp.issubdtype(values.dtype, jnp.floating):
             raise InputError(f"{named[key].file}: the tensor {named[key].name} holds {values.dtype}, not real numbers")
         filled[path] = leaf.replace(jnp.asarray(values.astype(dtype, copy=False)))
     return nnx.merge(graph, nnx.from_flat_state(filled))
+
+
+def as_dtype(dtype: Any) -> jnp.dtype:
+    """Returns the dtype of a name or type; raises InputError unless it is float32, bfloat16 or float16."""
+    try:
+        known = jnp.dtype(dtype)
+    except TypeError:
+        known = None
+    if known is None or known.name not in DTYPES:
+        raise InputError(f"the dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+    return known
 
 
 def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32) -> Model:
@@ -192,7 +204,7 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
     Raises:
       InputError: if a value is not finite, or too large for ``dtype``.
     """
-    dtype = jnp.dtype(dtype)
+    dtype = as_dtype(dtype)
     arrays = {}
     for path, leaf in _leaves(module):
         values = np.asarray(leaf.get_value())
@@ -205,9 +217,8 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
             )
         arrays[_torch_key(path)] = _to_torch(path, values)
     os.makedirs(folder, exist_ok=True)
-    config = json.dumps(module.config.to_dict(), indent=2, sort_keys=True)
     weights.write_weights(os.path.join(folder, f"{type(module).weights_name}.safetensors"), arrays)
-    write_text(os.path.join(folder, "config.json"), config + "\n")
+    write_json(os.path.join(folder, "config.json"), module.config.to_dict())
 
 
 def weights_sha256(*modules: nnx.Module) -> str:
@@ -316,6 +327,7 @@ __all__ = [
     "KEY_TABLES",
     "KeyTable",
     "abstract_model",
+    "as_dtype",
     "build_model",
     "load_model",
     "read_config",

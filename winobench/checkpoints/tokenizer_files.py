@@ -1,9 +1,8 @@
-"""Writes the files of a CLIP tokenizer whose vocabulary is a given list of words.
+"""The files of CLIP tokenizers: reads published ones, writes them back, and makes new ones from a list of words.
 
 The format is CLIP's byte-level byte-pair encoding (Radford et al. 2021, after Sennrich et al. 2016): ``vocab.json``
 maps tokens to ids, ``merges.txt`` lists the pairs to be joined, the first line first. transformers' ``CLIPTokenizer``
-reads both. Each listed word becomes one token; every other text falls back to pieces, in the end to single bytes, so
-nothing is out of vocabulary.
+reads both, and needs no torch for it.
 """
 
 from __future__ import annotations
@@ -13,21 +12,81 @@ import json
 import os
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
+from winobench.checkpoints import sources
 from winobench.checkpoints.files import write_text
 from winobench.errors import InputError
 
+_VOCABULARY_FILES = ("vocab.json", "merges.txt")
+_OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 START_TOKEN = "<|startoftext|>"
 END_TOKEN = "<|endoftext|>"
 _END_OF_WORD = "</w>"
 
 
+def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
+    """Loads a CLIP tokenizer from a local folder or a hub id.
+
+    Args:
+      source: as :func:`winobench.checkpoints.resolve` takes it.
+      subfolder: the tokenizer's folder in it, e.g. ``"tokenizer"``.
+
+    Returns:
+      A ``transformers.CLIPTokenizer``. Which token pads, and to what length, is as its files say.
+
+    Raises:
+      InputError: if the files are missing or damaged.
+    """
+    # Without torch, transformers would say at import that it has no models; we only want its tokenizers.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    import transformers
+
+    source = sources.resolve(source)
+    paths = [source.find(sources.join(subfolder, name)) for name in (*_OTHER_FILES, *_VOCABULARY_FILES)]
+    if paths[len(_OTHER_FILES) - 1] is None:
+        for name in _VOCABULARY_FILES:
+            source.require(sources.join(subfolder, name), "so it has no CLIP tokenizer")
+    folder = os.path.dirname(next(path for path in paths if path is not None))
+    try:
+        return transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+    # The library passes on whatever its JSON and Rust parts raise.
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{folder} holds no readable CLIP tokenizer: {reason}") from error
+
+
+def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
+    """Writes a tokenizer in the files that all versions of transformers read.
+
+    Args:
+      tokenizer: a ``transformers.CLIPTokenizer``.
+      folder: where to write; made if needed.
+    """
+    vocabulary, merges = vocabulary_and_merges(tokenizer)
+    special = {name: str(getattr(tokenizer, name)) for name in _SPECIAL_TOKENS}
+    _write_files(folder, vocabulary, merges, special, tokenizer.model_max_length)
+
+
+def vocabulary_and_merges(tokenizer: Any) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Returns what a tokenizer does in a form that does not depend on the library's version."""
+    merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
+    # A list of pairs, or of strings with a blank between the two, as of tokenizers 0.20.
+    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
+    vocabulary = tokenizer.get_vocab()
+    return dict(sorted(vocabulary.items(), key=lambda item: item[1])), pairs
+
+
 def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_max_length: int = 77) -> int:
-    """Writes ``vocab.json``, ``merges.txt``, ``tokenizer_config.json`` and ``special_tokens_map.json``.
+    """Writes the files of a tokenizer whose vocabulary is a list of words.
+
+    Each listed word becomes one token. Every other text falls back to pieces, in the end to single bytes, so that
+    nothing is out of vocabulary.
 
     Args:
       folder: where to write; made if needed.
-      words: each becomes one token. Lower case; a run of letters, one digit, or a run of other signs. Repetitions are
+      words: lower case; a run of letters, one digit, or a run of other signs. Repetitions are
         dropped; the order decides the ids, so the same list gives the same files.
       model_max_length: number of tokens of a padded text, start and end included.
 
@@ -46,22 +105,26 @@ def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_
     # Two merges can spell the same token.
     tokens = list(dict.fromkeys(tokens + ["".join(pair) for pair in merges]))
     tokens += [START_TOKEN, END_TOKEN]
-    special = {"bos_token": START_TOKEN, "eos_token": END_TOKEN, "unk_token": END_TOKEN, "pad_token": END_TOKEN}
-    settings = {
-        "tokenizer_class": "CLIPTokenizer",
-        "model_max_length": model_max_length,
-        "errors": "replace",
-        **special,
-    }
-
-    os.makedirs(folder, exist_ok=True)
+    special = dict(zip(_SPECIAL_TOKENS, (START_TOKEN, END_TOKEN, END_TOKEN, END_TOKEN), strict=True))
     vocabulary = {token: index for index, token in enumerate(tokens)}
+    _write_files(folder, vocabulary, merges, special, model_max_length)
+    return len(tokens)
+
+
+def _write_files(
+    folder: str | os.PathLike,
+    vocabulary: dict[str, int],
+    merges: list[tuple[str, str]],
+    special: dict[str, str],
+    model_max_length: int,
+) -> None:
+    os.makedirs(folder, exist_ok=True)
+    settings = {"tokenizer_class": "CLIPTokenizer", "model_max_length": model_max_length, **special}
     merge_lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
     write_text(os.path.join(folder, "vocab.json"), json.dumps(vocabulary, ensure_ascii=False, indent=0) + "\n")
     write_text(os.path.join(folder, "merges.txt"), "\n".join(merge_lines) + "\n")
     write_text(os.path.join(folder, "special_tokens_map.json"), json.dumps(special, indent=2) + "\n")
     write_text(os.path.join(folder, "tokenizer_config.json"), json.dumps(settings, indent=2) + "\n")
-    return len(tokens)
 
 
 def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:

@@ -1,0 +1,128 @@
+"""Draws pictures: DDIM with classifier-free guidance, one compiled loop over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winobench.diffusion import schedules
+from winobench.errors import InputError
+
+Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
+
+
+def ddim_timesteps(schedule: schedules.NoiseSchedule, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The timesteps of a DDIM run and the ones they lead to.
+
+    The schedule's own sampler options ``timestep_spacing`` (``leading`` unless the file says otherwise; Lin et al.
+    2023, Table 2) and ``steps_offset`` are respected, whichever sampler its file names.
+
+    Args:
+      schedule: the noise schedule.
+      num_steps: number of steps, from 1 to the number of timesteps.
+
+    Returns:
+      (timesteps, next timesteps), int32 ``[num_steps]`` each, falling; a next timestep below 0 is the picture itself.
+
+    Raises:
+      InputError: if there are not that many timesteps.
+    """
+    total = schedule.num_train_timesteps
+    if not 1 <= num_steps <= total:
+        raise InputError(f"the number of sampling steps is {num_steps}, but it must be from 1 to {total}")
+    options = dict(schedule.sampler_options)
+    spacing = options.get("timestep_spacing") or "leading"
+    if spacing == "leading":
+        steps = np.arange(num_steps)[::-1] * (total // num_steps) + (options.get("steps_offset") or 0)
+        # An offset of 1 has nowhere to go when every timestep is used.
+        steps = np.minimum(steps, total - 1)
+    elif spacing == "trailing":
+        steps = np.round(np.arange(total, 0, -total / num_steps)) - 1
+    elif spacing == "linspace":
+        steps = np.linspace(0, total - 1, num_steps).round()[::-1]
+    else:
+        raise InputError(
+            f"the sampler option timestep_spacing is {spacing!r}, but must be leading, trailing or linspace"
+        )
+    steps = steps.astype(np.int32)
+    return steps, steps - total // num_steps
+
+
+def ddim_step(
+    schedule: schedules.NoiseSchedule,
+    prediction: jax.Array,
+    noisy: jax.Array,
+    timestep: jax.Array,
+    next_timestep: jax.Array,
+) -> jax.Array:
+    """One deterministic step (Song et al. 2021, Eq. 12 with sigma = 0). Latents are not clipped.
+
+    Args:
+      schedule: the noise schedule.
+      prediction: the network's answer, ``[B, h, w, c]``.
+      noisy: the latents at ``timestep``, like ``prediction``.
+      timestep: int scalar.
+      next_timestep: int scalar, smaller; below 0 for the last step.
+
+    Returns:
+      The latents at ``next_timestep``, float32.
+    """
+    table, kind = schedule.alphas_cumprod, schedule.prediction_type
+    timesteps = jnp.broadcast_to(timestep, prediction.shape[:1])
+    noise = schedules.predicted_noise(kind, table, prediction, noisy, timesteps)
+    clean = schedules.predicted_latents(kind, table, prediction, noisy, timesteps)
+    to_one = dict(schedule.sampler_options).get("set_alpha_to_one", schedule.scheduler_class != "PNDMScheduler")
+    last = 1.0 if to_one else table[0]
+    remaining = jnp.where(next_timestep < 0, last, jnp.asarray(table)[jnp.maximum(next_timestep, 0)])
+    return jnp.sqrt(remaining) * clean + jnp.sqrt(1.0 - remaining) * noise
+
+
+def ddim_sample(
+    denoiser: Denoiser,
+    params: Any,
+    schedule: schedules.NoiseSchedule,
+    noise: jax.Array,
+    text_states: jax.Array,
+    empty_states: jax.Array | None,
+    *,
+    num_steps: int,
+    guidance_scale: float | jax.Array = 1.0,
+) -> jax.Array:
+    """Draws latents. Pure: call it inside of a ``jax.jit``, with ``schedule`` and ``num_steps`` static.
+
+    Args:
+      denoiser: ``(params, noisy latents [n, h, w, c], timesteps int32 [n], text states [n, L, D]) -> prediction``.
+      params: passed on to the denoiser.
+      schedule: the noise schedule.
+      noise: float32 ``[B, h, w, c]``, standard normal.
+      text_states: ``[B, L, D]``.
+      empty_states: states of the empty text, ``[1, L, D]`` or ``[B, L, D]``; None for sampling without guidance, which
+        halves the work.
+      num_steps: number of steps.
+      guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 is no guidance.
+
+    Returns:
+      Latents, float32 ``[B, h, w, c]``, scaled as in training: divide by the VAE's scaling factor before decoding.
+    """
+    if empty_states is not None:
+        empty_states = jnp.broadcast_to(empty_states, text_states.shape)
+        states = jnp.concatenate([empty_states, text_states])
+    else:
+        states = text_states
+
+    def step(latents: jax.Array, times: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        timestep, next_timestep = times
+        inputs = latents if empty_states is None else jnp.concatenate([latents, latents])
+        timesteps = jnp.broadcast_to(timestep, inputs.shape[:1])
+        prediction = denoiser(params, inputs, timesteps, states).astype(jnp.float32)
+        if empty_states is not None:
+            empty, text = jnp.split(prediction, 2)
+            prediction = empty + guidance_scale * (text - empty)
+        return ddim_step(schedule, prediction, latents, timestep, next_timestep), None
+
+    latents, _ = jax.lax.scan(step, jnp.asarray(noise, jnp.float32), ddim_timesteps(schedule, num_steps))
+    return latents
