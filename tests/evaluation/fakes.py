@@ -1,0 +1,101 @@
+"""A scorer and tasks that need no model: errors are a function of what should decide them, and calls are counted."""
+
+import hashlib
+import time
+
+import numpy as np
+
+from winobench.scorers import samples
+from winobench.tasks.base import Example, Task
+
+
+class FakeScorer:
+    """Errors in (0, 1) from a hash of image, text, sample, arguments and fingerprint.
+
+    Attributes:
+      scored: (image content, text, sample) of everything that was scored, in order.
+      batches: number of batches that were returned.
+    """
+
+    def __init__(self, *, weights="0", batch_size=7, seconds_a_batch=0.0, stop_after=None, bad_text=None, **options):
+        self.weights, self.batch_size, self.seconds_a_batch = weights, batch_size, seconds_a_batch
+        self.stop_after, self.bad_text, self.options = stop_after, bad_text, options
+        self.scored, self.batches = [], 0
+
+    def fingerprint(self):
+        return {"scorer": "fake", "scoring_version": 1, "model": self.weights, **self.options}
+
+    def error(self, image, text, sample, salt):
+        content = hashlib.sha256(image.tobytes()).hexdigest()
+        key = f"{content}|{text}|{sample}|{salt}|{sorted(self.fingerprint().items())}"
+        return np.float32(int(hashlib.sha256(key.encode()).hexdigest()[:6], 16) / 2**24)
+
+    def iter_errors(self, images, texts, triples, *, num_samples, seed=0, timesteps="uniform", noise=None):
+        count = len(samples.choose_timesteps(timesteps, num_samples))
+        assert triples.dtype == np.int32
+        assert triples[:, 2].max() < count
+        for start in range(0, len(triples), self.batch_size):
+            if self.stop_after is not None and self.batches >= self.stop_after:
+                raise KeyboardInterrupt
+            time.sleep(self.seconds_a_batch)
+            errors = []
+            for image, text, sample in triples[start : start + self.batch_size].tolist():
+                self.scored.append((images[image].tobytes(), texts[text], sample))
+                errors.append(self.error(images[image], texts[text], sample, (num_samples, seed, str(timesteps))))
+                if texts[text] == self.bad_text:
+                    errors[-1] = np.float32("nan")
+            self.batches += 1
+            yield start, np.array(errors, np.float32)
+
+
+def image(number, size=4):
+    return np.full((size, size, 3), number, np.uint8)
+
+
+def text_task(name="words", count=6, **changes):
+    """One image, two texts; an image serves two examples, one of each group."""
+
+    def load(data_dir, limit):
+        for number in range(count if limit is None else min(count, limit)):
+            for group in ("colour", "shape"):
+                yield Example(f"{number}-{group}", (image(number),), (f"{group} {number}", f"no {group}"), 0, (group,))
+
+    return _task(name, "accuracy", (1, 2), {"accuracy": 0.5}, load, False, changes)
+
+
+def image_task(name="pictures", count=6, **changes):
+    """Two images, one text."""
+
+    def load(data_dir, limit):
+        for number in range(count if limit is None else min(count, limit)):
+            yield Example(f"{number}", (image(number), image(number + 100)), (f"colour {number}",), number % 2)
+
+    return _task(name, "accuracy", (2, 1), {"accuracy": 0.5}, load, True, changes)
+
+
+def square_task(name="square", count=6, **changes):
+    """Two images, two texts."""
+
+    def load(data_dir, limit):
+        for number in range(count if limit is None else min(count, limit)):
+            images = (image(number), image(number + 100))
+            yield Example(f"{number}", images, (f"colour {number}", f"other {number}"), None)
+
+    chance = {"text": 0.25, "image": 0.25, "group": 1 / 6}
+    return _task(name, "winoground", (2, 2), chance, load, True, changes)
+
+
+def _task(name, metric, shape, chance, load, images_compete, changes):
+    fields = {
+        "name": name,
+        "version": 1,
+        "description": "a test's task",
+        "metric": metric,
+        "shape": shape,
+        "chance": chance,
+        "load": load,
+        "ready": lambda data_dir: None,
+        "images_compete": images_compete,
+        "data_fingerprint": lambda data_dir, limit: f"{name} {limit}",
+    }
+    return Task(**{**fields, **changes})

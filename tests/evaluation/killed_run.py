@@ -1,0 +1,27 @@
+"""A slow evaluation to be killed: python -m tests.evaluation.killed_run WORKDIR [PORT RANK]
+
+With a port and a rank it is one of two processes of one program.
+"""
+
+import sys
+
+from tests.evaluation import fakes
+from winobench.evaluation import evaluate, records
+
+TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
+ARGUMENTS = {"num_samples": 5, "limit": 5, "seed": 3}
+
+
+def main(workdir, port=None, rank=None):
+    if port is not None:
+        import jax
+
+        jax.distributed.initialize(f"localhost:{port}", 2, int(rank))
+    records._SECONDS_BETWEEN_PARTS = 0.1
+    scorer = fakes.FakeScorer(seconds_a_batch=0.03)
+    results = evaluate.evaluate(scorer, TASKS, workdir, progress=False, **ARGUMENTS)
+    print(sum(entry["value"] for task in results["tasks"].values() for entry in task.values()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

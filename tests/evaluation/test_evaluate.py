@@ -1,0 +1,394 @@
+"""The flow with a scorer that needs no model: once each, recorded, resumed, summarised."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.evaluation import fakes, killed_run
+from tests.evaluation.fakes import FakeScorer
+from winobench.errors import InputError
+from winobench.evaluation import evaluate
+
+TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
+# 5 scenes: images 0-4 with 4 texts for the words (colour, no colour, shape, no shape), of which "colour n" serves the
+# others too, and "other n" and "" for the square; images 100-104 with "colour n", "other n" and "".
+NUM_PAIRS, NUM_SAMPLES = 5 * 6 + 5 * 3, 5
+
+
+def run(scorer, workdir, tasks=TASKS, **changes):
+    return evaluate.evaluate(
+        scorer, tasks, workdir, progress=False, **{"num_samples": NUM_SAMPLES, "limit": 5, **changes}
+    )
+
+
+def numbers(results):
+    return {key: value for key, value in results.items() if key not in ("seconds",)}
+
+
+def recorded(workdir):
+    """(image hash, text hash, sample) of all that is in the parts."""
+    found = []
+    for path in sorted((workdir / "errors").glob("*.parquet")):
+        for row in pq.read_table(path).to_pylist():
+            found += [(row["image"], row["text"], row["first_sample"] + k) for k in range(len(row["errors"]))]
+    return found
+
+
+def test_every_triple_is_scored_once(tmp_path):
+    scorer = FakeScorer()
+    run(scorer, tmp_path / "run")
+    assert len(scorer.scored) == len(set(scorer.scored)) == NUM_PAIRS * NUM_SAMPLES
+    unconditional = [triple for triple in scorer.scored if triple[1] == ""]
+    assert len(unconditional) == 10 * NUM_SAMPLES
+    assert len(recorded(tmp_path / "run")) == NUM_PAIRS * NUM_SAMPLES
+
+
+def test_results_are_as_documented(tmp_path):
+    results = run(FakeScorer(), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "results.json").read_text()) == results
+    assert list(results) == ["tasks", "config", "versions", "seconds"]
+    assert list(results["tasks"]) == ["words", "pictures", "square"]
+    assert list(results["tasks"]["words"]) == ["accuracy", "colour/accuracy", "shape/accuracy"]
+    assert list(results["tasks"]["square"]) == ["text", "image", "group"]
+    for task in results["tasks"].values():
+        for entry in task.values():
+            assert list(entry) == ["value", "low", "high", "chance", "n", "ties"]
+            assert 0 <= entry["low"] <= entry["value"] <= entry["high"] <= 1
+            assert entry["low"] < entry["high"]
+    assert results["tasks"]["words"]["accuracy"]["n"] == 10
+    assert results["tasks"]["words"]["colour/accuracy"]["n"] == 5
+    assert results["tasks"]["words"]["colour/accuracy"]["chance"] == 0.5
+    assert results["tasks"]["square"]["group"]["chance"] == pytest.approx(1 / 6)
+    assert results["config"] == {
+        "tasks": ["words", "pictures", "square"],
+        "data_dir": None,
+        "limit": 5,
+        "normalize": "auto",
+        "sampling": {"num_samples": 5, "seed": 0, "timesteps": "uniform"},
+    }
+    versions = results["versions"]
+    assert set(versions) == {"winobench", "python", "libraries", "seeds", "device", "weights", "scorer", "data"}
+    assert versions["weights"] == "0"
+    assert versions["data"]["words"] == "words 5"
+    assert versions["device"]["platform"] == "cpu"
+    assert results["seconds"] > 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["status"] == "finished"
+    assert config["config"] == results["config"]
+    assert config["identity"]["scorer"]["model"] == "0"
+
+
+def test_values_are_those_of_the_errors(tmp_path):
+    """Scores and decisions recomputed from the fake's formula, without plan, records or summary."""
+    scorer = FakeScorer()
+    results = run(scorer, tmp_path / "run")
+    salt = (NUM_SAMPLES, 0, "uniform")
+
+    def mean(image, text):
+        return np.mean([float(scorer.error(image, text, sample, salt)) for sample in range(NUM_SAMPLES)])
+
+    right = [
+        mean(fakes.image(number), f"{group} {number}") < mean(fakes.image(number), f"no {group}")
+        for number in range(5)
+        for group in ("colour", "shape")
+    ]
+    assert results["tasks"]["words"]["accuracy"]["value"] == pytest.approx(np.mean(right))
+    assert results["tasks"]["words"]["shape/accuracy"]["value"] == pytest.approx(np.mean(right[1::2]))
+
+    def gain(image, text):
+        return mean(image, "") - mean(image, text)
+
+    right = []
+    for number in range(5):
+        images = [fakes.image(number), fakes.image(number + 100)]
+        gains = [gain(image, f"colour {number}") for image in images]
+        right.append(int(np.argmax(gains)) == number % 2)
+    assert results["tasks"]["pictures"]["accuracy"]["value"] == pytest.approx(np.mean(right))
+
+    table = pq.read_table(tmp_path / "run" / "examples" / "pictures.parquet").to_pylist()
+    assert [row["correct"] for row in table] == right
+    assert np.ravel(table[0]["scores"]) == pytest.approx(
+        [gain(fakes.image(0), "colour 0"), gain(fakes.image(100), "colour 0")]
+    )
+
+
+def test_normalisation_changes_image_retrieval_and_no_text_retrieval(tmp_path):
+    with_it = run(FakeScorer(), tmp_path / "auto")
+    plain = FakeScorer()
+    without = run(plain, tmp_path / "none", normalize="none")
+    assert not [triple for triple in plain.scored if triple[1] == ""]
+    assert with_it["tasks"]["words"] == without["tasks"]["words"]
+    assert with_it["tasks"]["square"]["text"] == without["tasks"]["square"]["text"]
+    one, other = (
+        pq.read_table(tmp_path / name / "examples" / "pictures.parquet")["scores"].to_pylist()
+        for name in ("auto", "none")
+    )
+    assert one != other
+
+
+def test_a_finished_run_scores_nothing_again(tmp_path):
+    first = run(FakeScorer(), tmp_path / "run")
+    again = FakeScorer()
+    assert numbers(run(again, tmp_path / "run")) == numbers(first)
+    assert again.scored == []
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    whole = run(FakeScorer(), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(FakeScorer(stop_after=4), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "interrupted"
+    assert not (tmp_path / "run" / "results.json").exists()
+    before = recorded(tmp_path / "run")
+    assert len(before) == 4 * 7
+    rest = FakeScorer()
+    assert numbers(run(rest, tmp_path / "run")) == numbers(whole)
+    assert len(rest.scored) == NUM_PAIRS * NUM_SAMPLES - len(before)
+    after = recorded(tmp_path / "run")
+    assert len(after) == len(set(after)) == NUM_PAIRS * NUM_SAMPLES
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    """kill -9 in the midst of scoring: no recorded batch is repeated, and the numbers are those of a whole run."""
+    workdir = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.evaluation.killed_run", str(workdir)], cwd=pathlib.Path(__file__).parents[2]
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(list((workdir / "errors").glob("part-*.parquet"))) < 3 and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+    before = recorded(workdir)
+    total = NUM_PAIRS * killed_run.ARGUMENTS["num_samples"]
+    assert 0 < len(before) < total
+    assert len(before) % 7 == 0  # whole batches
+    assert json.loads((workdir / "config.json").read_text())["status"] == "running"
+
+    rest = FakeScorer()
+    results = evaluate.evaluate(rest, killed_run.TASKS, workdir, progress=False, **killed_run.ARGUMENTS)
+    assert len(rest.scored) == total - len(before)
+    after = recorded(workdir)
+    assert len(after) == len(set(after)) == total
+    whole = evaluate.evaluate(
+        FakeScorer(), killed_run.TASKS, tmp_path / "whole", progress=False, **killed_run.ARGUMENTS
+    )
+    assert numbers(results) == numbers(whole)
+
+
+_CHANGES = {
+    "weights": (lambda: FakeScorer(weights="1"), {}, "scorer.model"),
+    "scoring version": (lambda: FakeScorer(scoring_version=2), {}, "scorer.scoring_version"),
+    "another option of the scorer": (lambda: FakeScorer(dtype="bfloat16"), {}, "scorer.dtype"),
+    "seed": (FakeScorer, {"seed": 1}, "sampling.seed"),
+    "number of samples": (FakeScorer, {"num_samples": 6}, "sampling.num_samples"),
+    "timesteps": (FakeScorer, {"timesteps": "even"}, "sampling.timesteps"),
+    "explicit timesteps": (FakeScorer, {"timesteps": [1, 2, 3, 4, 5]}, "sampling.timesteps"),
+    "data": (
+        FakeScorer,
+        {"tasks": (dataclasses.replace(TASKS[0], data_fingerprint=lambda data_dir, limit: "new"), *TASKS[1:])},
+        "tasks.words.data",
+    ),
+    "task version": (
+        FakeScorer,
+        {"tasks": (dataclasses.replace(TASKS[0], version=2), *TASKS[1:])},
+        "tasks.words.version",
+    ),
+    "tasks": (FakeScorer, {"tasks": TASKS[:2]}, "tasks.square"),
+    "limit": (FakeScorer, {"limit": 4}, "limit"),
+    "normalisation": (FakeScorer, {"normalize": "none"}, "normalize"),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_another_run_is_refused_or_computed_anew(tmp_path, monkeypatch, change):
+    """What can change a number is part of the run: the folder is refused, the default folder is another, and
+    overwriting scores everything anew."""
+    monkeypatch.chdir(tmp_path)
+    run(FakeScorer(), None)
+    (first,) = pathlib.Path("runs").iterdir()
+    make, arguments, name = _CHANGES[change]
+
+    files = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+        run(make(), first, **arguments)
+    assert {path: path.read_bytes() for path in first.rglob("*") if path.is_file()} == files
+
+    elsewhere, over = make(), make()
+    run(elsewhere, None, **arguments)
+    assert len(list(pathlib.Path("runs").iterdir())) == 2
+    run(over, first, overwrite=True, **arguments)
+    assert len(elsewhere.scored) == len(over.scored) > 0
+    assert sorted(elsewhere.scored) == sorted(set(elsewhere.scored))
+
+
+def test_another_image_or_text_is_scored_anew_and_the_others_are_not(tmp_path):
+    """The rows of a part are known by content: with the same identity, only what changed is computed."""
+    run(FakeScorer(), tmp_path / "run", tasks=TASKS[:1])
+
+    def load(data_dir, limit):
+        for example in TASKS[0].load(data_dir, limit):
+            if example.id == "0-colour":
+                yield dataclasses.replace(example, texts=("a new text", example.texts[1]))
+            elif example.id == "1-colour":
+                yield dataclasses.replace(example, images=(fakes.image(77),))
+            elif example.id == "2-colour":
+                yield dataclasses.replace(example, images=(fakes.image(2, size=5),))
+            else:
+                yield example
+
+    scorer = FakeScorer()
+    run(scorer, tmp_path / "run", tasks=[dataclasses.replace(TASKS[0], load=load)])
+    new = {(image, text) for image, text, _ in scorer.scored}
+    assert new == {
+        (fakes.image(0).tobytes(), "a new text"),
+        (fakes.image(77).tobytes(), "colour 1"),
+        (fakes.image(77).tobytes(), "no colour"),
+        (fakes.image(2, size=5).tobytes(), "colour 2"),
+        (fakes.image(2, size=5).tobytes(), "no colour"),
+    }
+
+
+def test_published_timesteps_may_be_another_number(tmp_path):
+    results = run(FakeScorer(), tmp_path / "run", tasks=TASKS[:1], num_samples=64, timesteps="published")
+    samples = {sample for _, _, sample in recorded(tmp_path / "run")}
+    assert samples == set(range(66))
+    assert results["config"]["sampling"]["num_samples"] == 64
+
+
+def test_ties_are_wrong_and_counted(tmp_path):
+    class Constant(FakeScorer):
+        def error(self, image, text, sample, salt):
+            return np.float32(0.5)
+
+    results = run(Constant(), tmp_path / "run")
+    for task in results["tasks"].values():
+        for entry in task.values():
+            assert entry["value"] == 0
+            assert entry["ties"] == entry["n"]
+    rows = pq.read_table(tmp_path / "run" / "examples" / "words.parquet").to_pylist()
+    assert all(row["prediction"] is None and row["tie"] and not row["correct"] for row in rows)
+
+
+def test_errors_that_are_no_numbers_stop_the_run(tmp_path):
+    scorer = FakeScorer(bad_text="no shape")
+    with pytest.raises(InputError, match=r"under the text 'no shape', sample \d, is not a number: try .*float32"):
+        run(scorer, tmp_path / "run")
+    assert not (tmp_path / "run" / "results.json").exists()
+    errors = [
+        value
+        for path in (tmp_path / "run" / "errors").glob("*.parquet")
+        for row in pq.read_table(path)["errors"].to_pylist()
+        for value in row
+    ]
+    assert np.isfinite(errors).all()
+    assert len(errors) == 7 * (scorer.batches - 1)
+
+
+def test_a_run_that_fails_before_its_first_error_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(FakeScorer(stop_after=0), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        run(FakeScorer(stop_after=0), tmp_path / "mine")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tasks": []}, "no task is chosen"),
+        ({"tasks": "nonsense"}, "nonsense"),
+        ({"limit": 0}, "limit"),
+        ({"num_samples": 0}, "num_samples"),
+        ({"timesteps": "sometimes"}, "timesteps"),
+        ({"timesteps": [1, 2]}, "timesteps lists 2 timesteps"),
+        ({"seed": -1}, "seed"),
+        ({"normalize": "gray"}, "normalize"),
+        ({"tasks": [fakes.text_task(ready=lambda data_dir: "fetch it from the shelf.")]}, "fetch it from the shelf"),
+    ],
+)
+def test_bad_input_writes_nothing(tmp_path, arguments, message):
+    with pytest.raises(InputError, match=message):
+        run(FakeScorer(), tmp_path / "run", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_hold_what_pandas_and_duckdb_read(tmp_path):
+    run(FakeScorer(), tmp_path / "run")
+    schema = pq.read_schema(next((tmp_path / "run" / "errors").iterdir()))
+    assert [(field.name, str(field.type)) for field in schema] == [
+        ("image", "string"),
+        ("text", "string"),
+        ("first_sample", "int32"),
+        ("errors", "list<element: float not null>"),
+    ]
+    table = pq.read_table(tmp_path / "run" / "examples" / "square.parquet")
+    assert table.column_names == [
+        *("id", "groups", "images", "texts", "target", "scores", "prediction", "correct", "tie"),
+        *("correct_text", "tie_text", "correct_image", "tie_image", "correct_group", "tie_group"),
+    ]
+    rows = table.to_pylist()
+    assert [row["correct"] for row in rows] == [row["correct_group"] for row in rows]
+    assert all(row["target"] is None and np.shape(row["scores"]) == (2, 2) for row in rows)
+
+
+def test_progress_is_told_in_lines_where_there_is_no_terminal(tmp_path, capsys):
+    evaluate.evaluate(FakeScorer(), TASKS, tmp_path / "run", num_samples=2, limit=2)
+    printed = capsys.readouterr()
+    assert "36 passes" in printed.err
+    assert str(tmp_path / "run") in printed.err.replace("\n", "")
+    assert printed.out == ""
+
+
+@pytest.mark.slow  # 15 seconds, most of them for starting two processes
+def test_two_processes_of_one_program_keep_one_set_of_records(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = str(probe.getsockname()[1])
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    workdir = tmp_path / "run"
+
+    def both():
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.evaluation.killed_run", str(workdir), port, rank],
+                cwd=pathlib.Path(__file__).parents[2],
+                env=environment,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in "01"
+        ]
+        try:
+            printed = [process.communicate(timeout=120)[0] for process in processes]
+            assert [process.returncode for process in processes] == [0, 0]
+        finally:
+            for process in processes:
+                process.kill()
+        return printed
+
+    first = both()
+    assert first[0] == first[1]
+    found = recorded(workdir)
+    assert len(found) == len(set(found)) == NUM_PAIRS * killed_run.ARGUMENTS["num_samples"]
+    # Take a part away: both processes learn from the first what is missing.
+    sorted((workdir / "errors").iterdir())[1].unlink()
+    assert both() == first
+    assert set(recorded(workdir)) == set(found)

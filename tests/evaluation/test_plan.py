@@ -1,0 +1,116 @@
+"""Everything once: images by content, texts, pairs; the empty text only where images compete."""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from tests.evaluation import fakes
+from winobench.errors import InputError
+from winobench.evaluation.plan import make_plan, text_hash
+from winobench.tasks.base import Example
+
+
+def _plan(*tasks, limit=None, normalize="auto"):
+    return make_plan(tasks, data_dir=None, limit=limit, normalize=normalize)
+
+
+def _named(plan):
+    return [(plan.images[image][0, 0, 0], plan.texts[text]) for image, text in plan.pairs.tolist()]
+
+
+def test_text_retrieval_never_needs_the_empty_text():
+    for normalize in ("auto", "unconditional", "none"):
+        plan = _plan(fakes.text_task(count=2), normalize=normalize)
+        assert "" not in plan.texts
+        assert _named(plan) == [
+            (0, "colour 0"),
+            (0, "no colour"),
+            (0, "shape 0"),
+            (0, "no shape"),
+            (1, "colour 1"),
+            (1, "no colour"),
+            (1, "shape 1"),
+            (1, "no shape"),
+        ]
+
+
+def test_competing_images_need_the_empty_text_once_each():
+    plan = _plan(fakes.image_task(count=2), fakes.square_task(count=2))
+    named = _named(plan)
+    assert len(set(named)) == len(named)
+    assert sorted(number for number, text in named if text == "") == [0, 1, 100, 101]
+    # The pictures' pairs are among the square's.
+    assert len(named) == 4 * 2 + 4
+    assert plan.normalized == {"pictures": True, "square": True}
+    assert "" not in _plan(fakes.image_task(count=2), normalize="none").texts
+
+
+def test_the_empty_text_is_also_a_text_like_others():
+    def load(data_dir, limit):
+        yield Example("0", (fakes.image(0),), ("", "something"))
+
+    plan = _plan(fakes.text_task(load=load), fakes.image_task(count=1))
+    assert _named(plan).count((0, "")) == 1
+
+
+def test_images_are_one_by_content_not_by_source(tmp_path):
+    pixels = np.arange(75, dtype=np.uint8).reshape(5, 5, 3)
+    for name in ("one.png", "two.png"):
+        PIL.Image.fromarray(pixels).save(tmp_path / name)
+    PIL.Image.fromarray(pixels + 1).save(tmp_path / "other.png")
+
+    def load(data_dir, limit):
+        for name in ("one.png", "two.png", "other.png"):
+            yield Example(name, (tmp_path / name,), ("a", "b"))
+        yield Example("array", (fakes.image(0),), ("a", "b"))
+        yield Example("same array", (fakes.image(0),), ("a", "b"))
+        yield Example("larger array", (fakes.image(0, size=5),), ("a", "b"))
+
+    plan = _plan(fakes.text_task(load=load))
+    assert [question.images[0] for question in plan.questions["words"]] == [0, 0, 1, 2, 2, 3]
+    assert len(set(plan.image_hashes)) == 4
+
+
+def test_pairs_are_in_the_order_of_images():
+    plan = _plan(fakes.square_task(), fakes.text_task())
+    assert (np.diff(plan.pairs[:, 0]) >= 0).all()
+    assert plan.pairs.dtype == np.int32
+
+
+def test_text_hash_is_sha256():
+    assert text_hash("a photo") == hashlib.sha256(b"a photo").hexdigest()
+
+
+def test_limit_reaches_the_task():
+    assert len(_plan(fakes.text_task(), limit=2).questions["words"]) == 4
+
+
+def _loading(*examples):
+    return [fakes.text_task(load=lambda data_dir, limit: iter(examples))]
+
+
+_GOOD = Example("0", (fakes.image(0),), ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "arguments", "message"),
+    [
+        ([], {}, "no task is chosen"),
+        ([fakes.text_task()], {"normalize": "gray"}, "normalize is one of auto, none, unconditional, not 'gray'"),
+        ([fakes.text_task()], {"limit": 0}, "limit is"),
+        ([fakes.text_task(), fakes.text_task()], {}, "named twice"),
+        (_loading(), {}, "'words' has no examples"),
+        (_loading(dataclasses.replace(_GOOD, images=())), {}, "example '0' of task 'words' lacks images"),
+        (_loading(dataclasses.replace(_GOOD, texts=())), {}, "lacks texts"),
+        (_loading(dataclasses.replace(_GOOD, texts=("a", None))), {}, "is no string"),
+        (_loading(dataclasses.replace(_GOOD, target=2)), {}, "none of its candidates"),
+        (_loading(_GOOD, _GOOD), {}, "two examples with the id '0'"),
+        (_loading(dataclasses.replace(_GOOD, images=("/no/such.png",))), {}, "/no/such.png"),
+    ],
+)
+def test_bad_input_is_said_in_one_sentence(tasks, arguments, message):
+    with pytest.raises(InputError, match=message):
+        _plan(*tasks, **arguments)

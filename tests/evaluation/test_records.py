@@ -1,0 +1,209 @@
+"""A run's folder: whole files, refusals, locks, and what comes back from the parts."""
+
+import json
+import os
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from winobench.errors import InputError
+from winobench.evaluation.records import ErrorWriter, RunFolder, digest, write_json
+
+IMAGES, TEXTS = ["image-0", "image-1"], ["text-0", "text-1"]
+PAIRS = np.array([[0, 0], [0, 1], [1, 0]], np.int32)
+IDENTITY = {"scorer": {"model": "abc"}, "sampling": {"seed": 0}, "limit": None}
+
+
+def _folder(path, **identity):
+    folder = RunFolder(path)
+    folder.open({"status": "running", "identity": {**IDENTITY, **identity}})
+    return folder
+
+
+def _writer(folder, scores="scores", **options):
+    return ErrorWriter(folder, scores, IMAGES, TEXTS, **options)
+
+
+def _triples(*rows):
+    return np.array(rows, np.int32)
+
+
+def test_errors_come_back_as_written(tmp_path):
+    folder = _folder(tmp_path / "run")
+    writer = _writer(folder)
+    writer.add(_triples([0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0]), np.float32([0.1, 0.2, 0.3, 0.4]))
+    writer.add(_triples([0, 1, 1], [1, 0, 2]), np.float32([0.5, 0.6]))
+    writer.flush()
+    errors, seconds = folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 3)
+    nan = np.nan
+    expected = np.float32([[0.1, 0.2, 0.3], [0.4, 0.5, nan], [nan, nan, 0.6]])
+    np.testing.assert_array_equal(errors, expected)
+    assert errors.dtype == np.float32
+    assert 0 <= seconds < 60
+
+
+def test_a_row_is_a_run_of_samples_of_one_pair(tmp_path):
+    folder = _folder(tmp_path / "run")
+    writer = _writer(folder)
+    writer.add(_triples([0, 0, 0], [0, 0, 1]), np.float32([0.1, 0.2]))
+    writer.add(_triples([0, 0, 2], [0, 0, 4], [0, 1, 5]), np.float32([0.3, 0.4, 0.5]))
+    writer.flush()
+    (path,) = (tmp_path / "run" / "errors").iterdir()
+    assert path.name == "part-0-00000.parquet"
+    rows = pq.read_table(path).to_pylist()
+    assert [(row["image"], row["text"], row["first_sample"], len(row["errors"])) for row in rows] == [
+        ("image-0", "text-0", 0, 3),
+        ("image-0", "text-0", 4, 1),
+        ("image-0", "text-1", 5, 1),
+    ]
+
+
+def test_parts_of_a_continued_run_follow_on(tmp_path):
+    folder = _folder(tmp_path / "run")
+    for sample in range(2):
+        writer = _writer(folder)
+        assert writer.num_parts == sample
+        writer.add(_triples([0, 0, sample]), np.float32([sample]))
+        writer.flush()
+        writer.flush()  # nothing is waiting: no part
+    assert sorted(path.name for path in folder.errors_path.iterdir()) == [
+        "part-0-00000.parquet",
+        "part-0-00001.parquet",
+    ]
+
+
+def test_parts_are_written_while_the_run_goes_on(tmp_path):
+    folder = _folder(tmp_path / "run")
+    writer = _writer(folder, seconds_between_parts=0.0)
+    for sample in range(3):
+        writer.add(_triples([0, 0, sample]), np.float32([sample]))
+    assert len(list(folder.errors_path.iterdir())) == 3
+    writer = _writer(folder, seconds_between_parts=1000.0)
+    writer.add(_triples([0, 1, 0]), np.float32([1]))
+    assert len(list(folder.errors_path.iterdir())) == 3
+
+
+def test_only_scores_of_the_same_identity_come_back(tmp_path):
+    folder = _folder(tmp_path / "run")
+    for scores, value in (("scores", 1.0), ("other", 2.0)):
+        writer = _writer(folder, scores)
+        writer.add(_triples([0, 0, 0]), np.float32([value]))
+        writer.flush()
+    assert folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 1)[0][0, 0] == 1.0
+    assert folder.read_errors("other", IMAGES, TEXTS, PAIRS, 1)[0][0, 0] == 2.0
+    assert np.isnan(folder.read_errors("third", IMAGES, TEXTS, PAIRS, 1)[0]).all()
+
+
+def test_what_the_plan_does_not_ask_for_is_left_aside(tmp_path):
+    folder = _folder(tmp_path / "run")
+    writer = _writer(folder)
+    writer.add(_triples([1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 2], [1, 0, 7]), np.float32([9, 1, 2, 3, 9]))
+    writer.flush()
+    errors, _ = folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 2)
+    assert errors[0].tolist() == [1, 2]
+    assert np.isnan(errors[1:]).all()
+
+
+def test_an_unreadable_part_is_named(tmp_path):
+    folder = _folder(tmp_path / "run")
+    (folder.errors_path / "part-0-00000.parquet").write_bytes(b"PAR1 cut short")
+    with pytest.raises(InputError, match=r"part-0-00000\.parquet cannot be read .* delete it"):
+        folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 1)
+
+
+def test_the_same_run_may_go_on_and_leftovers_go(tmp_path):
+    folder = _folder(tmp_path / "run")
+    folder.close()
+    leftover = folder.errors_path / ".part-0-00003.parquet.tmp"
+    leftover.write_bytes(b"half")
+    again = _folder(tmp_path / "run")
+    assert not leftover.exists()
+    assert json.loads(again.config_path.read_text())["schema"] == 1
+
+
+def test_another_run_is_refused_by_what_differs(tmp_path):
+    _folder(tmp_path / "run").close()
+    before = (tmp_path / "run" / "config.json").read_text()
+    with pytest.raises(InputError) as caught:
+        _folder(tmp_path / "run", scorer={"model": "xyz"}, limit=5)
+    assert 'scorer.model ("abc" there, "xyz" here); limit (null there, 5 here)' in str(caught.value)
+    assert "--overwrite" in str(caught.value)
+    assert (tmp_path / "run" / "config.json").read_text() == before
+    _folder(tmp_path / "run").close()  # the refusal keeps no lock
+
+
+def test_overwrite_deletes_records_and_nothing_else(tmp_path):
+    folder = _folder(tmp_path / "run")
+    writer = _writer(folder)
+    writer.add(_triples([0, 0, 0]), np.float32([1]))
+    writer.flush()
+    folder.close()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    other = RunFolder(tmp_path / "run")
+    other.open({"identity": {**IDENTITY, "limit": 5}}, overwrite=True)
+    assert list(other.errors_path.iterdir()) == []
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path, overwrite):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("words")
+    with pytest.raises(InputError, match="holds files but no winobench run"):
+        RunFolder(tmp_path / "thesis").open({"identity": IDENTITY}, overwrite=overwrite)
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter.txt"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="is not winobench's"):
+        RunFolder(tmp_path / "other").open({"identity": IDENTITY}, overwrite=overwrite)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file"):
+        RunFolder(tmp_path / "file").open({"identity": IDENTITY}, overwrite=overwrite)
+
+
+def test_another_layout_is_refused(tmp_path):
+    _folder(tmp_path / "run").close()
+    path = tmp_path / "run" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+    with pytest.raises(InputError, match="layout 99"):
+        _folder(tmp_path / "run")
+
+
+def test_two_processes_cannot_write_into_one_folder(tmp_path):
+    folder = _folder(tmp_path / "run")
+    with pytest.raises(InputError, match="another process is writing into"):
+        _folder(tmp_path / "run")
+    folder.close()
+    _folder(tmp_path / "run").close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="cannot be written"):
+        _folder(tmp_path / "run")
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "results.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_a_full_disk_is_said_in_one_sentence(tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(InputError, match=r"results\.json cannot be written: No space left on device"):
+        write_json(tmp_path / "results.json", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_digest_depends_on_every_value_and_on_no_order():
+    assert digest({"a": 1, "b": [2, None]}) == digest({"b": [2, None], "a": 1})
+    assert len({digest(value) for value in ({"a": 1}, {"a": 1.5}, {"a": "1"}, {"b": 1}, {"a": [1]}, {})}) == 6

@@ -1,0 +1,167 @@
+"""What must be scored: the unique images, texts and pairs behind the examples of all chosen tasks."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from winobench.data import images as image_files
+from winobench.errors import InputError
+from winobench.tasks.base import Example, ImageSource, Task
+
+EMPTY_TEXT = ""
+"""The text of the unconditional error."""
+
+NORMALIZE = ("auto", "none", "unconditional")
+"""How scores are normalised.
+
+``none``: a score is minus the mean error. ``unconditional``: minus the mean of the error less the error under the empty
+text, wherever images compete; where only texts compete that error is the same for every candidate, so it is neither
+computed nor subtracted. ``auto`` is what the scorer is meant to be used with: ``unconditional`` for a diffusion model.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """An example whose candidates are indices into the plan's tables.
+
+    Attributes:
+      id, target, groups: the example's.
+      images: index of each image in ``Plan.images``.
+      texts: index of each text in ``Plan.texts``.
+    """
+
+    id: str
+    images: tuple[int, ...]
+    texts: tuple[int, ...]
+    target: int | None
+    groups: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Every image, text and pair once, whatever number of tasks and examples needs it.
+
+    Attributes:
+      images: unique images, in the order in which the tasks name them.
+      image_hashes: SHA-256 of each image's content and size.
+      texts: unique texts.
+      text_hashes: SHA-256 of each text.
+      pairs: [num_pairs, 2] int32, (image, text), in the order of scoring; each is scored on every sample.
+      questions: task name -> its examples.
+      normalized: task name -> whether its scores subtract the error under the empty text.
+    """
+
+    images: list[ImageSource]
+    image_hashes: list[str]
+    texts: list[str]
+    text_hashes: list[str]
+    pairs: np.ndarray
+    questions: Mapping[str, list[Question]]
+    normalized: Mapping[str, bool]
+
+    def pair_index(self) -> dict[tuple[int, int], int]:
+        """(image, text) -> row of ``pairs``."""
+        return {(image, text): index for index, (image, text) in enumerate(self.pairs.tolist())}
+
+
+def text_hash(text: str) -> str:
+    """SHA-256 of the text's UTF-8 bytes, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def make_plan(tasks: Sequence[Task], *, data_dir: str | None, limit: int | None, normalize: str) -> Plan:
+    """Loads the tasks' examples and collects what they need.
+
+    Two images are one when their content is, wherever they come from. Pairs are ordered by image and, within an image,
+    as the tasks name them, so that work on an image can be shared.
+
+    Args:
+      tasks: what to ask.
+      data_dir: handed to the tasks.
+      limit: scenes or items a task; None means all.
+      normalize: one of ``NORMALIZE``.
+
+    Raises:
+      InputError: no task, an unknown way to normalise, a task or an example without content, an id that occurs twice,
+        an image that is missing or cannot be read.
+    """
+    if not tasks:
+        raise InputError("no task is chosen: name at least one, or list them with --list_tasks.")
+    if normalize not in NORMALIZE:
+        raise InputError(f"normalize is one of {', '.join(NORMALIZE)}, not {normalize!r}.")
+    if limit is not None and limit < 1:
+        raise InputError(f"limit is a number of scenes or items of at least 1, or none for all, not {limit}.")
+
+    image_numbers: dict[str, int] = {}
+    text_numbers: dict[str, int] = {}
+    images: list[ImageSource] = []
+    hash_of_file: dict[str, str] = {}
+    needed: dict[int, dict[int, None]] = collections.defaultdict(dict)
+    questions: dict[str, list[Question]] = {}
+    normalized = {task.name: normalize != "none" and task.images_compete for task in tasks}
+
+    def image_number(source: ImageSource) -> int:
+        # An array or a picture may be changed in place, a path is taken to hold still while it is planned.
+        key = str(source) if isinstance(source, str) or hasattr(source, "__fspath__") else None
+        content = hash_of_file.get(key) if key is not None else None
+        if content is None:
+            content = image_files.image_hash(source)
+            if key is not None:
+                hash_of_file[key] = content
+        if content not in image_numbers:
+            image_numbers[content] = len(images)
+            images.append(source)
+        return image_numbers[content]
+
+    for task in tasks:
+        if task.name in questions:
+            raise InputError(f"task {task.name!r} is named twice.")
+        questions[task.name] = rows = []
+        seen = set()
+        for example in task.load(data_dir, limit):
+            _check_example(task, example)
+            if example.id in seen:
+                raise InputError(f"task {task.name!r} has two examples with the id {example.id!r}.")
+            seen.add(example.id)
+            question = Question(
+                example.id,
+                tuple(image_number(source) for source in example.images),
+                tuple(text_numbers.setdefault(text, len(text_numbers)) for text in example.texts),
+                example.target,
+                example.groups,
+            )
+            rows.append(question)
+            for image in question.images:
+                needed[image].update(dict.fromkeys(question.texts))
+                if normalized[task.name]:
+                    needed[image][text_numbers.setdefault(EMPTY_TEXT, len(text_numbers))] = None
+        if not rows:
+            raise InputError(f"task {task.name!r} has no examples: check its data and --config.limit.")
+
+    texts = list(text_numbers)
+    pairs = [(image, text) for image in range(len(images)) for text in needed[image]]
+    return Plan(
+        images=images,
+        image_hashes=list(image_numbers),
+        texts=texts,
+        text_hashes=[text_hash(text) for text in texts],
+        pairs=np.array(pairs, np.int32).reshape(-1, 2),
+        questions=questions,
+        normalized=normalized,
+    )
+
+
+def _check_example(task: Task, example: Example) -> None:
+    where = f"example {example.id!r} of task {task.name!r}"
+    if not example.images or not example.texts:
+        raise InputError(f"{where} lacks {'images' if not example.images else 'texts'}.")
+    for text in example.texts:
+        if not isinstance(text, str):
+            raise InputError(f"{where} has the text {text!r}, which is no string.")
+    if example.target is not None and not 0 <= example.target < max(len(example.images), len(example.texts)):
+        raise InputError(f"{where} has the target {example.target}, which is none of its candidates.")

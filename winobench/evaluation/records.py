@@ -1,0 +1,374 @@
+"""A run's folder: its identity, the errors of every scored pair, the examples and the results.
+
+    config.json                          what was asked, what the scores depend on, and how far it got
+    errors/part-<process>-<number>.parquet   per-sample errors, written while the run goes on
+    examples/<task>.parquet              one row an example
+    results.json                         the numbers
+
+Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
+synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from winobench.errors import InputError
+
+SCHEMA_VERSION = 1
+"""Raised when a folder's layout or columns change."""
+
+# A part is written when this much time has passed since the last one, or, in long runs, this share of the time so far,
+# which keeps the number of files small (it grows with the logarithm of the run's length) and the loss below 1%.
+_SECONDS_BETWEEN_PARTS = 2.0
+_SHARE_BETWEEN_PARTS = 0.01
+
+_ERRORS_SCHEMA = pa.schema(
+    [
+        pa.field("image", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("first_sample", pa.int32(), nullable=False),
+        pa.field("errors", pa.list_(pa.field("element", pa.float32(), nullable=False)), nullable=False),
+    ]
+)
+_TEMPORARY = ".tmp"
+
+
+def digest(value: Any) -> str:
+    """SHA-256, in hexadecimal, of a value that JSON can hold; the order of keys does not matter."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Writes a JSON file that is either whole or not there.
+
+    Raises:
+      InputError: it cannot be written.
+    """
+    with _whole(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def write_table(path: pathlib.Path, table: pa.Table) -> None:
+    """Writes a Parquet file that is either whole or not there.
+
+    Raises:
+      InputError: it cannot be written.
+    """
+    with _whole(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = pathlib.Path(path)
+        self._lock: int | None = None
+        self._made = False
+
+    @property
+    def config_path(self) -> pathlib.Path:
+        """What the run is."""
+        return self.path / "config.json"
+
+    @property
+    def results_path(self) -> pathlib.Path:
+        """The numbers; there once the run has finished."""
+        return self.path / "results.json"
+
+    @property
+    def errors_path(self) -> pathlib.Path:
+        """The folder of the parts."""
+        return self.path / "errors"
+
+    @property
+    def examples_path(self) -> pathlib.Path:
+        """The folder with one table a task."""
+        return self.path / "examples"
+
+    def check(self, identity: Mapping[str, Any]) -> None:
+        """Refuses a folder that does not belong to this run.
+
+        Args:
+          identity: everything that can change a number of the run, as nested mappings that JSON can hold.
+
+        Raises:
+          InputError: the folder holds something else, or the run of another identity; the message names what differs.
+        """
+        found = self._read_config()
+        if found is None:
+            return
+        if found.get("schema") != SCHEMA_VERSION:
+            raise InputError(
+                f"{self.path} was written by another version of winobench (layout {found.get('schema')}, this one "
+                f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records."
+            )
+        differences = list(_differences(found["identity"], json.loads(json.dumps(identity))))
+        if differences:
+            more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+            raise InputError(
+                f"{self.path} holds another run, which differs in {'; '.join(differences[:3])}{more}: choose another "
+                "--workdir, or --overwrite to delete its records and start anew."
+            )
+
+    def open(self, description: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        """Makes the folder, takes it for this process and writes ``config.json``.
+
+        Args:
+          description: the content of ``config.json``; its ``identity`` is what ``check`` compares.
+          overwrite: delete the records of another run instead of refusing the folder.
+
+        Raises:
+          InputError: the folder holds another run or something else, another process is writing into it, or it cannot
+            be written.
+        """
+        identity = description["identity"]
+        if overwrite:
+            self._read_config()  # what is no run is not deleted either
+        else:
+            self.check(identity)
+        try:
+            self._made = not self.path.exists()
+            self.errors_path.mkdir(parents=True, exist_ok=True)
+            self.examples_path.mkdir(exist_ok=True)
+            self._take()
+            if overwrite:
+                self._delete_records()
+            else:
+                self.check(identity)  # again: another process may have been here before this one took the folder
+            for leftover in (*self.path.glob(f"*{_TEMPORARY}"), *self.path.glob(f"*/*{_TEMPORARY}")):
+                leftover.unlink()
+            self.describe(description)
+        except OSError as error:
+            self.close()
+            raise InputError(f"--workdir {self.path} cannot be written: {error}.") from error
+        except InputError:
+            self.close()
+            raise
+
+    def discard(self) -> None:
+        """Takes away what ``open`` has made."""
+        self._delete_records()
+        with contextlib.suppress(OSError):  # not empty: something else has come to lie there
+            self.errors_path.rmdir()
+            self.examples_path.rmdir()
+            if self._made:
+                self.path.rmdir()
+
+    def describe(self, description: Mapping[str, Any]) -> None:
+        """Writes ``config.json`` anew."""
+        write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
+
+    def close(self) -> None:
+        """Lets other processes write into the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def read_errors(
+        self, scores_digest: str, image_hashes: Sequence[str], text_hashes: Sequence[str], pairs: np.ndarray, num: int
+    ) -> tuple[np.ndarray, float]:
+        """Reads what earlier runs have scored.
+
+        Args:
+          scores_digest: ``digest`` of everything that can change an error besides image, text and sample; parts
+            written under another one are left aside.
+          image_hashes, text_hashes, pairs: the plan's.
+          num: number of samples a pair.
+
+        Returns:
+          [num_pairs, num] float32 errors, NaN where there is none yet, and the seconds that were spent on them.
+
+        Raises:
+          InputError: a part cannot be read.
+        """
+        errors = np.full((len(pairs), num), np.nan, np.float32)
+        rows = {(image_hashes[image], text_hashes[text]): index for index, (image, text) in enumerate(pairs.tolist())}
+        seconds = 0.0
+        for path in sorted(self.errors_path.glob("part-*.parquet")):
+            try:
+                with pq.ParquetFile(path) as file:
+                    metadata = file.schema_arrow.metadata or {}
+                    if metadata.get(b"winobench.scores", b"").decode() != scores_digest:
+                        continue
+                    table = file.read()
+                seconds += float(metadata.get(b"winobench.seconds", b"0"))
+            except (OSError, pa.ArrowException, ValueError) as error:
+                raise InputError(
+                    f"{path} cannot be read ({error}): delete it, and its scores are computed anew."
+                ) from error
+            columns = [table[name].to_pylist() for name in ("image", "text", "first_sample")]
+            values = table["errors"].combine_chunks()
+            offsets = values.offsets.to_numpy()
+            flat = values.values.to_numpy(zero_copy_only=False)
+            for number, (image, text, first) in enumerate(zip(*columns, strict=True)):
+                row = rows.get((image, text))
+                if row is not None:
+                    part = flat[offsets[number] : offsets[number + 1]][: max(0, num - first)]
+                    errors[row, first : first + len(part)] = part
+        return errors, seconds
+
+    def _read_config(self) -> dict[str, Any] | None:
+        """The folder's ``config.json``; None for a folder that holds no file and can become a run."""
+        try:
+            found = json.loads(self.config_path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if any(path.is_file() and not path.name.endswith(_TEMPORARY) for path in self.path.rglob("*")):
+                raise InputError(
+                    f"--workdir {self.path} holds files but no winobench run (no config.json): choose another folder."
+                ) from None
+            return None
+        except NotADirectoryError:
+            raise InputError(f"--workdir {self.path} is a file: name a folder.") from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.config_path} cannot be read ({error}): choose another --workdir.") from error
+        if not isinstance(found, dict) or "identity" not in found:
+            raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.")
+        return found
+
+    def _delete_records(self) -> None:
+        for records in (self.errors_path.glob("*.parquet"), self.examples_path.glob("*.parquet")):
+            for path in records:
+                path.unlink()
+        self.results_path.unlink(missing_ok=True)
+        # Last, so that a half-deleted run is still known as one.
+        self.config_path.unlink(missing_ok=True)
+
+    def _take(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # no advisory locks on this system
+            return
+        # Held on the folder itself, so that nothing is left behind and the lock dies with the process.
+        self._lock = os.open(self.errors_path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise InputError(
+                f"another process is writing into {self.path}: wait for it, or choose another --workdir."
+            ) from None
+
+
+class ErrorWriter:
+    """Collects batches of errors and writes them as parts, every few seconds and at the end.
+
+    A batch is never split over two parts: what is left to do after a kill is a number of whole batches, so a scorer
+    that cuts its work into batches of one size meets the same batches again.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        scores_digest: str,
+        image_hashes: Sequence[str],
+        text_hashes: Sequence[str],
+        *,
+        process: int = 0,
+        seconds_between_parts: float | None = None,
+    ):
+        self._folder = folder
+        self._metadata = {"winobench.schema": str(SCHEMA_VERSION), "winobench.scores": scores_digest}
+        self._image_hashes = np.asarray(image_hashes, object)
+        self._text_hashes = np.asarray(text_hashes, object)
+        self._process = process
+        self._seconds_between_parts = _SECONDS_BETWEEN_PARTS if seconds_between_parts is None else seconds_between_parts
+        taken = [int(path.stem.rsplit("-", 1)[1]) for path in folder.errors_path.glob(f"part-{process}-*.parquet")]
+        self._next = max(taken, default=-1) + 1
+        self.num_parts = len(taken)
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self._started = self._last = time.monotonic()
+
+    def add(self, triples: np.ndarray, errors: np.ndarray) -> None:
+        """Takes a finished batch: [n, 3] (image, text, sample) and its [n] float32 errors."""
+        self._waiting.append((np.asarray(triples), np.asarray(errors, np.float32)))
+        now = time.monotonic()
+        if now - self._last >= max(self._seconds_between_parts, _SHARE_BETWEEN_PARTS * (now - self._started)):
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is waiting, if anything is.
+
+        Raises:
+          InputError: the part cannot be written.
+        """
+        if not self._waiting:
+            return
+        now = time.monotonic()
+        triples = np.concatenate([batch for batch, _ in self._waiting])
+        errors = np.concatenate([values for _, values in self._waiting])
+        images, texts, samples = triples.T
+        # A row is a run of consecutive samples of one pair.
+        joined = (np.diff(images) == 0) & (np.diff(texts) == 0) & (np.diff(samples) == 1)
+        starts = np.concatenate([[0], np.flatnonzero(~joined) + 1])
+        offsets = np.concatenate([starts, [len(errors)]]).astype(np.int32)
+        metadata = {**self._metadata, "winobench.seconds": f"{now - self._last:.6f}"}
+        table = pa.Table.from_arrays(
+            [
+                pa.array(self._image_hashes[images[starts]], pa.string()),
+                pa.array(self._text_hashes[texts[starts]], pa.string()),
+                pa.array(samples[starts].astype(np.int32)),
+                pa.ListArray.from_arrays(offsets, pa.array(errors), type=_ERRORS_SCHEMA.field("errors").type),
+            ],
+            schema=_ERRORS_SCHEMA.with_metadata(metadata),
+        )
+        write_table(self._folder.errors_path / f"part-{self._process}-{self._next:05d}.parquet", table)
+        self._next += 1
+        self.num_parts += 1
+        self._waiting = []
+        self._last = now
+
+
+@contextlib.contextmanager
+def _whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Hands out a temporary name beside ``path`` and, if all went well, syncs that file and gives it its name."""
+    temporary = path.with_name(f".{path.name}{_TEMPORARY}")
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)  # makes the rename itself durable
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _sync(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
+    """Names the leaves in which two nested mappings differ."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in dict.fromkeys((*there, *here)):
+            yield from _differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))
+    elif there != here:
+        yield f"{name} ({_short(there)} there, {_short(here)} here)"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,157 @@
+"""From mean errors to scores, from scores to numbers with intervals, and to one row an example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from winobench import metrics
+from winobench.evaluation.plan import EMPTY_TEXT, Plan, Question
+from winobench.tasks.base import Task
+
+
+def question_scores(plan: Plan, task: str, errors: np.ndarray) -> list[np.ndarray]:
+    """The score matrix of each question of a task.
+
+    A score is minus the mean error, less the mean error of the same image under the empty text where the plan says
+    that the task is normalised. Means and differences are taken in float64, so that they make no ties.
+
+    Args:
+      plan: the plan.
+      task: a task of the plan.
+      errors: [num_pairs, num_samples] float32, in the order of ``plan.pairs``.
+
+    Returns:
+      [images, texts] float64 a question, higher = better match.
+
+    Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5.
+    """
+    means = np.mean(errors, axis=1, dtype=np.float64)
+    rows = plan.pair_index()
+    empty = plan.texts.index(EMPTY_TEXT) if plan.normalized[task] else None
+    scores = []
+    for question in plan.questions[task]:
+        matrix = means[[[rows[image, text] for text in question.texts] for image in question.images]]
+        if empty is not None:
+            matrix = matrix - means[[rows[image, empty] for image in question.images]][:, None]
+        scores.append(-matrix)
+    return scores
+
+
+def task_results(task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray]) -> dict[str, dict[str, Any]]:
+    """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
+
+    Args:
+      task: names the metric and the chance levels.
+      questions: its examples.
+      scores: [images, texts] an example, higher = better.
+
+    Returns:
+      metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}; all but the counts
+      in [0, 1].
+    """
+    outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
+    clusters = image_clusters(questions)
+    members: dict[str, list[int]] = {}
+    for index, question in enumerate(questions):
+        for group in question.groups:
+            members.setdefault(group, []).append(index)
+
+    def entry(name: str, interval: metrics.Interval, ties: np.ndarray, chance: float | None) -> dict[str, Any]:
+        return {
+            **{key: float(value) for key, value in interval._asdict().items()},
+            "chance": None if chance is None else float(chance),
+            "n": len(ties),
+            "ties": int(ties.sum()),
+        }
+
+    results = {}
+    for name, outcome in outcomes.items():
+        chance = task.chance.get(name)
+        results[name] = entry(name, metrics.clustered(outcome.correct, clusters), outcome.tie, chance)
+        if task.metric == f"macro_{name}" and members:
+            # An example counts once for each of its groups.
+            rows = np.concatenate(list(members.values()))
+            strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
+            interval = metrics.clustered(outcome.correct[rows], clusters[rows], strata=strata)
+            macro = f"macro_{name}"
+            results[macro] = entry(macro, interval, outcome.tie[rows], task.chance.get(macro, chance))
+    for group, indices in members.items():
+        for name, outcome in outcomes.items():
+            key = f"{group}/{name}"
+            interval = metrics.clustered(outcome.correct[indices], clusters[indices])
+            results[key] = entry(key, interval, outcome.tie[indices], task.chance.get(key, task.chance.get(name)))
+    return results
+
+
+def image_clusters(questions: Sequence[Question]) -> np.ndarray:
+    """Numbers the questions so that those with the same right image share a number, [num_questions] int64.
+
+    The right image is the one that is asked about, or the right candidate where images compete: distractors that are
+    drawn from one pool would otherwise tie all questions together. Where the right answer is the diagonal, all images
+    of a question are right ones, and questions that are linked by any of them share a number.
+    """
+    parents: dict[int, int] = {}
+
+    def root(image: int) -> int:
+        while parents.setdefault(image, image) != image:
+            parents[image] = image = parents[parents[image]]
+        return image
+
+    for question in questions:
+        first, *others = _right_images(question)
+        for other in others:
+            parents[root(other)] = root(first)
+    return np.array([root(_right_images(question)[0]) for question in questions], np.int64)
+
+
+def _right_images(question: Question) -> Sequence[int]:
+    if question.target is None:
+        return question.images
+    return (question.images[question.target if len(question.images) > 1 else 0],)
+
+
+def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
+    """One row an example.
+
+    Columns: ``id``; ``groups``; ``images`` (SHA-256 of each candidate); ``texts``; ``target`` (null for the diagonal);
+    ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate; null where the best
+    score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the task's headline metric; where the
+    metric has several parts, also ``correct_<part>`` and ``tie_<part>``, and the headline is the last and hardest part
+    for the diagonal and the first otherwise.
+    """
+    questions = plan.questions[task.name]
+    outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
+    headline = "group" if "group" in outcomes else next(iter(outcomes))
+    columns = {
+        "id": pa.array([question.id for question in questions], pa.string()),
+        "groups": pa.array([list(question.groups) for question in questions], pa.list_(pa.string())),
+        "images": pa.array(
+            [[plan.image_hashes[image] for image in question.images] for question in questions], pa.list_(pa.string())
+        ),
+        "texts": pa.array(
+            [[plan.texts[text] for text in question.texts] for question in questions], pa.list_(pa.string())
+        ),
+        "target": pa.array([question.target for question in questions], pa.int32()),
+        "scores": pa.array([matrix.tolist() for matrix in scores], pa.list_(pa.list_(pa.float64()))),
+        "prediction": pa.array(_predictions(questions, scores), pa.int32()),
+        "correct": pa.array(outcomes[headline].correct),
+        "tie": pa.array(outcomes[headline].tie),
+    }
+    if len(outcomes) > 1:
+        for name, outcome in outcomes.items():
+            column = name.replace("@", "_at_")
+            columns[f"correct_{column}"] = pa.array(outcome.correct)
+            columns[f"tie_{column}"] = pa.array(outcome.tie)
+    return pa.table(columns)
+
+
+def _predictions(questions: Iterable[Question], scores: Iterable[np.ndarray]) -> list[int | None]:
+    predictions: list[int | None] = []
+    for question, matrix in zip(questions, scores, strict=True):
+        best = np.flatnonzero(matrix.ravel() == matrix.max())
+        predictions.append(int(best[0]) if question.target is not None and len(best) == 1 else None)
+    return predictions
