@@ -3,6 +3,7 @@
 With a port and a rank it is one of two processes of one program.
 """
 
+import json
 import sys
 
 from tests.evaluation import fakes
@@ -20,7 +21,7 @@ def main(workdir, port=None, rank=None):
     records._SECONDS_BETWEEN_PARTS = 0.1
     scorer = fakes.FakeScorer(seconds_a_batch=0.03)
     results = evaluate.evaluate(scorer, TASKS, workdir, progress=False, **ARGUMENTS)
-    print(sum(entry["value"] for task in results["tasks"].values() for entry in task.values()))
+    print(json.dumps(results["tasks"]))
 
 
 if __name__ == "__main__":

@@ -377,7 +377,7 @@ def test_two_processes_of_one_program_keep_one_set_of_records(tmp_path):
             for rank in "01"
         ]
         try:
-            printed = [process.communicate(timeout=120)[0] for process in processes]
+            printed = [process.communicate(timeout=120)[0].splitlines()[-1] for process in processes]
             assert [process.returncode for process in processes] == [0, 0]
         finally:
             for process in processes:

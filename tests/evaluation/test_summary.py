@@ -1,0 +1,156 @@
+"""Scores, groups, macro means and clusters, by hand."""
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+import rich.console
+
+from tests.evaluation import fakes
+from winobench import metrics
+from winobench.evaluation import summary, table
+from winobench.evaluation.plan import Plan, Question
+
+
+def _question(number, images=(0,), texts=(0, 1), target=0, groups=()):
+    return Question(str(number), images, texts, target, groups)
+
+
+def _plan(questions, pairs, texts=("a", "b", ""), normalized=False):
+    return Plan(
+        images=[None] * 3,
+        image_hashes=["x", "y", "z"],
+        texts=list(texts),
+        text_hashes=[""] * len(texts),
+        pairs=np.array(pairs, np.int32),
+        questions={"task": questions},
+        normalized={"task": normalized},
+    )
+
+
+def test_scores_are_minus_mean_errors():
+    plan = _plan([_question(0)], [[0, 0], [0, 1]])
+    (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [4, 8]]))
+    assert scores.tolist() == [[-2, -6]]
+    assert scores.dtype == np.float64
+
+
+def test_normalised_scores_subtract_the_error_under_the_empty_text():
+    plan = _plan([_question(0, images=(1, 0), texts=(0,), target=0)], [[0, 0], [0, 2], [1, 0], [1, 2]], normalized=True)
+    (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [5, 5], [10, 20], [16, 16]]))
+    assert scores.tolist() == [[1.0], [3.0]]  # image 1: 16 - 15; image 0: 5 - 2
+
+
+def test_means_are_taken_finer_than_the_errors():
+    """In float32 both means would be 4096: errors of that size are 2^-11 apart."""
+    plan = _plan([_question(0)], [[0, 0], [0, 1]])
+    step = np.spacing(np.float32(4096))
+    errors = np.full((2, 64), 4096, np.float32)
+    errors[1, 0] += step
+    (scores,) = summary.question_scores(plan, "task", errors)
+    assert scores[0, 0] - scores[0, 1] == step / 64
+
+
+def _matrices(*right):
+    return [np.array([[1.0, 0.0] if each else [0.0, 1.0]]) for each in right]
+
+
+def test_groups_and_clusters():
+    questions = [
+        _question(0, images=(0,), groups=("colour",)),
+        _question(1, images=(0,), groups=("shape",)),
+        _question(2, images=(1,), groups=("colour",)),
+        _question(3, images=(1,), groups=("shape", "hard")),
+    ]
+    found = summary.task_results(fakes.text_task(), questions, _matrices(1, 1, 1, 0))
+    assert list(found) == ["accuracy", "colour/accuracy", "shape/accuracy", "hard/accuracy"]
+    assert [entry["n"] for entry in found.values()] == [4, 2, 2, 1]
+    assert [entry["value"] for entry in found.values()] == [0.75, 1, 0.5, 0]
+    expected = metrics.clustered([1, 1, 1, 0], [0, 0, 1, 1])
+    assert (found["accuracy"]["low"], found["accuracy"]["high"]) == expected[1:]
+    # Within a group every image occurs once: Wilson's interval.
+    assert found["colour/accuracy"]["low"] == pytest.approx(metrics.wilson(2, 2).low)
+
+
+def test_macro_mean_weighs_groups_alike():
+    questions = [_question(number, images=(number,), groups=("big",)) for number in range(4)]
+    questions += [_question(4, images=(4,), groups=("small",))]
+    task = fakes.text_task(metric="macro_accuracy", chance={"accuracy": 0.5, "small/accuracy": 0.4})
+    found = summary.task_results(task, questions, _matrices(1, 1, 1, 0, 0))
+    assert list(found) == ["accuracy", "macro_accuracy", "big/accuracy", "small/accuracy"]
+    assert found["accuracy"]["value"] == 3 / 5
+    assert found["macro_accuracy"]["value"] == pytest.approx((3 / 4 + 0) / 2)
+    assert found["macro_accuracy"]["chance"] == 0.5
+    assert found["small/accuracy"]["chance"] == 0.4
+
+
+def test_a_chance_level_may_be_unknown():
+    found = summary.task_results(fakes.text_task(chance={}), [_question(0)], _matrices(1))
+    assert found["accuracy"]["chance"] is None
+
+
+def test_clusters_follow_the_right_image_and_not_the_distractors():
+    questions = [
+        _question(0, images=(0, 9), texts=(0,), target=0),
+        _question(1, images=(9, 1), texts=(0,), target=1),
+        _question(2, images=(0, 5), texts=(0,), target=0),
+    ]
+    numbers = summary.image_clusters(questions)
+    assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_clusters_of_diagonals_are_linked_by_any_image():
+    questions = [
+        _question(0, images=(0, 1), target=None),
+        _question(1, images=(2, 3), target=None),
+        _question(2, images=(3, 4), target=None),
+        _question(3, images=(4, 5), target=None),
+    ]
+    numbers = summary.image_clusters(questions)
+    assert len({*numbers}) == 2
+    assert numbers[1] == numbers[2] == numbers[3] != numbers[0]
+
+
+def test_example_rows():
+    questions = [_question("e1", groups=("g",)), _question("e2", target=1), _question("e3")]
+    plan = _plan(questions, [[0, 0], [0, 1]])
+    task = dataclasses.replace(fakes.text_task(), name="task")
+    rows = summary.example_table(task, plan, [np.array([[2.0, 1.0]]), np.array([[2.0, 1.0]]), np.ones((1, 2))])
+    assert rows.to_pylist() == [
+        {
+            "id": name,
+            "groups": groups,
+            "images": ["x"],
+            "texts": ["a", "b"],
+            "target": target,
+            "scores": scores,
+            "prediction": prediction,
+            "correct": correct,
+            "tie": tie,
+        }
+        for name, groups, target, scores, prediction, correct, tie in [
+            ("e1", ["g"], 0, [[2.0, 1.0]], 0, True, False),
+            ("e2", [], 1, [[2.0, 1.0]], 0, False, False),
+            ("e3", [], 0, [[1.0, 1.0]], None, False, True),
+        ]
+    ]
+
+
+def test_example_rows_of_recall_have_a_column_a_part():
+    task = dataclasses.replace(fakes.text_task(), name="task", metric="recall")
+    plan = _plan([_question(0)], [[0, 0], [0, 1]])
+    names = summary.example_table(task, plan, _matrices(1)).column_names
+    assert names[-4:] == ["correct_recall_at_1", "tie_recall_at_1", "correct_recall_at_5", "tie_recall_at_5"]
+
+
+def test_the_table_has_a_row_a_metric():
+    entry = {"value": 0.5, "low": 0.4, "high": 0.6, "chance": 0.25, "n": 1234, "ties": 7}
+    results = {"tasks": {"clevr": {"accuracy": entry, "spatial/accuracy": {**entry, "value": 1.0, "chance": None}}}}
+    text = io.StringIO()
+    table.print_results(results, rich.console.Console(file=text, width=100))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert lines[1].split() == ["task", "metric", "%", "95%", "interval", "chance", "n", "ties"]
+    assert lines[3].split() == ["clevr", "accuracy", "50.0", "40.0", "to", "60.0", "25.0", "1,234", "7"]
+    assert lines[4].split() == ["spatial/accuracy", "100.0", "40.0", "to", "60.0", "1,234", "7"]
+    assert lines[4].index("spatial") == lines[3].index("accuracy") + 2
