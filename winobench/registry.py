@@ -51,9 +51,9 @@ def model_source(name: str) -> str:
     if name in MODELS:
         return MODELS[name].source
     path = pathlib.Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         return str(path)
-    if path.exists():
+    if name and path.exists():
         raise InputError(f"model {name!r} is a file: name the folder of a pipeline (the one with model_index.json).")
     if _HUB_ID.fullmatch(name) and not name.startswith((".", "~", os.sep)):
         return name

