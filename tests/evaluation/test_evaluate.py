@@ -53,6 +53,14 @@ def test_every_triple_is_scored_once(tmp_path):
     assert len(recorded(tmp_path / "run")) == NUM_PAIRS * NUM_SAMPLES
 
 
+def test_large_plans_are_handed_over_in_stretches(tmp_path, monkeypatch):
+    whole = run(FakeScorer(), tmp_path / "whole")
+    monkeypatch.setattr(evaluate, "_TRIPLES_A_CALL", 32)
+    scorer = FakeScorer()
+    assert numbers(run(scorer, tmp_path / "run")) == numbers(whole)
+    assert len(scorer.scored) == len(set(scorer.scored)) == NUM_PAIRS * NUM_SAMPLES
+
+
 def test_results_are_as_documented(tmp_path):
     results = run(FakeScorer(), tmp_path / "run")
     assert json.loads((tmp_path / "run" / "results.json").read_text()) == results

@@ -23,6 +23,10 @@ from winobench.tasks.base import ImageSource, Task
 READY = "ready"
 """Instead of task names: every task whose data are there."""
 
+# Triples that the scorer is given at once, which bounds the memory of their indices. A power of two, so that batches
+# of a power of two are cut alike in a run that was stopped and in one that was not.
+_TRIPLES_A_CALL = 2**22
+
 
 class Scorer(Protocol):
     """What an evaluation asks of a scorer, such as `winobench.DiffusionITM`."""
@@ -216,38 +220,49 @@ def _score_missing(
     progress: bool,
 ) -> None:
     """Fills the NaNs of ``errors`` [num_pairs, num_samples], recording batch after batch."""
-    missing = np.flatnonzero(np.isnan(errors.ravel()))
-    if not len(missing):
-        return
-    pairs, samples_of = np.divmod(missing, errors.shape[1])
-    # Only what is still needed is handed over, so that a continued run encodes no image that is done with.
-    images, image_numbers = np.unique(plan.pairs[pairs, 0], return_inverse=True)
-    texts, text_numbers = np.unique(plan.pairs[pairs, 1], return_inverse=True)
-    triples = np.stack([image_numbers, text_numbers, samples_of], axis=1).astype(np.int32)
-    planned = np.concatenate([plan.pairs[pairs], samples_of[:, None]], axis=1).astype(np.int32)
     flat = errors.reshape(-1)
-    with progress_bars.passes(errors.size, errors.size - len(missing), enabled=progress) as advance:
+    missing = np.flatnonzero(np.isnan(flat))
+    with progress_bars.passes(flat.size, flat.size - len(missing), enabled=progress and len(missing) > 0) as advance:
         try:
-            for start, values in scorer.iter_errors(
-                [plan.images[image] for image in images], [plan.texts[text] for text in texts], triples, **sampling
-            ):
-                part = slice(start, start + len(values))
-                if not np.isfinite(values).all():
-                    image, text, sample = planned[part][int(np.argmin(np.isfinite(values)))].tolist()
-                    raise InputError(
-                        f"the error of image {_name(plan, image)} under the text {plan.texts[text]!r}, sample "
-                        f"{sample}, is not a number: try --config.dtype=float32, or check the weights."
-                    )
-                flat[missing[part]] = values
-                if writer is not None:
-                    writer.add(planned[part], values)
-                advance(len(values))
+            for first in range(0, len(missing), _TRIPLES_A_CALL):
+                places = missing[first : first + _TRIPLES_A_CALL]
+                pairs, samples_of = np.divmod(places, errors.shape[1])
+                triples = np.concatenate([plan.pairs[pairs], samples_of[:, None]], axis=1).astype(np.int32)
+                for start, values in _iter_errors(scorer, plan, triples, sampling):
+                    part = slice(start, start + len(values))
+                    _check_finite(plan, triples[part], values)
+                    flat[places[part]] = values
+                    if writer is not None:
+                        writer.add(triples[part], values)
+                    advance(len(values))
         finally:
             # Also after an interrupt or an error: what is finished is kept.
             if writer is not None:
                 writer.flush()
     if np.isnan(flat).any():
         raise RuntimeError("the scorer left out some of the triples it was given.")
+
+
+def _iter_errors(
+    scorer: Scorer, plan: planning.Plan, triples: np.ndarray, sampling: Mapping[str, Any]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Scores [n, 3] (image, text, sample) of the plan, handing over only the images and texts that these need."""
+    images, image_numbers = np.unique(triples[:, 0], return_inverse=True)
+    texts, text_numbers = np.unique(triples[:, 1], return_inverse=True)
+    numbers = np.stack([image_numbers, text_numbers, triples[:, 2]], axis=1).astype(np.int32)
+    return scorer.iter_errors(
+        [plan.images[image] for image in images], [plan.texts[text] for text in texts], numbers, **sampling
+    )
+
+
+def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) -> None:
+    finite = np.isfinite(errors)
+    if not finite.all():
+        image, text, sample = triples[int(np.argmin(finite))].tolist()
+        raise InputError(
+            f"the error of image {_name(plan, image)} under the text {plan.texts[text]!r}, sample {sample}, is not a "
+            "number: try --config.dtype=float32, or check the weights."
+        )
 
 
 def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: BaseException, nothing_kept: bool) -> None:
