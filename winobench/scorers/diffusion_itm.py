@@ -47,6 +47,8 @@ _ENCODER_BATCH = ((8, 64), (4, 16))
 # Memory of each table of latents or text states, and its largest number of rows.
 _TABLE_BYTES = (1 << 30, 1 << 27)
 _MAX_ROWS = 4096
+# Samples that a table of given noise has room for, at least.
+_MIN_NOISE_ROWS = 64
 # Steps that may be under way before a result is waited for.
 _STEPS_AHEAD = 4
 
@@ -534,7 +536,8 @@ class DiffusionITM:
                 f"noise holds {len(noise)} samples, but there are {len(chosen)} timesteps: give one for each"
             )
         # A power of two, so that other numbers of samples seldom compile anew.
-        padded = np.zeros((1 << (len(noise) - 1).bit_length(), *self.latent_shape), np.float32)
+        rows = max(_MIN_NOISE_ROWS, 1 << (len(noise) - 1).bit_length())
+        padded = np.zeros((rows, *self.latent_shape), np.float32)
         padded[: len(noise)] = noise
         return chosen, padded
 
