@@ -20,6 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from winobench.checkpoints import sources
 from winobench.errors import InputError
 
 _DTYPES = {
@@ -86,7 +87,7 @@ class PickledTensor:
             raise InputError(f"{self.path} is damaged at {self.member} (too short): get it anew")
         flat = np.frombuffer(content, self.dtype, self.size)[self.offset :]
         strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
-        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, self.shape, strides, writeable=False))
+        return np.array(np.lib.stride_tricks.as_strided(flat, self.shape, strides, writeable=False), order="C")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -223,11 +224,10 @@ def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, v
     return PickledTensor(path, member, storage.dtype, storage.size, value.offset, value.shape, value.strides)
 
 
-def conversion_command(source: Any) -> str:
+def conversion_command(source: sources.Source) -> str:
     """Returns the command line that turns the pickles of a source into safetensors files."""
-    from winobench.checkpoints.sources import HubRepository
-
     module = "python -m winobench.checkpoints.convert_pickle"
-    if isinstance(source, HubRepository):
-        return f"{module} {source.repo_id} {source.repo_id.rpartition('/')[2]}"
+    if isinstance(source, sources.HubRepository):
+        revision = f" --revision={shlex.quote(source.requested)}" if source.requested else ""
+        return f"{module} {source.repo_id} {source.repo_id.rpartition('/')[2]}{revision}"
     return f"{module} {shlex.quote(str(source.path))}"

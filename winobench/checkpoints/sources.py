@@ -84,6 +84,7 @@ class HubRepository(Source):
 
     def __init__(self, repo_id: str, revision: str | None = None):
         self.repo_id = repo_id
+        self.requested = revision
         self.revision = revision
         self._unreachable: str | None = None
 

@@ -13,11 +13,11 @@ import safetensors.numpy
 
 from winobench.checkpoints import pickles
 from winobench.checkpoints.files import atomic_path
-from winobench.checkpoints.sources import LocalFolder, Source, join, read_json, shorten
+from winobench.checkpoints.sources import Source, join, read_json, shorten
 from winobench.errors import InputError
 
-# The stems of weight files: diffusers' networks, and transformers' in safetensors and in pickles.
-_PICKLE_STEMS = {"model": "pytorch_model"}
+# The stems of weight files that differ between safetensors and pickles: transformers'.
+PICKLE_STEMS = {"model": "pytorch_model"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def find_weights(
     paths = _find(source, subfolder, stem, "safetensors", variant)
     if paths:
         return paths
-    pickle_stem = _PICKLE_STEMS.get(stem, stem)
+    pickle_stem = PICKLE_STEMS.get(stem, stem)
     if allow_pickle:
         paths = _find(source, subfolder, pickle_stem, "bin", variant)
         if paths:
@@ -162,10 +162,7 @@ def write_weights(path: str | os.PathLike, tensors: Mapping[str, np.ndarray]) ->
       path: where to; the folder exists.
       tensors: key -> values, in torch's layout.
     """
-    arrays = {name: np.ascontiguousarray(values) for name, values in sorted(tensors.items())}
+    arrays = {name: np.asarray(values, order="C") for name, values in sorted(tensors.items())}
     with atomic_path(path) as temporary:
         # transformers refuses a file without this mark.
         safetensors.numpy.save_file(arrays, temporary, metadata={"format": "pt"})
-
-
-__all__ = ["FileTensor", "LocalFolder", "find_weights", "read_weights", "write_weights"]

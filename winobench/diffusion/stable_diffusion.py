@@ -20,9 +20,9 @@ from flax import nnx
 from winobench.diffusion import samplers
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
-from winobench.models.autoencoder_kl import AutoencoderKL
-from winobench.models.clip import CLIPTextModel
-from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
+from winobench.models.unet_2d_condition import UNet2DConditionConfig, UNet2DConditionModel
 
 if TYPE_CHECKING:
     import transformers
@@ -41,7 +41,7 @@ _CLASS_NAMES = {
 _DIFFUSERS_VERSION = "0.42.0"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class StableDiffusion:
     """The parts of a text-to-image model that diffuses latents, as SD 1.x and 2.x do.
 
@@ -60,23 +60,7 @@ class StableDiffusion:
     schedule: NoiseSchedule
 
     def __post_init__(self):
-        unet, vae, text = self.unet.config, self.vae.config, self.text_encoder.config
-        if unet.in_channels != vae.latent_channels:
-            raise InputError(
-                f"the UNet takes {unet.in_channels} channels, but the autoencoder's latents have {vae.latent_channels}:"
-                " models for inpainting or other inputs besides the text cannot be used"
-            )
-        widths = unet.cross_attention_dim
-        if any(width != text.hidden_size for width in (widths if isinstance(widths, tuple) else (widths,))):
-            raise InputError(
-                f"the UNet attends to text states of width {widths}, but the text encoder's have {text.hidden_size}:"
-                " the two are not of the same model"
-            )
-        if len(self.tokenizer) > text.vocab_size:
-            raise InputError(
-                f"the tokenizer has {len(self.tokenizer)} tokens, but the text encoder knows {text.vocab_size}:"
-                " the two are not of the same model"
-            )
+        _check_fit(self.unet.config, self.vae.config, self.text_encoder.config, len(self.tokenizer))
 
     @classmethod
     def from_pretrained(
@@ -115,6 +99,7 @@ class StableDiffusion:
         # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
         tokenizer = tokenizer_files.read_clip_tokenizer(source, subfolder="tokenizer")
         configs = {name: models.read_config(network, source, name) for name, network in _NETWORKS.items()}
+        _check_fit(*configs.values(), len(tokenizer))
         networks = {}
         for name, network in _NETWORKS.items():
             upcast = name == "vae" and configs[name].force_upcast and dtype == jnp.float16
@@ -396,6 +381,26 @@ def _check_index(path: str, index: dict[str, Any]) -> None:
             raise InputError(f"{path} describes a {kind} whose {part} is {name or 'missing'}, not {known[0]}: {only}")
     if others := sorted({"text_encoder_2", "text_encoder_3", "transformer", "prior"} & index.keys()):
         raise InputError(f"{path} describes a {kind} with {', '.join(others)}: {only}")
+
+
+def _check_fit(unet: UNet2DConditionConfig, vae: AutoencoderKLConfig, text: CLIPTextConfig, num_tokens: int) -> None:
+    """Raises InputError unless the parts can work together."""
+    if unet.in_channels != vae.latent_channels:
+        raise InputError(
+            f"the UNet takes {unet.in_channels} channels, but the autoencoder's latents have {vae.latent_channels}:"
+            " models for inpainting or other inputs besides the text cannot be used"
+        )
+    widths = unet.cross_attention_dim
+    if any(width != text.hidden_size for width in (widths if isinstance(widths, tuple) else (widths,))):
+        raise InputError(
+            f"the UNet attends to text states of width {widths}, but the text encoder's have {text.hidden_size}:"
+            " the two are not of the same model"
+        )
+    if num_tokens > text.vocab_size:
+        raise InputError(
+            f"the tokenizer has {num_tokens} tokens, but the text encoder knows {text.vocab_size}:"
+            " the two are not of the same model"
+        )
 
 
 def _without_bookkeeping(config: dict[str, Any]) -> dict[str, Any]:

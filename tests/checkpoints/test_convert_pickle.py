@@ -1,0 +1,123 @@
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import constants
+
+from winobench.checkpoints import convert_pickle, pickles, sources, weights
+from winobench.errors import InputError
+
+
+def torch_weights(path: pathlib.Path, **tensors: torch.Tensor) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(tensors, path)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "winobench.checkpoints.convert_pickle", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_names():
+    assert convert_pickle.safetensors_name("diffusion_pytorch_model.bin") == "diffusion_pytorch_model.safetensors"
+    assert convert_pickle.safetensors_name("pytorch_model.fp16.bin") == "model.fp16.safetensors"
+    name = convert_pickle.safetensors_name("pytorch_model.bin.index.json")
+    assert name == "model.safetensors.index.json"
+    assert convert_pickle.safetensors_name("pytorch_model-00001-of-00002.bin") == "model-00001-of-00002.safetensors"
+
+
+def test_the_command_that_the_refusal_names_works(tmp_path):
+    """The whole way of a user: refused, command pasted, loaded."""
+    values = torch.randn(3, 4)
+    torch_weights(tmp_path / "unet" / "diffusion_pytorch_model.bin", weight=values)
+    torch_weights(tmp_path / "text_encoder" / "pytorch_model.bin", weight=values.half())
+    source = sources.resolve(tmp_path)
+    with pytest.raises(InputError) as caught:
+        weights.find_weights(source, "unet", "diffusion_pytorch_model")
+    command = str(caught.value).split("`")[1]
+    assert command == pickles.conversion_command(source)
+    result = run(*command.split()[3:])
+    assert result.returncode == 0, result.stderr
+    for subfolder, stem, dtype in (
+        ("unet", "diffusion_pytorch_model", "float32"),
+        ("text_encoder", "model", "float16"),
+    ):
+        paths = weights.find_weights(source, subfolder, stem)
+        assert paths[0] in result.stdout.splitlines()
+        read = weights.read_weights(paths)["weight"].read()
+        assert read.dtype == dtype
+        np.testing.assert_array_equal(read, values.numpy().astype(dtype))
+
+
+def test_shards_and_their_index(tmp_path):
+    shards = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"]
+    torch_weights(tmp_path / shards[0], a=torch.ones(2))
+    torch_weights(tmp_path / shards[1], b=torch.zeros(2))
+    index = {"metadata": {"total_size": 16}, "weight_map": {"a": shards[0], "b": shards[1]}}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    convert_pickle.convert_folder(tmp_path)
+    paths = weights.find_weights(sources.resolve(tmp_path), None, "model")
+    assert [pathlib.Path(path).name for path in paths] == [
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+    ]
+    assert set(weights.read_weights(paths)) == {"a", "b"}
+
+
+def test_a_hub_repository_becomes_a_new_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    repository = tmp_path / "cache" / "models--owner--name"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    torch_weights(snapshot / "unet" / "diffusion_pytorch_model.bin", weight=torch.ones(2))
+    torch_weights(snapshot / "unet" / "diffusion_pytorch_model.non_ema.bin", weight=torch.ones(2))
+    torch_weights(snapshot / "safety_checker" / "pytorch_model.bin", weight=torch.ones(2))
+    for name in ("model_index.json", "unet/config.json"):
+        (snapshot / name).write_text("{}")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+
+    target = tmp_path / "new"
+    written = convert_pickle.convert_repository("owner/name", target)
+    assert written == [target / "unet" / "diffusion_pytorch_model.safetensors"]
+    files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
+    expected = ["model_index.json", "unet/config.json", "unet/diffusion_pytorch_model.safetensors"]
+    assert files == expected
+    with pytest.raises(InputError, match="exists already"):
+        convert_pickle.convert_repository("owner/name", target)
+
+
+def test_nothing_is_left_of_a_conversion_that_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    snapshot = tmp_path / "cache" / "models--owner--name" / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (snapshot / "pytorch_model.bin").write_bytes(b"no pickle")
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    with pytest.raises(InputError, match="damaged"):
+        convert_pickle.convert_repository("owner/name", tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a folder"),
+        (["{folder}"], "has no weight files that are pickles"),
+        (["no/such"], "is no file or folder"),
+        (["{folder}", "other"], "is converted in place"),
+        (["{folder}/weights.bin"], "damaged"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path, arguments, message):
+    (tmp_path / "weights.bin").write_bytes(b"no pickle")
+    result = run(*(argument.format(folder=tmp_path) for argument in arguments))
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,206 @@
+"""Loading and saving of networks: what fits, what does not, and what the message says."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from flax import nnx
+
+from winobench import checkpoints
+from winobench.checkpoints import models, weights
+from winobench.errors import InputError
+from winobench.models import AutoencoderKL, AutoencoderKLConfig, CLIPTextConfig, CLIPTextModel
+
+CONFIG = CLIPTextConfig(
+    vocab_size=20,
+    hidden_size=8,
+    intermediate_size=12,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    max_position_embeddings=7,
+    eos_token_id=19,
+)
+QUERY = "text_model.encoder.layers.0.self_attn.q_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def network():
+    return CLIPTextModel(CONFIG, rngs=nnx.Rngs(0))
+
+
+@pytest.fixture
+def folder(network, tmp_path):
+    checkpoints.save_model(network, tmp_path)
+    return tmp_path
+
+
+def tensors_of(folder):
+    return {name: tensor.read() for name, tensor in weights.read_weights([str(folder / "model.safetensors")]).items()}
+
+
+def rewrite(folder, change):
+    tensors = tensors_of(folder)
+    change(tensors)
+    weights.write_weights(folder / "model.safetensors", tensors)
+
+
+def same_values(first, second):
+    first, second = (nnx.to_flat_state(nnx.state(module)) for module in (first, second))
+    return first.paths == second.paths and all(
+        np.array_equal(a[...], b[...]) for a, b in zip(first.leaves, second.leaves, strict=True)
+    )
+
+
+def test_names_and_shapes_are_torchs(network):
+    names = checkpoints.torch_names(network)
+    assert names[QUERY] == (("text_model", "encoder", "layers", 0, "self_attn", "q_proj", "kernel"), (8, 8))
+    assert names["text_model.encoder.layers.0.mlp.fc1.weight"][1] == (12, 8)
+    assert names["text_model.embeddings.token_embedding.weight"][1] == (20, 8)
+    assert names["text_model.final_layer_norm.weight"][0][-1] == "scale"
+    vae = models.abstract_model(AutoencoderKL, AutoencoderKLConfig(block_out_channels=(32,)))
+    assert checkpoints.torch_names(vae)["encoder.conv_in.weight"][1] == (32, 3, 3, 3)
+
+
+def test_abstract_model_holds_no_values():
+    abstract = models.abstract_model(CLIPTextModel, CONFIG, dtype=jnp.bfloat16)
+    leaves = jax.tree.leaves(nnx.state(abstract))
+    assert leaves
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) and leaf.dtype == jnp.bfloat16 for leaf in leaves)
+
+
+def test_round_trip_is_exact(network, folder):
+    again = CLIPTextModel.from_pretrained(folder)
+    assert same_values(network, again)
+    assert again.config == CONFIG
+    assert checkpoints.weights_sha256(again) == checkpoints.weights_sha256(network)
+    ids = jnp.arange(14, dtype=jnp.int32).reshape(2, 7)
+    np.testing.assert_array_equal(again(ids).last_hidden_state, network(ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("loaded", ["float32", "float16", "bfloat16"])
+def test_dtypes_of_file_and_network_are_independent(network, tmp_path, stored, loaded):
+    checkpoints.save_model(network, tmp_path, dtype=stored)
+    assert tensors_of(tmp_path)[QUERY].dtype == stored
+    again = CLIPTextModel.from_pretrained(tmp_path, dtype=loaded)
+    assert again.dtype == loaded
+    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(again))} == {jnp.dtype(loaded)}
+    expected = np.asarray(network.text_model.embeddings.token_embedding.embedding[...]).astype(stored).astype(loaded)
+    np.testing.assert_array_equal(again.text_model.embeddings.token_embedding.embedding[...], expected)
+
+
+def test_hash_changes_with_any_value_and_with_the_dtype(network, folder):
+    reference = checkpoints.weights_sha256(network)
+    assert checkpoints.weights_sha256(CLIPTextModel.from_pretrained(folder, dtype="bfloat16")) != reference
+
+    def nudge(tensors):
+        tensors["text_model.final_layer_norm.bias"][3] += 1e-7
+
+    rewrite(folder, nudge)
+    assert checkpoints.weights_sha256(CLIPTextModel.from_pretrained(folder)) != reference
+
+
+def test_every_difference_is_listed_in_one_sentence(folder):
+    def change(tensors):
+        del tensors[QUERY]
+        tensors["surplus.weight"] = np.zeros(3, np.float32)
+        tensors["text_model.final_layer_norm.bias"] = np.zeros(9, np.float32)
+
+    rewrite(folder, change)
+    with pytest.raises(InputError) as caught:
+        CLIPTextModel.from_pretrained(folder)
+    message = str(caught.value)
+    assert f"{folder}/model.safetensors does not fit the CLIPTextModel" in message
+    assert f"1 missing ({QUERY})" in message
+    assert "1 unexpected (surplus.weight)" in message
+    assert "1 of another shape (text_model.final_layer_norm.bias is [9] instead of [8])" in message
+
+
+def test_many_differences_are_counted(folder):
+    rewrite(folder, lambda tensors: [tensors.pop(name) for name in list(tensors) if "layers.0" in name])
+    with pytest.raises(InputError, match=r"16 missing \(.* and 12 more\)"):
+        CLIPTextModel.from_pretrained(folder)
+
+
+def test_known_buffers_and_unused_towers_are_left_out(network, folder):
+    def add(tensors):
+        tensors["text_model.embeddings.position_ids"] = np.arange(7)[None]
+        tensors["vision_model.encoder.layers.0.mlp.fc1.weight"] = np.zeros((3, 3), np.float32)
+        tensors["logit_scale"] = np.float32(4.6)
+        tensors["text_projection.weight"] = np.zeros((8, 8), np.float32)
+
+    rewrite(folder, add)
+    assert same_values(CLIPTextModel.from_pretrained(folder), network)
+
+
+def test_the_text_tower_of_a_whole_clip(network, folder):
+    """Config and file of a whole CLIP: the text part of each is taken."""
+    config = json.loads((folder / "config.json").read_text())
+    whole = {"model_type": "clip", "projection_dim": 8, "text_config": config, "vision_config": {"hidden_size": 3}}
+    (folder / "config.json").write_text(json.dumps(whole))
+    again = CLIPTextModel.from_pretrained(folder)
+    assert again.config == CONFIG
+    assert same_values(again, network)
+
+
+def test_names_without_the_prefix(network, folder):
+    rewrite(folder, lambda t: [t.update({name.removeprefix("text_model."): t.pop(name)}) for name in list(t)])
+    assert same_values(CLIPTextModel.from_pretrained(folder), network)
+
+
+def test_two_names_of_one_parameter_are_an_error(folder):
+    name = "text_model.final_layer_norm.bias"
+    rewrite(folder, lambda tensors: tensors.update({"final_layer_norm.bias": tensors[name]}))
+    with pytest.raises(InputError, match="two names of the same parameter"):
+        CLIPTextModel.from_pretrained(folder)
+
+
+def test_a_dense_layer_may_be_stored_as_a_1x1_convolution(network, folder):
+    rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY][:, :, None, None]}))
+    assert same_values(CLIPTextModel.from_pretrained(folder), network)
+    rewrite(folder, lambda tensors: tensors.update({QUERY: np.repeat(tensors[QUERY], 2, axis=-1)}))
+    with pytest.raises(InputError, match=r"q_proj.weight is \[8, 8, 1, 2\] instead of \[8, 8\]"):
+        CLIPTextModel.from_pretrained(folder)
+
+
+def test_integers_are_no_weights(folder):
+    rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY].astype(np.int32)}))
+    with pytest.raises(InputError, match="holds int32, not real numbers"):
+        CLIPTextModel.from_pretrained(folder)
+
+
+def test_config_problems_name_the_file(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
+    with pytest.raises(InputError, match=r"config\.json: .*hidden_act='relu'"):
+        CLIPTextModel.from_pretrained(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(InputError, match=r"has no config\.json, so there is no CLIPTextModel in it"):
+        CLIPTextModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("dtype", ["float99", "int32", "float64", None])
+def test_unknown_dtypes(folder, dtype):
+    with pytest.raises(InputError, match="is not one of float32, bfloat16, float16"):
+        CLIPTextModel.from_pretrained(folder, dtype=dtype)
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1e5, "float16"), (np.nan, "float32"), (np.inf, "bfloat16")])
+def test_what_does_not_fit_the_dtype_is_not_saved(network, tmp_path, value, dtype):
+    changed = nnx.clone(network)
+    bias = changed.text_model.final_layer_norm.bias
+    bias[...] = bias[...].at[0].set(value)
+    with pytest.raises(InputError, match=rf"final_layer_norm\.bias holds values that are not finite in {dtype}"):
+        checkpoints.save_model(changed, tmp_path / "new", dtype=dtype)
+    assert not (tmp_path / "new").exists()
+
+
+def test_bfloat16_rounds_to_nearest(network, tmp_path):
+    checkpoints.save_model(network, tmp_path, dtype="bfloat16")
+    values = np.asarray(network.text_model.encoder.layers[0].mlp.fc1.kernel[...]).T
+    stored = tensors_of(tmp_path)["text_model.encoder.layers.0.mlp.fc1.weight"]
+    assert stored.dtype == ml_dtypes.bfloat16
+    np.testing.assert_allclose(stored.astype(np.float32), values, rtol=2**-8, atol=0)

@@ -1,0 +1,251 @@
+"""The restricted unpickler, on files that torch wrote and on files that nobody should write."""
+
+import collections
+import io
+import os
+import pickle
+import struct
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from winobench.checkpoints import pickles, sources
+from winobench.errors import InputError
+
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+]
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.double().numpy()
+
+
+def test_every_dtype_and_layout_that_torch_writes(tmp_path):
+    torch.manual_seed(0)
+    base = torch.randn(6, 8)
+    tensors = {f"{dtype}": (base * 3).to(dtype) for dtype in DTYPES}
+    tensors |= {
+        "transposed": base.T,
+        "part": base[2:5, 1::2],
+        "shared": base,
+        "scalar": torch.tensor(3.5),
+        "empty": torch.zeros(0, 4),
+        "image": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "parameter": torch.nn.Parameter(base + 1),
+    }
+    path = tmp_path / "weights.bin"
+    torch.save(tensors, path)
+    ours = pickles.read_torch_pickle(path)
+    assert list(ours) == list(tensors)
+    for name, tensor in tensors.items():
+        assert ours[name].shape == tuple(tensor.shape)
+        values = ours[name].read()
+        assert values.shape == tuple(tensor.shape)
+        assert values.dtype.name == str(tensor.dtype).removeprefix("torch.")
+        np.testing.assert_array_equal(values.astype(np.float64), as_numpy(tensor.detach()), err_msg=name)
+
+
+def test_a_state_dict_with_its_metadata(tmp_path):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    torch.save(module.state_dict(), tmp_path / "weights.bin")
+    ours = pickles.read_torch_pickle(tmp_path / "weights.bin")
+    for name, tensor in module.state_dict().items():
+        np.testing.assert_array_equal(ours[name].read(), tensor.numpy())
+
+
+def test_published_file_saved_on_a_gpu(reference_data):
+    path = reference_data / "lora" / "noneg" / "pytorch_lora_weights.bin"
+    ours = pickles.read_torch_pickle(path)
+    theirs = torch.load(path, map_location="cpu", weights_only=True)
+    assert list(ours) == list(theirs)
+    assert len(ours) == 256
+    for name, tensor in theirs.items():
+        np.testing.assert_array_equal(ours[name].read(), tensor.numpy())
+
+
+def write_archive(path, program: bytes, members: dict[str, bytes] | None = None, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", program)
+        for name, content in (members or {}).items():
+            archive.writestr(f"archive/{name}", content)
+
+
+class Runs:
+    """What an attacker would put into a file: unpickling it runs a command."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda marker: Runs(os.system, f"touch {marker}"),
+        lambda marker: Runs(eval, f"open({str(marker)!r}, 'w')"),
+        lambda marker: Runs(open, str(marker), "w"),
+        lambda marker: collections.OrderedDict(a=Runs(os.mkdir, str(marker))),
+        lambda marker: Runs(getattr, "text", "upper"),
+    ],
+    ids=["system", "eval", "open", "nested", "getattr"],
+)
+def test_code_is_refused_and_not_run(tmp_path, attack):
+    marker = tmp_path / "marker"
+    program = pickle.dumps({"weight": attack(marker)}, protocol=2)
+    write_archive(tmp_path / "weights.bin", program)
+    with pytest.raises(InputError, match="is refused: a file of weights has no need of"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+    assert not marker.exists()
+    if sys.platform != "win32":
+        # The attack is a real one: the ordinary unpickler runs it (all but the last leave the marker).
+        pickle.loads(program)
+        assert marker.exists() or b"getattr" in program
+
+
+@pytest.mark.parametrize(
+    "name", ["torch load", "torch._utils _rebuild_device_tensor_from_numpy", "numpy.core.multiarray _reconstruct"]
+)
+def test_other_names_are_refused(tmp_path, name):
+    module, function = name.split()
+    program = b"\x80\x02}X\x01\x00\x00\x00wc" + f"{module}\n{function}\n".encode() + b"s."
+    write_archive(tmp_path / "weights.bin", program)
+    with pytest.raises(InputError, match=f"no need of {module}.{function}"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+
+
+class Storage:
+    def __init__(self, key, size):
+        self.key, self.size = key, size
+
+
+class Program(pickle.Pickler):
+    """Writes tensors as torch does, with whatever numbers the test wants."""
+
+    def persistent_id(self, item):
+        if isinstance(item, Storage):
+            return ("storage", torch.FloatStorage, item.key, "cpu", item.size)
+        return None
+
+
+class Tensor:
+    def __init__(self, *arguments, state=None):
+        self.arguments, self.state = arguments, state
+
+    def __reduce__(self):
+        call = (torch._utils._rebuild_tensor_v2, (*self.arguments, False, collections.OrderedDict()))
+        return call if self.state is None else (*call, self.state)
+
+
+def write_tensor(path, tensor, content=b"\x00" * 16):
+    buffer = io.BytesIO()
+    Program(buffer, protocol=2).dump({"weight": tensor})
+    write_archive(path, buffer.getvalue(), {"data/0": content})
+
+
+def test_the_forged_files_below_are_valid_but_for_their_fault(tmp_path):
+    write_tensor(tmp_path / "weights.bin", Tensor(Storage("0", 4), 0, (2, 2), (2, 1)), struct.pack("<4f", 1, 2, 3, 4))
+    values = pickles.read_torch_pickle(tmp_path / "weights.bin")["weight"].read()
+    np.testing.assert_array_equal(values, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        Tensor(Storage("0", 4), 0, (5,), (1,)),
+        Tensor(Storage("0", 4), 2, (3,), (1,)),
+        Tensor(Storage("0", 4), 0, (2, 2), (1000, 1)),
+        Tensor(Storage("0", 4), 0, (10**9,), (0,)),
+        Tensor(Storage("0", 4), -2, (2,), (1,)),
+        Tensor(Storage("0", 4), 0, (2,), (-1,)),
+        Tensor(Storage("0", 4), 0, (2,), (1, 1)),
+        Tensor(Storage("0", 4), 0, (2.0,), (1,)),
+        Tensor(None, 0, (2,), (1,)),
+        # Changes the description after the fact, in the ways in which the BUILD instruction can.
+        Tensor(Storage("0", 4), 0, (2,), (1,), state=[Storage("0", 4), 0, (10**6,), (1,)]),
+    ],
+)
+def test_shapes_beyond_the_file_are_refused(tmp_path, tensor):
+    write_tensor(tmp_path / "weights.bin", tensor)
+    with pytest.raises(InputError, match=r"in a way that torch\.save never does"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+
+
+def test_a_storage_that_claims_more_than_it_has_is_damage(tmp_path):
+    write_tensor(tmp_path / "weights.bin", Tensor(Storage("0", 10**6), 0, (10**6,), (1,)))
+    tensor = pickles.read_torch_pickle(tmp_path / "weights.bin")["weight"]
+    with pytest.raises(InputError, match="too short"):
+        tensor.read()
+
+
+def test_known_functions_cannot_be_changed(tmp_path):
+    """BUILD, here with the state {"a": 1}, could otherwise replace a function's defaults."""
+    program = b"\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sbs."
+    write_archive(tmp_path / "weights.bin", program)
+    with pytest.raises(InputError):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+    assert not hasattr(pickles._FUNCTIONS["_rebuild_tensor_v2"], "a")
+
+
+def test_compressed_values_are_refused(tmp_path):
+    buffer = io.BytesIO()
+    Program(buffer, protocol=2).dump({"weight": Tensor(Storage("0", 4), 0, (4,), (1,))})
+    write_archive(tmp_path / "weights.bin", buffer.getvalue(), {"data/0": b"\x00" * 16}, zipfile.ZIP_DEFLATED)
+    with pytest.raises(InputError, match="compressed"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "damaged"),
+        (b"PK\x03\x04 and no more", "damaged"),
+        (pickle.dumps({"weight": 1}), "before PyTorch 1.6"),
+    ],
+)
+def test_files_that_are_no_archives(tmp_path, content, message):
+    path = tmp_path / "weights.bin"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        pickles.read_torch_pickle(path)
+
+
+def test_legacy_format_is_refused(tmp_path):
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "weights.bin", _use_new_zipfile_serialization=False)
+    with pytest.raises(InputError, match=r"before PyTorch 1\.6"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+
+
+def test_truncated_archive(tmp_path):
+    path = tmp_path / "weights.bin"
+    torch.save({"weight": torch.zeros(1000)}, path)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(InputError, match=r"weights\.bin is damaged"):
+        pickles.read_torch_pickle(path)
+
+
+@pytest.mark.parametrize("content", [{"weight": 1}, {1: torch.zeros(2)}, {"nested": {"weight": torch.zeros(2)}}, [1]])
+def test_anything_but_named_tensors_is_refused(tmp_path, content):
+    torch.save(content, tmp_path / "weights.bin")
+    with pytest.raises(InputError, match=r"weights\.bin"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+
+
+def test_conversion_command():
+    local = sources.LocalFolder("my model")
+    assert pickles.conversion_command(local) == "python -m winobench.checkpoints.convert_pickle 'my model'"
+    remote = sources.HubRepository("owner/name", "v1")
+    expected = "python -m winobench.checkpoints.convert_pickle owner/name name --revision=v1"
+    assert pickles.conversion_command(remote) == expected

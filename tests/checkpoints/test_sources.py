@@ -1,0 +1,146 @@
+import json
+import pathlib
+import types
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants, errors
+
+from winobench.checkpoints import sources
+from winobench.errors import InputError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch):
+    """An empty hub cache, offline: nothing leaves the machine."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "cache"
+
+
+def cache_repository(cache: pathlib.Path, repo_id: str, files: dict[str, str]) -> None:
+    """Lays out a repository as huggingface_hub's cache does."""
+    folder = cache / f"models--{repo_id.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(COMMIT)
+    for name, content in files.items():
+        path = folder / "snapshots" / COMMIT / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def test_an_existing_folder_wins(tmp_path, monkeypatch):
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(sources.resolve("owner/name"), sources.LocalFolder)
+    assert isinstance(sources.resolve("owner/other"), sources.HubRepository)
+    source = sources.resolve(tmp_path)
+    assert sources.resolve(source) is source
+
+
+@pytest.mark.parametrize("name", ["no-such-folder", "/no/such/folder", "a/b/c", "../somewhere", "", "owner/na me"])
+def test_what_is_neither_is_refused(name):
+    with pytest.raises(InputError, match="neither"):
+        sources.resolve(name)
+
+
+def test_a_file_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.touch()
+    with pytest.raises(InputError, match="is a file"):
+        sources.resolve(path)
+
+
+def test_local_files(tmp_path):
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "unet" / "config.json").write_text("{}")
+    source = sources.resolve(tmp_path)
+    assert source.find("unet/config.json") == str(tmp_path / "unet" / "config.json")
+    assert source.find("unet") is None
+    assert source.find("config.json") is None
+    assert source.names("unet") == ["config.json"]
+    assert source.names("vae") == []
+    with pytest.raises(InputError, match=r"has no config\.json, so it is no model"):
+        source.require("config.json", "so it is no model")
+
+
+def test_hub_files_come_from_the_cache(hub_cache):
+    cache_repository(hub_cache, "owner/name", {"model_index.json": "{}", "unet/config.json": "{}"})
+    source = sources.resolve("owner/name")
+    assert pathlib.Path(source.find("unet/config.json")).read_text() == "{}"
+    assert source.revision == COMMIT
+    assert source.requested is None
+    # Still the same commit, even though the branch has moved.
+    (hub_cache / "models--owner--name" / "refs" / "main").write_text("f" * 40)
+    assert source.find("model_index.json") is not None
+
+
+def test_a_file_missing_from_the_cache_is_explained_when_offline(hub_cache):
+    cache_repository(hub_cache, "owner/name", {"model_index.json": "{}"})
+    source = sources.resolve("owner/name")
+    assert source.find("unet/config.json") is None
+    with pytest.raises(InputError, match=r"owner/name has no unet/config\.json, so .*HF_HUB_OFFLINE is set"):
+        source.require("unet/config.json", "so it is no pipeline")
+
+
+def test_no_connection_is_explained(hub_cache, monkeypatch):
+    def download(*_, **__):
+        raise errors.LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    with pytest.raises(InputError, match="the hub could not be reached"):
+        sources.resolve("owner/name").require("model_index.json", "so it is no pipeline")
+
+
+class _Response:
+    headers = types.MappingProxyType({})
+    request = None
+    status_code = 403
+    text = ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (errors.GatedRepoError, "is gated: accept its terms at https://huggingface.co/owner/name .*HF_TOKEN"),
+        (errors.RepositoryNotFoundError, "does not exist or is private.*HF_TOKEN"),
+        (errors.RevisionNotFoundError, "has no revision 'v9'"),
+        (errors.HfHubHTTPError, "could not be read: broken"),
+    ],
+)
+def test_each_refusal_of_the_hub_is_one_sentence(monkeypatch, kind, message):
+    def download(*_, **__):
+        raise kind("broken\nat length", response=_Response())
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    with pytest.raises(InputError, match=message) as caught:
+        sources.resolve("owner/name", revision="v9").find("model_index.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_the_repository_lacks_is_none(monkeypatch):
+    def download(*_, **__):
+        raise errors.RemoteEntryNotFoundError("404", response=_Response())
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    source = sources.resolve("owner/name")
+    assert source.find("model_index.json") is None
+    assert source.hint() == ""
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{", "\x00"])
+def test_damaged_json(tmp_path, content):
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"config\.json"):
+        sources.read_json(path)
+    path.write_text(json.dumps({"a": 1}))
+    assert sources.read_json(path) == {"a": 1}
+
+
+def test_shorten():
+    assert sources.shorten(["a", "b"]) == "a, b"
+    assert sources.shorten(map(str, range(10)), limit=3) == "0, 1, 2 and 7 more"

@@ -1,0 +1,120 @@
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from winobench.checkpoints import sources, weights
+from winobench.errors import InputError
+
+STEM = "diffusion_pytorch_model"
+
+
+def write(folder, *names):
+    folder.mkdir(exist_ok=True, parents=True)
+    for name in names:
+        weights.write_weights(folder / name, {f"{name}.weight": np.zeros(2, np.float32)})
+
+
+def write_index(folder, name, weight_map):
+    (folder / name).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int64])
+def test_round_trip(tmp_path, dtype):
+    arrays = {
+        "weight": np.arange(24, dtype=np.float32).reshape(2, 3, 4).astype(dtype),
+        "transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T.astype(dtype),
+        "scalar": np.asarray(3, dtype),
+    }
+    weights.write_weights(tmp_path / "a.safetensors", arrays)
+    read = weights.read_weights([str(tmp_path / "a.safetensors")])
+    assert read.keys() == arrays.keys()
+    for name, tensor in read.items():
+        assert tensor.shape == arrays[name].shape
+        values = tensor.read()
+        assert values.dtype == dtype
+        np.testing.assert_array_equal(values.astype(np.float64), arrays[name].astype(np.float64))
+
+
+def test_one_file_comes_before_shards(tmp_path):
+    write(tmp_path, f"{STEM}.safetensors", "a.safetensors")
+    write_index(tmp_path, f"{STEM}.safetensors.index.json", {"x": "a.safetensors"})
+    paths = weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)
+    assert paths == [str(tmp_path / f"{STEM}.safetensors")]
+
+
+@pytest.mark.parametrize("variant", [None, "fp16"])
+def test_shards(tmp_path, variant):
+    middle = f".{variant}" if variant else ""
+    shards = [f"{STEM}{middle}-00001-of-00002.safetensors", f"{STEM}{middle}-00002-of-00002.safetensors"]
+    write(tmp_path / "unet", *shards)
+    write_index(tmp_path / "unet", f"{STEM}.safetensors.index{middle}.json", {"a": shards[0], "b": shards[1]})
+    paths = weights.find_weights(sources.LocalFolder(tmp_path), "unet", STEM, variant=variant)
+    assert paths == [str(tmp_path / "unet" / shard) for shard in shards]
+    assert len(weights.read_weights(paths)) == 2
+    (tmp_path / "unet" / shards[1]).unlink()
+    with pytest.raises(InputError, match=r"names shards that the folder .* does not have: .*00002-of-00002"):
+        weights.find_weights(sources.LocalFolder(tmp_path), "unet", STEM, variant=variant)
+
+
+@pytest.mark.parametrize("weight_map", [{}, None, {"a": "../outside.safetensors"}, {"a": "/etc/passwd"}, {"a": 1}])
+def test_damaged_index(tmp_path, weight_map):
+    write_index(tmp_path, f"{STEM}.safetensors.index.json", weight_map)
+    with pytest.raises(InputError, match="the index is damaged"):
+        weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)
+
+
+def test_a_key_in_two_shards_is_an_error(tmp_path):
+    for name in ("a.safetensors", "b.safetensors"):
+        weights.write_weights(tmp_path / name, {"weight": np.zeros(2), name: np.zeros(2)})
+    with pytest.raises(InputError, match=r"b\.safetensors repeats 1 tensors of another shard: weight"):
+        weights.read_weights([str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors")])
+
+
+def test_variants_are_exact_and_listed(tmp_path):
+    source = sources.LocalFolder(tmp_path)
+    write(tmp_path, f"{STEM}.fp16.safetensors")
+    assert weights.find_weights(source, None, STEM, variant="fp16")
+    with pytest.raises(InputError, match=rf"no weights {STEM}\.safetensors; it has {STEM}\.fp16\.safetensors"):
+        weights.find_weights(source, None, STEM)
+    with pytest.raises(InputError, match=rf"no weights {STEM}\.bf16\.safetensors"):
+        weights.find_weights(source, None, STEM, variant="bf16")
+
+
+def test_no_weights_at_all(tmp_path):
+    with pytest.raises(InputError, match=r"has no weights unet/model\.safetensors$"):
+        weights.find_weights(sources.LocalFolder(tmp_path), "unet", "model")
+
+
+@pytest.mark.parametrize(("stem", "pickle"), [(STEM, f"{STEM}.bin"), ("model", "pytorch_model.bin")])
+def test_pickles_are_refused_with_the_command_that_converts_them(tmp_path, stem, pickle):
+    (tmp_path / pickle).touch()
+    source = sources.LocalFolder(tmp_path)
+    with pytest.raises(
+        InputError, match=rf"convert it with `python -m winobench\.checkpoints\.convert_pickle {tmp_path}`"
+    ):
+        weights.find_weights(source, None, stem)
+    assert weights.find_weights(source, None, stem, allow_pickle=True) == [str(tmp_path / pickle)]
+    # Safetensors come first, allowed or not.
+    write(tmp_path, f"{stem}.safetensors")
+    assert weights.find_weights(source, None, stem, allow_pickle=True) == [str(tmp_path / f"{stem}.safetensors")]
+
+
+@pytest.mark.parametrize("kept", [0, 4, 8, 60, -1])
+def test_truncated_file(tmp_path, kept):
+    path = tmp_path / "a.safetensors"
+    weights.write_weights(path, {"weight": np.zeros(100, np.float32)})
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(InputError, match=r"a\.safetensors is no complete safetensors file .* get it anew"):
+        weights.read_weights([str(path)])
+
+
+def test_writing_is_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.safetensors"
+    weights.write_weights(path, {"weight": np.zeros(3, np.float32)})
+    before = path.read_bytes()
+    with pytest.raises(Exception, match="complex128"):
+        weights.write_weights(path, {"weight": np.zeros(3, np.complex128)})
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.safetensors"]

@@ -1,0 +1,57 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from winobench.diffusion import samplers
+from winobench.diffusion.schedules import NoiseSchedule, add_noise
+from winobench.errors import InputError
+
+SCHEDULE = NoiseSchedule()
+
+
+def test_a_perfect_denoiser_recovers_the_latents():
+    """A network that knows the answer is followed exactly, however few the steps; to_one ends without noise."""
+    schedule = NoiseSchedule(sampler_options=(("set_alpha_to_one", True),))
+    latents, noise = np.random.default_rng(0).normal(size=(2, 2, 4, 4, 3)).astype(np.float32)
+    start = add_noise(schedule.alphas_cumprod, latents, noise, np.array([960, 960]))
+
+    def perfect(params, noisy, timesteps, states):
+        remaining = jnp.asarray(schedule.alphas_cumprod)[timesteps][:, None, None, None]
+        return (noisy - jnp.sqrt(remaining) * latents) / jnp.sqrt(1 - remaining)
+
+    drawn = samplers.ddim_sample(perfect, None, schedule, start, jnp.zeros((2, 1, 1)), None, num_steps=25)
+    # 960 is the first of 25 timesteps; its signal rate of 0.08 magnifies rounding twelvefold.
+    np.testing.assert_allclose(drawn, latents, atol=2e-5)
+
+
+def test_guidance_of_one_is_no_guidance():
+    noise = np.random.default_rng(0).normal(size=(2, 4, 4, 1)).astype(np.float32)
+    text, empty = np.full((2, 1, 1), 2.0, np.float32), np.full((1, 1, 1), -1.0, np.float32)
+
+    def denoiser(params, noisy, timesteps, states):
+        return 0.1 * noisy + states[:, :, :, None]
+
+    arguments = (denoiser, None, SCHEDULE, noise, text)
+    plain = samplers.ddim_sample(*arguments, None, num_steps=3)
+    np.testing.assert_allclose(
+        samplers.ddim_sample(*arguments, empty, num_steps=3, guidance_scale=1.0), plain, rtol=1e-5
+    )
+    guided = samplers.ddim_sample(*arguments, empty, num_steps=3, guidance_scale=3.0)
+    assert np.abs(guided - plain).max() > 1
+
+
+@pytest.mark.parametrize("num_steps", [0, 1001])
+def test_number_of_steps_is_checked(num_steps):
+    with pytest.raises(InputError, match="must be from 1 to 1000"):
+        samplers.ddim_timesteps(SCHEDULE, num_steps)
+
+
+def test_all_timesteps_can_be_used_despite_the_offset():
+    steps, _ = samplers.ddim_timesteps(SCHEDULE, 1000)
+    assert steps.max() == 999
+    assert steps.min() >= 0
+
+
+def test_unknown_spacing():
+    with pytest.raises(InputError, match="timestep_spacing is 'odd'"):
+        samplers.ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)

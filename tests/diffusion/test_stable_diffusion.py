@@ -1,0 +1,297 @@
+import dataclasses
+import json
+import logging
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from huggingface_hub import constants
+
+from winobench.checkpoints import weights
+from winobench.diffusion.schedules import NoiseSchedule
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_pipeline):
+    return StableDiffusion.from_pretrained(tiny_pipeline)
+
+
+@pytest.fixture
+def copy(tiny_pipeline, tmp_path):
+    """A copy of the pipeline that a test may damage."""
+    return pathlib.Path(shutil.copytree(tiny_pipeline, tmp_path / "copy"))
+
+
+def edit(path, **changes):
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in content.items() if value != "REMOVED"}))
+
+
+def pad_with_exclamation_mark(folder):
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        edit(folder / "tokenizer" / name, pad_token="!")
+    (folder / "tokenizer" / "tokenizer.json").unlink()
+
+
+def test_sizes_come_from_the_files(bundle):
+    assert bundle.image_size == 32
+    assert bundle.max_text_tokens == 77
+    assert bundle.schedule.alphas_cumprod.shape == (1000,)
+
+
+def test_image_size_without_a_latent_size(bundle):
+    def with_size(sample_size):
+        unet = nnx.clone(bundle.unet)
+        unet.config = dataclasses.replace(unet.config, sample_size=sample_size)
+        return dataclasses.replace(bundle, unet=unet)
+
+    assert with_size(None).image_size == 32
+    assert with_size((16, 16)).image_size == 64
+    with pytest.raises(InputError, match="16 x 8 samples, which are not square"):
+        assert with_size((16, 8)).image_size
+
+
+def test_tokenize(bundle):
+    ids = bundle.tokenize(["a red cube", ""])
+    assert ids.dtype == np.int32
+    assert ids.shape == (2, 77)
+    start, end = bundle.tokenizer.bos_token_id, bundle.tokenizer.eos_token_id
+    assert ids[0, 0] == start
+    assert (ids[0, 4:] == end).all()
+    assert ids[1].tolist() == [start] + [end] * 76
+    with pytest.raises(InputError, match="list of texts is empty"):
+        bundle.tokenize([])
+
+
+def test_truncated_texts_are_counted_once(bundle, caplog):
+    # 75 words and the two marks fit exactly.
+    texts = ["red " * 75, "red " * 76, "a", "blue " * 500]
+    with caplog.at_level(logging.WARNING):
+        ids = bundle.tokenize(texts)
+    assert [record.getMessage() for record in caplog.records] == [
+        "2 of 4 texts are longer than 77 tokens and were truncated."
+    ]
+    np.testing.assert_array_equal(ids[0], ids[1])
+    assert (ids[:, -1] == bundle.tokenizer.eos_token_id).all()
+
+
+def test_padding_token_is_the_files(copy):
+    """SD 2.1 pads with "!", SD 1.5 with the end token."""
+    pad_with_exclamation_mark(copy)
+    bundle = StableDiffusion.from_pretrained(copy)
+    ids = bundle.tokenize(["a red cube"])
+    assert ids[0, 4] == bundle.tokenizer.eos_token_id
+    assert (ids[0, 5:] == 0).all()
+    bundle.save_pretrained(copy / "saved")
+    again = StableDiffusion.from_pretrained(copy / "saved")
+    np.testing.assert_array_equal(again.tokenize(["a red cube"]), ids)
+
+
+def test_texts_are_bounded_by_the_positions(copy):
+    edit(copy / "tokenizer" / "tokenizer_config.json", model_max_length=int(1e30))
+    assert StableDiffusion.from_pretrained(copy).max_text_tokens == 77
+
+
+def test_encoding_in_batches_is_encoding_one_by_one(bundle):
+    texts = ["a red cube", "", "a blue ball", "the left", "of"]
+    together = bundle.encode_texts(texts, batch_size=2)
+    assert together.shape == (5, 77, 24)
+    single = np.concatenate([bundle.encode_texts([text], batch_size=2) for text in texts])
+    np.testing.assert_array_equal(together, single)
+    images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
+    together = bundle.encode_images(images, batch_size=2)
+    assert together.shape == (3, 8, 8, 4)
+    assert together.dtype == np.float32
+    single = np.concatenate([bundle.encode_images(image[None], batch_size=2) for image in images])
+    np.testing.assert_array_equal(together, single)
+
+
+def test_images_as_floats_and_draws_from_the_posterior(bundle):
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
+    mean = bundle.encode_images(images)
+    np.testing.assert_allclose(bundle.encode_images(images / np.float32(127.5) - 1), mean, atol=1e-6)
+    _, logvar = bundle.vae.encode(images / np.float32(127.5) - 1)
+    noise = np.random.default_rng(1).normal(size=mean.shape).astype(np.float32)
+    drawn = bundle.encode_images(images, noise=noise)
+    expected = mean + bundle.vae.config.scaling_factor * np.exp(0.5 * logvar) * noise
+    np.testing.assert_allclose(drawn, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((32, 32, 3), np.uint8), "have the shape"),
+        (np.zeros((0, 32, 32, 3), np.uint8), "have the shape"),
+        (np.zeros((1, 32, 32, 1), np.uint8), "have the shape"),
+        (np.zeros((1, 30, 32, 3), np.uint8), "30 x 32, but height and width must be multiples of 4"),
+        (np.zeros((1, 32, 32, 3), np.int64), "are int64"),
+    ],
+)
+def test_images_of_another_form(bundle, images, message):
+    with pytest.raises(InputError, match=message):
+        bundle.encode_images(images)
+
+
+def test_generate_does_not_depend_on_the_batch(bundle):
+    texts = ["a red cube", "a blue ball", ""]
+    pictures = bundle.generate(texts, num_steps=2, batch_size=2, guidance_scale=3.0)
+    assert pictures.shape == (3, 32, 32, 3)
+    assert pictures.dtype == np.uint8
+    again = bundle.generate(texts, num_steps=2, batch_size=3, guidance_scale=3.0)
+    # Another batch size is another compilation: a level of 255 may round the other way.
+    assert np.abs(pictures.astype(int) - again).max() <= 1
+    assert (bundle.generate(texts, num_steps=2, batch_size=2, seed=1) != pictures).any()
+
+
+def test_loading_needs_neither_torch_nor_diffusers(tiny_pipeline):
+    code = (
+        "import sys; from winobench.diffusion.stable_diffusion import StableDiffusion;"
+        f"StableDiffusion.from_pretrained({str(tiny_pipeline)!r}).tokenize(['a']);"
+        "sys.exit(str([name for name in ('torch', 'diffusers', 'tensorflow') if name in sys.modules] or ''))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr.strip() == ""
+
+
+def test_round_trip(bundle, tmp_path):
+    bundle.save_pretrained(tmp_path / "saved", dtype="float32")
+    again = StableDiffusion.from_pretrained(tmp_path / "saved")
+    assert again.fingerprint == bundle.fingerprint
+    assert again.schedule == bundle.schedule
+    texts = ["a red cube", "Unseen: ünïcode 123"]
+    np.testing.assert_array_equal(again.tokenize(texts), bundle.tokenize(texts))
+    # Saving over an older save replaces it.
+    bundle.save_pretrained(tmp_path / "saved", dtype="float16")
+    assert StableDiffusion.from_pretrained(tmp_path / "saved").fingerprint != bundle.fingerprint
+
+
+def test_an_interrupted_save_is_no_pipeline(bundle, tmp_path, monkeypatch):
+    bundle.save_pretrained(tmp_path)
+
+    def fail(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(weights, "write_weights", fail)
+    with pytest.raises(OSError, match="disk full"):
+        bundle.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"has no model_index\.json, so it is no pipeline"):
+        StableDiffusion.from_pretrained(tmp_path)
+
+
+def test_everything_that_can_change_an_error_changes_the_fingerprint(bundle, copy, tiny_pipeline):
+    seen = {bundle.fingerprint}
+
+    def changed(fingerprint):
+        new = fingerprint not in seen
+        seen.add(fingerprint)
+        return new
+
+    assert StableDiffusion.from_pretrained(tiny_pipeline).fingerprint == bundle.fingerprint
+    assert changed(StableDiffusion.from_pretrained(tiny_pipeline, dtype="bfloat16").fingerprint)
+    schedule = dataclasses.replace(bundle.schedule, prediction_type="v_prediction")
+    assert changed(dataclasses.replace(bundle, schedule=schedule).fingerprint)
+    schedule = dataclasses.replace(bundle.schedule, beta_end=0.013)
+    assert changed(dataclasses.replace(bundle, schedule=schedule).fingerprint)
+    for part, leaf in (
+        ("unet", lambda unet: unet.conv_out.bias),
+        ("vae", lambda vae: vae.encoder.conv_in.bias),
+        ("text_encoder", lambda text: text.text_model.final_layer_norm.bias),
+    ):
+        network = nnx.clone(getattr(bundle, part))
+        leaf(network)[...] = leaf(network)[...].at[0].add(1e-6)
+        assert changed(dataclasses.replace(bundle, **{part: network}).fingerprint), part
+    # A config that leaves the weights alone: the heads.
+    edit(copy / "unet" / "config.json", attention_head_dim=2)
+    assert changed(StableDiffusion.from_pretrained(copy).fingerprint)
+    edit(copy / "unet" / "config.json", attention_head_dim=4)
+    edit(copy / "vae" / "config.json", scaling_factor=0.5)
+    assert changed(StableDiffusion.from_pretrained(copy).fingerprint)
+    edit(copy / "vae" / "config.json", scaling_factor=0.18215)
+    pad_with_exclamation_mark(copy)
+    assert changed(StableDiffusion.from_pretrained(copy).fingerprint)
+    # What cannot change one does not: the sampler, and who wrote the file.
+    schedule = dataclasses.replace(bundle.schedule, sampler_options=(), scheduler_class="DDIMScheduler")
+    assert not changed(dataclasses.replace(bundle, schedule=schedule).fingerprint)
+
+
+def test_float16_keeps_an_autoencoder_that_would_overflow_in_float32(copy):
+    bundle = StableDiffusion.from_pretrained(copy, dtype="float16")
+    assert bundle.unet.dtype == bundle.text_encoder.dtype == np.float16
+    assert bundle.vae.dtype == np.float32
+    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(bundle.vae))} == {np.dtype(np.float32)}
+    edit(copy / "vae" / "config.json", force_upcast=False)
+    assert StableDiffusion.from_pretrained(copy, dtype="float16").vae.dtype == np.float16
+
+
+def remove(name):
+    def damage(folder):
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return damage
+
+
+def cut(name):
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-1000])
+
+
+def change(name, **changes):
+    return lambda folder: edit(folder / name, **changes)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (remove("model_index.json"), r"the folder .* has no model_index\.json, so it is no pipeline"),
+        (remove("unet"), r"has no unet/config\.json"),
+        (remove("scheduler"), r"has no scheduler/scheduler_config\.json"),
+        (remove("tokenizer"), r"has no tokenizer/vocab\.json, so it has no CLIP tokenizer"),
+        (remove("vae/diffusion_pytorch_model.safetensors"), r"has no weights vae/diffusion_pytorch_model\.safetensors"),
+        (cut("unet/diffusion_pytorch_model.safetensors"), r"unet/diffusion_pytorch_model\.safetensors is no complete"),
+        (cut("tokenizer/tokenizer.json"), "tokenizer holds no readable CLIP tokenizer"),
+        (cut("unet/config.json"), r"unet/config\.json cannot be read as JSON"),
+        (change("unet/config.json", in_channels=9), "takes 9 channels, but the autoencoder's latents have 4"),
+        (change("unet/config.json", cross_attention_dim=99), "text states of width 99"),
+        (change("text_encoder/config.json", vocab_size=500), "the text encoder knows 500"),
+        (change("scheduler/scheduler_config.json", prediction_type="sample"), r"config\.json: .*'sample'"),
+        (change("model_index.json", unet=["diffusers", "UNet3D"]), "whose unet is UNet3D, not UNet2DConditionModel"),
+        (change("model_index.json", vae="REMOVED"), "whose vae is missing"),
+        (change("model_index.json", text_encoder_2=["a", "b"]), "with text_encoder_2"),
+    ],
+)
+def test_damaged_pipelines_are_one_sentence(copy, damage, message):
+    damage(copy)
+    with pytest.raises(InputError, match=message) as caught:
+        StableDiffusion.from_pretrained(copy)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_schedule_class_of_an_otherwise_good_pipeline(copy):
+    edit(copy / "scheduler" / "scheduler_config.json", _class_name="FlowMatchEulerDiscreteScheduler")
+    with pytest.raises(InputError, match="FlowMatchEulerDiscreteScheduler"):
+        StableDiffusion.from_pretrained(copy)
+
+
+def test_hub_id_from_the_cache(tiny_pipeline, bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    repository = tmp_path / "models--owner--name"
+    shutil.copytree(tiny_pipeline, repository / "snapshots" / ("a" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a" * 40)
+    loaded = StableDiffusion.from_pretrained("owner/name")
+    assert loaded.fingerprint == bundle.fingerprint
+    with pytest.raises(InputError, match=r"owner/other has no model_index\.json, .*HF_HUB_OFFLINE"):
+        StableDiffusion.from_pretrained("owner/other")
+
+
+def test_schedule_of_the_file(bundle):
+    assert bundle.schedule == NoiseSchedule()
+    assert bundle.schedule.scheduler_class == "PNDMScheduler"

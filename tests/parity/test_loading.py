@@ -1,0 +1,273 @@
+"""Networks loaded from torch's files compute what torch computes; folders written here load in torch.
+
+Float32, relative to the largest expected value: 1e-4 for a network, the bound of the parity tests of the networks
+themselves; what is tested here is that every file layout leads to the same weights.
+"""
+
+import json
+import shutil
+
+import diffusers
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from flax import nnx
+
+from winobench import checkpoints
+from winobench.checkpoints import weights
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+from winobench.models import AutoencoderKL, CLIPTextModel, UNet2DConditionModel
+
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def relative_error(ours, theirs: torch.Tensor) -> float:
+    ours, theirs = np.asarray(ours, np.float64), theirs.double().numpy()
+    if theirs.ndim == 4:
+        theirs = theirs.transpose(0, 2, 3, 1)
+    assert ours.shape == theirs.shape
+    return np.abs(ours - theirs).max() / np.abs(theirs).max()
+
+
+def random(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+def unet_error(ours: UNet2DConditionModel, theirs: diffusers.UNet2DConditionModel) -> float:
+    latents, states = random(2, 4, 8, 8), random(2, 5, theirs.config.cross_attention_dim)
+    timesteps = torch.tensor([3, 700])
+    expected = theirs(latents, timesteps, states).sample
+    got = nnx.jit(ours)(
+        jnp.asarray(latents.permute(0, 2, 3, 1).numpy()), jnp.asarray(timesteps.numpy()), states.numpy()
+    )
+    return relative_error(got, expected)
+
+
+def vae_error(ours: AutoencoderKL, theirs: diffusers.AutoencoderKL) -> float:
+    images = random(2, 3, 32, 32)
+    posterior = theirs.encode(images).latent_dist
+    mean, logvar = nnx.jit(type(ours).encode)(ours, jnp.asarray(images.permute(0, 2, 3, 1).numpy()))
+    decoded = nnx.jit(type(ours).decode)(ours, mean)
+    return max(
+        relative_error(mean, posterior.mean),
+        relative_error(logvar, posterior.logvar),
+        relative_error(decoded, theirs.decode(posterior.mean).sample),
+    )
+
+
+def text_error(ours: CLIPTextModel, theirs: transformers.CLIPTextModel) -> float:
+    size, length = theirs.config.vocab_size, theirs.config.max_position_embeddings
+    ids = torch.randint(0, size - 2, (2, length), generator=torch.Generator().manual_seed(1))
+    ids[:, -3:] = size - 1
+    expected = theirs(ids)
+    got = ours(jnp.asarray(ids.numpy(), jnp.int32))
+    return max(
+        relative_error(got.last_hidden_state, expected.last_hidden_state),
+        relative_error(got.pooled, expected.pooler_output),
+    )
+
+
+NETWORKS = {
+    "unet": (UNet2DConditionModel, diffusers.UNet2DConditionModel, unet_error),
+    "vae": (AutoencoderKL, diffusers.AutoencoderKL, vae_error),
+    "text_encoder": (CLIPTextModel, transformers.CLIPTextModel, text_error),
+}
+
+
+@pytest.fixture(scope="module")
+def torch_networks(tiny_pipeline):
+    return {name: theirs.from_pretrained(tiny_pipeline / name) for name, (_, theirs, _) in NETWORKS.items()}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_single_file(tiny_pipeline, torch_networks, name):
+    ours, _, error = NETWORKS[name]
+    assert error(ours.from_pretrained(tiny_pipeline, subfolder=name), torch_networks[name]) < TOLERANCE
+
+
+def same_weights(first, second) -> bool:
+    return checkpoints.weights_sha256(first) == checkpoints.weights_sha256(second)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_shards_written_by_torch(tiny_pipeline, torch_networks, tmp_path, name):
+    torch_networks[name].save_pretrained(tmp_path, max_shard_size="60KB")
+    assert len(list(tmp_path.glob("*-00002-of-*.safetensors"))) == 1
+    ours = NETWORKS[name][0]
+    assert same_weights(ours.from_pretrained(tmp_path), ours.from_pretrained(tiny_pipeline, subfolder=name))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_variants_written_by_torch(tiny_pipeline, torch_networks, tmp_path, name):
+    ours, theirs, _ = NETWORKS[name]
+    half = theirs.from_pretrained(tiny_pipeline / name).half()
+    half.save_pretrained(tmp_path, variant="fp16")
+    with pytest.raises(InputError, match=r"fp16\.safetensors: choose the variant accordingly"):
+        ours.from_pretrained(tmp_path)
+    loaded = ours.from_pretrained(tmp_path, variant="fp16")
+    # The file's rounding is all that differs: the same values in float32.
+    half.float().save_pretrained(tmp_path / "rounded")
+    assert same_weights(loaded, ours.from_pretrained(tmp_path / "rounded"))
+    # A folder with both, in shards: each choice finds its own.
+    half.save_pretrained(tmp_path, variant="fp16", max_shard_size="60KB")
+    for path in tmp_path.glob("*.fp16.safetensors"):
+        if "-of-" not in path.name:
+            path.unlink()
+    assert list(tmp_path.glob("*.index.fp16.json"))
+    assert same_weights(ours.from_pretrained(tmp_path, variant="fp16"), loaded)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_files(torch_networks, tmp_path, dtype):
+    """Loaded in float32, a half-precision file gives torch's output for the same rounded weights."""
+    theirs = diffusers.AutoencoderKL.from_config(torch_networks["vae"].config)
+    theirs.load_state_dict({key: tensor.to(dtype) for key, tensor in torch_networks["vae"].state_dict().items()})
+    rounded = diffusers.AutoencoderKL.from_config(theirs.config)
+    rounded.load_state_dict(theirs.state_dict())
+    rounded.to(dtype).save_pretrained(tmp_path)
+    ours = AutoencoderKL.from_pretrained(tmp_path)
+    assert ours.encoder.conv_in.kernel.dtype == jnp.float32
+    assert vae_error(ours, rounded.float()) < TOLERANCE
+
+
+OLD_NAMES = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+
+
+@pytest.mark.parametrize("convolutions", [False, True])
+def test_old_names_of_the_autoencoders_attention(tiny_pipeline, torch_networks, tmp_path, convolutions):
+    """As the published SD 1.x files have them; files converted from the original code hold 1 x 1 convolutions."""
+    tensors = {}
+    for key, tensor in torch_networks["vae"].state_dict().items():
+        for new, old in OLD_NAMES.items():
+            if f".attentions.0.{new}." in key:
+                key = key.replace(f".{new}.", f".{old}.")
+                if convolutions and tensor.ndim == 2:
+                    tensor = tensor[:, :, None, None]
+        tensors[key] = tensor.contiguous()
+    assert sum(".proj_attn." in key for key in tensors) == 4
+    shutil.copy(tiny_pipeline / "vae" / "config.json", tmp_path)
+    safetensors.torch.save_file(tensors, tmp_path / "diffusion_pytorch_model.safetensors")
+    reference = AutoencoderKL.from_pretrained(tiny_pipeline, subfolder="vae")
+    assert same_weights(AutoencoderKL.from_pretrained(tmp_path), reference)
+    if not convolutions:
+        assert vae_error(reference, diffusers.AutoencoderKL.from_pretrained(tmp_path)) < TOLERANCE
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_projections_stored_in_the_other_form(tmp_path, linear):
+    """Dense and 1 x 1 convolutional projections are the same map, so either is read into either."""
+    torch.manual_seed(0)
+    theirs = diffusers.UNet2DConditionModel(
+        sample_size=8,
+        block_out_channels=(16, 32),
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=8,
+        attention_head_dim=4,
+        cross_attention_dim=24,
+        use_linear_projection=linear,
+    )
+    theirs.save_pretrained(tmp_path)
+    path = tmp_path / "diffusion_pytorch_model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    for key, tensor in tensors.items():
+        if ".proj_in.weight" in key or ".proj_out.weight" in key:
+            tensors[key] = tensor[:, :, None, None].contiguous() if linear else tensor[:, :, 0, 0].contiguous()
+    reference = UNet2DConditionModel.from_pretrained(tmp_path)
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    assert same_weights(UNet2DConditionModel.from_pretrained(tmp_path), reference)
+    assert unet_error(reference, theirs) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_pickles_only_when_asked_for(tiny_pipeline, torch_networks, tmp_path, name):
+    ours = NETWORKS[name][0]
+    shutil.copy(tiny_pipeline / name / "config.json", tmp_path)
+    stem = "pytorch_model" if name == "text_encoder" else "diffusion_pytorch_model"
+    torch.save(torch_networks[name].state_dict(), tmp_path / f"{stem}.bin")
+    with pytest.raises(InputError, match=r"python -m winobench\.checkpoints\.convert_pickle"):
+        ours.from_pretrained(tmp_path)
+    loaded = ours.from_pretrained(tmp_path, allow_pickle=True)
+    assert same_weights(loaded, ours.from_pretrained(tiny_pipeline, subfolder=name))
+
+
+def test_every_tensor_of_torchs_file_is_a_parameter(tiny_pipeline):
+    for name, (ours, _, _) in NETWORKS.items():
+        loaded = ours.from_pretrained(tiny_pipeline, subfolder=name)
+        path = next((tiny_pipeline / name).glob("*.safetensors"))
+        keys = {key.removeprefix("text_model.") for key in weights.read_weights([str(path)])}
+        assert {key.removeprefix("text_model.") for key in checkpoints.torch_names(loaded)} == keys
+
+
+@pytest.fixture(scope="module")
+def torch_pipeline(tiny_pipeline):
+    return diffusers.StableDiffusionPipeline.from_pretrained(tiny_pipeline, safety_checker=None)
+
+
+@pytest.fixture(scope="module")
+def saved(tiny_pipeline, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    StableDiffusion.from_pretrained(tiny_pipeline).save_pretrained(folder, dtype="float32")
+    return folder
+
+
+def test_torch_loads_what_we_saved_unchanged(saved, torch_pipeline):
+    again = diffusers.StableDiffusionPipeline.from_pretrained(saved)
+    for name in NETWORKS:
+        expected, got = (getattr(pipeline, name).state_dict() for pipeline in (torch_pipeline, again))
+        assert expected.keys() == got.keys()
+        for key, tensor in expected.items():
+            assert torch.equal(tensor, got[key]), key
+    assert type(again.scheduler) is type(torch_pipeline.scheduler)
+    assert torch.equal(again.scheduler.alphas_cumprod, torch_pipeline.scheduler.alphas_cumprod)
+    texts = ["a red cube left of the ball", "Something ELSE: 12 zebras?", "", "word " * 100]
+    kwargs = {"padding": "max_length", "truncation": True}
+    assert again.tokenizer(texts, **kwargs)["input_ids"] == torch_pipeline.tokenizer(texts, **kwargs)["input_ids"]
+    picture = {"prompt": "a red cube", "num_inference_steps": 2, "output_type": "np", "guidance_scale": 2.0}
+    torch_pipeline.set_progress_bar_config(disable=True)
+    again.set_progress_bar_config(disable=True)
+    first, second = (
+        pipeline(**picture, generator=torch.Generator().manual_seed(0)).images for pipeline in (torch_pipeline, again)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_torch_loads_half_precision_saves(saved, tmp_path, torch_pipeline):
+    StableDiffusion.from_pretrained(saved).save_pretrained(tmp_path)
+    again = diffusers.StableDiffusionPipeline.from_pretrained(tmp_path)
+    for name in NETWORKS:
+        expected, got = (getattr(pipeline, name).state_dict() for pipeline in (torch_pipeline, again))
+        for key, tensor in expected.items():
+            assert torch.equal(tensor.half().float(), got[key]), key
+    ours = StableDiffusion.from_pretrained(tmp_path)
+    for name, (_, _, error) in NETWORKS.items():
+        assert error(getattr(ours, name), getattr(again, name)) < TOLERANCE
+
+
+def test_recorded_text_states_and_latents(reference_data):
+    """The published code's own numbers, float32: SD 1.5's minimal configs and old names."""
+    folder = reference_data / "reference_runs"
+    recorded = np.load(folder / "sd15_pndm.npz")
+    inputs = np.load(folder / "inputs.npz")
+    captions = json.loads((folder / "captions.json").read_text())
+    bundle = StableDiffusion.from_pretrained(folder / "sd15_tiny")
+    np.testing.assert_array_equal(bundle.tokenize(captions), recorded["input_ids"])
+    np.testing.assert_array_equal(bundle.tokenize([""]), recorded["empty_ids"])
+    np.testing.assert_allclose(bundle.encode_texts(captions), recorded["prompt_embeds"], atol=1e-5)
+    np.testing.assert_allclose(bundle.encode_texts([""]), recorded["empty_embeds"], atol=1e-5)
+    images = np.stack([inputs[f"resized{number}"] for number in range(3)])
+    expected = recorded["latents_mean"].reshape(3, 4, 16, 16).transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(bundle.encode_images(images), expected, atol=1e-5)
+    np.testing.assert_allclose(bundle.schedule.alphas_cumprod, recorded["alphas_cumprod"], rtol=0, atol=1e-6)
+    assert bundle.image_size == 128

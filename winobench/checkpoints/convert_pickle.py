@@ -1,0 +1,162 @@
+r"""Converts PyTorch weight files (``.bin``) into safetensors, without PyTorch and without running code in them.
+
+python -m winobench.checkpoints.convert_pickle FOLDER           # writes safetensors files beside the .bin files
+python -m winobench.checkpoints.convert_pickle FILE.bin         # the same for one file
+python -m winobench.checkpoints.convert_pickle OWNER/NAME FOLDER  # a hub repository, converted into a new folder
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from absl import app, flags
+
+from winobench.checkpoints import pickles, sources, weights
+from winobench.checkpoints.files import write_json
+from winobench.errors import InputError
+
+_REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit of the hub repository.")
+
+# What a pipeline, or a single network at the top of a repository, is read from.
+_SUBFOLDERS = ("", "unet/", "vae/", "text_encoder/", "tokenizer/", "scheduler/")
+_WEIGHTS = ("diffusion_pytorch_model*.bin", "pytorch_model*.bin", "pytorch_lora_weights*.bin")
+_INDICES = ("diffusion_pytorch_model*.bin.index*.json", "pytorch_model*.bin.index*.json")
+# Other forms of the same weights, which nothing here reads.
+_OTHER_WEIGHTS = ("*.non_ema.bin", "*.ema.bin")
+
+
+def convert_file(path: pathlib.Path, target: pathlib.Path | None = None) -> pathlib.Path:
+    """Converts one file.
+
+    Args:
+      path: a ``torch.save`` file that holds a flat dictionary of tensors.
+      target: where to write; beside the file, under the name that loaders look for, when None.
+
+    Returns:
+      The path of the new file, which is there whole or not at all.
+
+    Raises:
+      InputError: as :func:`winobench.checkpoints.pickles.read_torch_pickle` does.
+    """
+    target = path.with_name(safetensors_name(path.name)) if target is None else target
+    tensors = pickles.read_torch_pickle(path)
+    weights.write_weights(target, {name: tensor.read() for name, tensor in tensors.items()})
+    return target
+
+
+def convert_folder(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Converts all weight files under a folder, and the indices of those that are shards.
+
+    Args:
+      folder: a pipeline or the folder of one network.
+
+    Returns:
+      The paths of the new files.
+
+    Raises:
+      InputError: if there are none, or one cannot be converted.
+    """
+    files = sorted({path for pattern in (*_WEIGHTS, *_INDICES) for path in folder.rglob(pattern)})
+    if not files:
+        raise InputError(f"{folder} has no weight files that are pickles ({', '.join(_WEIGHTS)}): nothing to convert")
+    return [_convert(path, path.parent) for path in files]
+
+
+def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None = None) -> list[pathlib.Path]:
+    """Downloads a hub repository's pickled pipeline, or network, and converts it into a new folder.
+
+    Args:
+      repo_id: owner/name.
+      folder: where to write, whole or not at all; must not exist yet, or be empty.
+      revision: branch, tag or commit.
+
+    Returns:
+      The paths of the converted files.
+
+    Raises:
+      InputError: if the repository cannot be read, or the folder is not empty.
+    """
+    import huggingface_hub
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists already and is not empty: name a new folder")
+    # Says in one sentence what is wrong with the repository, if anything.
+    source = sources.HubRepository(repo_id, revision)
+    if source.find("model_index.json") is None:
+        source.require("config.json", "nor a model_index.json, so it is no model in the diffusers layout")
+    wanted = {
+        "allow_patterns": [subfolder + name for subfolder in _SUBFOLDERS for name in ("*.json", "*.txt", *_WEIGHTS)],
+        "ignore_patterns": list(_OTHER_WEIGHTS),
+    }
+    snapshot = pathlib.Path(huggingface_hub.snapshot_download(repo_id, revision=source.revision, **wanted))
+    # The cache may hold more of the repository than was asked for.
+    cached = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()]
+    names = sorted(huggingface_hub.utils.filter_repo_objects(cached, **wanted))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        written = []
+        for path in (snapshot / name for name in names):
+            target = partial / path.parent.relative_to(snapshot)
+            target.mkdir(parents=True, exist_ok=True)
+            if any(path.match(pattern) for pattern in (*_WEIGHTS, *_INDICES)):
+                written.append(folder / _convert(path, target).relative_to(partial))
+            else:
+                shutil.copyfile(path, target / path.name)
+        partial.chmod(0o755)
+        partial.replace(folder)
+    except BaseException:
+        shutil.rmtree(partial)
+        raise
+    return written
+
+
+def _convert(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """Converts a weight file, or the index of its shards, into a folder."""
+    target = folder / safetensors_name(path.name)
+    if path.suffix == ".bin":
+        return convert_file(path, target)
+    index = sources.read_json(path)
+    index["weight_map"] = {key: safetensors_name(str(shard)) for key, shard in index.get("weight_map", {}).items()}
+    write_json(target, index)
+    return target
+
+
+def safetensors_name(name: str) -> str:
+    """``pytorch_model-00001-of-00002.bin`` -> ``model-00001-of-00002.safetensors``, and so on."""
+    for stem, pickle_stem in weights.PICKLE_STEMS.items():
+        if name.startswith(pickle_stem):
+            name = stem + name.removeprefix(pickle_stem)
+    return name.replace(".bin", ".safetensors")
+
+
+def _main(arguments: Sequence[str]) -> None:
+    try:
+        if len(arguments) not in (2, 3):
+            raise InputError("name a folder, a .bin file, or a hub id and a new folder")
+        path = pathlib.Path(arguments[1])
+        if path.exists() == (len(arguments) == 3):
+            raise InputError(
+                f"{arguments[1]} is on this machine and is converted in place: name nothing else"
+                if path.exists()
+                else f"{arguments[1]} is no file or folder: if it is a hub id, also name the new folder"
+            )
+        if path.is_dir():
+            written = convert_folder(path)
+        elif path.exists():
+            written = [convert_file(path)]
+        else:
+            written = convert_repository(arguments[1], pathlib.Path(arguments[2]), _REVISION.value)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    for path in written:
+        print(path)
+
+
+if __name__ == "__main__":
+    app.run(_main)
