@@ -1,46 +1,101 @@
-"""Copies a torch network's parameters into ours by the naming contract, and compares results."""
+"""Random torch networks, their counterparts here filled through the production key table, and the comparison."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-_LEAVES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
+from winobench.checkpoints import models as checkpoint_models
+from winobench.checkpoints.weights import FileTensor
+
+# Largest difference over largest expected value, in float32: rounding reaches about 2e-6 for whole networks.
+NETWORK_TOLERANCE = 1e-4
+BLOCK_TOLERANCE = 1e-5
+
+# Compiling takes most of the time of these tests; the results differ in rounding only.
+QUICK_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-def torch_layout(module: nnx.Module) -> dict[str, tuple[tuple, tuple[int, ...]]]:
-    """Torch key -> (our path, torch shape) for every parameter of a module, concrete or abstract."""
-    table = {}
-    for path, variable in nnx.to_flat_state(nnx.state(module, nnx.Param)):
-        shape = variable.shape
-        if path[-1] == "kernel":
-            shape = shape[::-1] if len(shape) == 2 else (shape[3], shape[2], shape[0], shape[1])
-        table[".".join(str(part) for part in (*path[:-1], _LEAVES[path[-1]]))] = (path, tuple(shape))
-    return table
+def randomize(module: Any, seed: int = 0) -> Any:
+    """Gives every parameter of a torch module a random value, so that no bias is 0 and no norm is 1.
+
+    Torch's own start would hide swapped norms and missing biases. Activations keep a spread of about one.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim > 1:
+                parameter.copy_(noise * parameter[0].numel() ** -0.5)
+            else:
+                parameter.copy_(0.2 * noise)
+        for submodule in module.modules():
+            if isinstance(submodule, torch.nn.GroupNorm | torch.nn.LayerNorm):
+                submodule.weight += 1.0
+    return module.eval()
 
 
-def copy_parameters(source: Any, target: nnx.Module, prefix: str = "") -> None:
-    """Fills ``target`` from the torch module ``source``; both must have exactly the same names and shapes.
+def from_torch(cls: type, config: Any, source: Any, **kwargs: Any) -> nnx.Module:
+    """Builds a network of ours with the parameters of a torch network, as loading its weight file would.
 
     Args:
-      source: a torch module.
-      target: its counterpart here, changed in place.
-      prefix: put before the source's names, where newer libraries have dropped a published prefix.
+      cls: our class.
+      config: our config.
+      source: the torch network.
+      **kwargs: passed to ``build_model``.
     """
-    tensors = {prefix + name: tensor.detach().numpy() for name, tensor in source.named_parameters()}
-    table = torch_layout(target)
-    assert set(tensors) == set(table), sorted(set(tensors) ^ set(table))
-    flat = dict(nnx.to_flat_state(nnx.state(target, nnx.Param)))
-    for name, (path, shape) in table.items():
-        assert tensors[name].shape == shape, (name, tensors[name].shape, shape)
-        value = tensors[name]
-        if path[-1] == "kernel":
-            value = value.T if value.ndim == 2 else value.transpose(2, 3, 1, 0)
-        flat[path][...] = jnp.asarray(value)
-    nnx.update(target, nnx.from_flat_state(list(flat.items())))
+    tensors = {name: _file_tensor(name, tensor) for name, tensor in source.state_dict().items()}
+    return checkpoint_models.build_model(cls, config, tensors, **kwargs)
+
+
+def copy_parameters(source: Any, target: nnx.Module) -> nnx.Module:
+    """Fills a part of a network, which may be abstract, from its torch counterpart; all names must agree."""
+    tensors = dict(source.named_parameters())
+    names = checkpoint_models.torch_names(target)
+    assert {name: tuple(tensor.shape) for name, tensor in tensors.items()} == {
+        name: shape for name, (_, shape) in names.items()
+    }
+    graph, state = nnx.split(target)
+    leaves = dict(nnx.to_flat_state(state))
+    for name, (path, _) in names.items():
+        values = checkpoint_models._from_torch(path, tensors[name].detach().numpy())
+        leaves[path] = leaves[path].replace(jnp.asarray(values))
+    return nnx.merge(graph, nnx.from_flat_state(leaves))
+
+
+def abstract(build: Any) -> nnx.Module:
+    """The module that ``build(rngs)`` makes, without values."""
+    key = checkpoint_models._SameKey(jax.random.key(0))
+    return nnx.eval_shape(lambda: build(key))
+
+
+def call(module: nnx.Module, *args: Any, method: str = "__call__") -> Any:
+    """Calls a network or one of its methods the way the library does: split once, then plain ``jax.jit``."""
+    graph, state = nnx.split(module)
+
+    def run(state, *args):
+        return getattr(nnx.merge(graph, state), method)(*args)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, *args)
+
+
+def to_torch(array: np.ndarray) -> Any:
+    """NHWC (or [B, L, D]) NumPy array -> torch tensor in torch's layout."""
+    import torch
+
+    return torch.from_numpy(array.transpose(0, 3, 1, 2).copy() if array.ndim == 4 else array)
+
+
+def from_nchw(tensor: Any) -> np.ndarray:
+    """Torch feature map [B, C, H, W] -> NHWC NumPy array."""
+    return tensor.detach().permute(0, 2, 3, 1).numpy()
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
@@ -49,3 +104,7 @@ def relative_error(ours: Any, theirs: Any) -> float:
     theirs = np.asarray(theirs.detach() if hasattr(theirs, "detach") else theirs, np.float64)
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     return float(np.max(np.abs(ours - theirs)) / np.max(np.abs(theirs)))
+
+
+def _file_tensor(name: str, tensor: Any) -> FileTensor:
+    return FileTensor(name, tuple(tensor.shape), "a torch module", lambda: tensor.detach().numpy())

@@ -1,0 +1,153 @@
+"""Configs: what is read, what is refused, and in which words."""
+
+import json
+
+import pytest
+
+from tests.parity import published_configs
+from winobench.errors import InputError
+from winobench.models import AutoencoderKLConfig, CLIPTextConfig, UNet2DConditionConfig
+
+UNET = published_configs.SD15_UNET
+VAE = published_configs.SD15_VAE
+TEXT = published_configs.SD15_TEXT
+
+
+def test_values_are_read():
+    config = UNet2DConditionConfig.from_dict(published_configs.SD21_UNET)
+    assert config.attention_head_dim == (5, 10, 20, 20)
+    assert config.per_level("attention_head_dim") == (5, 10, 20, 20)
+    assert config.per_level("layers_per_block") == (2, 2, 2, 2)
+    assert config.use_linear_projection
+    assert config.upcast_attention
+    assert AutoencoderKLConfig.from_dict(VAE).scaling_factor == 0.18215
+    assert AutoencoderKLConfig.from_dict(VAE).downsampling == 8
+    assert CLIPTextConfig.from_dict(TEXT).hidden_act == "quick_gelu"
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"), [(UNet2DConditionConfig, UNET), (AutoencoderKLConfig, VAE), (CLIPTextConfig, TEXT)]
+)
+def test_configs_are_values(cls, values):
+    one, two = cls.from_dict(values), cls.from_dict(json.loads(json.dumps(values)))
+    assert one == two
+    assert hash(one) == hash(two)
+    with pytest.raises(AttributeError):
+        one.in_channels = 9
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "key", "value"),
+    [
+        (UNet2DConditionConfig, UNET, "num_heads", 8),
+        (UNet2DConditionConfig, UNET, "addition_embed_type", "text_time"),
+        (UNet2DConditionConfig, UNET, "num_attention_heads", 8),
+        (UNet2DConditionConfig, UNET, "dual_cross_attention", True),
+        (UNet2DConditionConfig, UNET, "only_cross_attention", True),
+        (UNet2DConditionConfig, UNET, "only_cross_attention", [True, False, False, False]),
+        (UNet2DConditionConfig, UNET, "class_embed_type", "timestep"),
+        (UNet2DConditionConfig, UNET, "num_class_embeds", 10),
+        (UNet2DConditionConfig, UNET, "resnet_time_scale_shift", "scale_shift"),
+        (UNet2DConditionConfig, UNET, "time_cond_proj_dim", 256),
+        (UNet2DConditionConfig, UNET, "mid_block_type", None),
+        (UNet2DConditionConfig, UNET, "dropout", 0.1),
+        (UNet2DConditionConfig, UNET, "down_block_types", ["CrossAttnDownBlock2D", "AttnDownBlock2D"] * 2),
+        (UNet2DConditionConfig, UNET, "up_block_types", ["UpBlock2D"] * 3),
+        (UNet2DConditionConfig, UNET, "block_out_channels", 320),
+        (UNet2DConditionConfig, UNET, "block_out_channels", [320, 640, 1280, 1281]),
+        (UNet2DConditionConfig, UNET, "layers_per_block", [2, 2]),
+        (UNet2DConditionConfig, UNET, "attention_head_dim", 7),
+        (UNet2DConditionConfig, UNET, "attention_head_dim", True),
+        (UNet2DConditionConfig, UNET, "attention_head_dim", None),
+        (UNet2DConditionConfig, UNET, "transformer_layers_per_block", [[1, 2], 1, 1, 1]),
+        (UNet2DConditionConfig, UNET, "cross_attention_dim", "768"),
+        (UNet2DConditionConfig, UNET, "norm_num_groups", None),
+        (UNet2DConditionConfig, UNET, "norm_eps", -1e-5),
+        (UNet2DConditionConfig, UNET, "act_fn", "mish"),
+        (UNet2DConditionConfig, UNET, "downsample_padding", 2),
+        (UNet2DConditionConfig, UNET, "conv_in_kernel", 4),
+        (UNet2DConditionConfig, UNET, "flip_sin_to_cos", "yes"),
+        (UNet2DConditionConfig, UNET, "sample_size", [64]),
+        (UNet2DConditionConfig, UNET, "freq_shift", 160),
+        (UNet2DConditionConfig, UNET, "freq_shift", "0"),
+        (UNet2DConditionConfig, UNET, "time_embedding_dim", 0),
+        (AutoencoderKLConfig, VAE, "tiling", True),
+        (AutoencoderKLConfig, VAE, "shift_factor", 0.1159),
+        (AutoencoderKLConfig, VAE, "latents_mean", [0.0] * 4),
+        (AutoencoderKLConfig, VAE, "down_block_types", ["AttnDownEncoderBlock2D"] * 4),
+        (AutoencoderKLConfig, VAE, "up_block_types", ["UpDecoderBlock2D"] * 3),
+        (AutoencoderKLConfig, VAE, "block_out_channels", []),
+        (AutoencoderKLConfig, VAE, "layers_per_block", [2, 2, 2, 2]),
+        (AutoencoderKLConfig, VAE, "norm_num_groups", 48),
+        (AutoencoderKLConfig, VAE, "scaling_factor", None),
+        (AutoencoderKLConfig, VAE, "use_quant_conv", 1),
+        (AutoencoderKLConfig, VAE, "act_fn", "relu"),
+        (AutoencoderKLConfig, VAE, "sample_size", 0),
+        (CLIPTextConfig, TEXT, "rope_theta", 1e4),
+        (CLIPTextConfig, TEXT, "hidden_act", "relu"),
+        (CLIPTextConfig, TEXT, "attention_dropout", 0.1),
+        (CLIPTextConfig, TEXT, "num_attention_heads", 7),
+        (CLIPTextConfig, TEXT, "eos_token_id", [2, 3]),
+        (CLIPTextConfig, TEXT, "layer_norm_eps", None),
+        (CLIPTextConfig, TEXT, "vocab_size", 0),
+        (CLIPTextConfig, TEXT, "pruned_heads", {"0": [1]}),
+    ],
+)
+def test_refused(cls, values, key, value):
+    """The class, the key and the value are all in the one sentence."""
+    shown = tuple(tuple(v) if isinstance(v, list) else v for v in value) if isinstance(value, list) else value
+    with pytest.raises(InputError) as caught:
+        cls.from_dict({**values, key: value})
+    message = str(caught.value)
+    assert message.startswith(f"{cls.__name__}: ")
+    assert f"{key}={shown!r}" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "key", "value"),
+    [
+        (UNet2DConditionConfig, UNET, "_name_or_path", "somewhere"),
+        (UNet2DConditionConfig, UNET, "addition_embed_type_num_heads", 64),
+        (UNet2DConditionConfig, UNET, "only_cross_attention", [False] * 4),
+        (UNet2DConditionConfig, UNET, "num_class_embeds", None),
+        (UNet2DConditionConfig, UNET, "dropout", 0.0),
+        (AutoencoderKLConfig, VAE, "shift_factor", None),
+        (CLIPTextConfig, TEXT, "dtype", "float16"),
+        (CLIPTextConfig, TEXT, "pruned_heads", {}),
+        (CLIPTextConfig, TEXT, "num_beams", 1),
+    ],
+)
+def test_options_without_effect(cls, values, key, value):
+    assert cls.from_dict({**values, key: value}) == cls.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"),
+    [(UNet2DConditionConfig, VAE), (AutoencoderKLConfig, UNET), (CLIPTextConfig, {"model_type": "t5"})],
+)
+def test_config_of_another_network(cls, values):
+    named = values.get("_class_name", values.get("model_type"))
+    with pytest.raises(InputError, match=f"{cls.__name__}: .*'{named}', expected '{cls._class_value}'"):
+        cls.from_dict(values)
+
+
+def test_no_object():
+    with pytest.raises(InputError, match="holds an object of options, not list"):
+        UNet2DConditionConfig.from_dict([1])
+
+
+def test_direct_construction_is_checked():
+    with pytest.raises(InputError, match="act_fn='mish'"):
+        UNet2DConditionConfig(act_fn="mish")
+    with pytest.raises(InputError, match="block_out_channels="):
+        UNet2DConditionConfig(block_out_channels=[320, 640, 1280, 1280])
+
+
+def test_written_for_diffusers():
+    """Diffusers' pipelines overwrite a small sample_size in configs that claim a version before 0.9."""
+    written = UNet2DConditionConfig(sample_size=16).to_dict()
+    assert written["_class_name"] == "UNet2DConditionModel"
+    assert tuple(map(int, written["_diffusers_version"].split("."))) >= (0, 9, 0)
+    assert written["block_out_channels"] == [320, 640, 1280, 1280]
+    assert CLIPTextConfig().to_dict()["model_type"] == "clip_text_model"

@@ -1,0 +1,80 @@
+"""The text encoder against torch transformers; errors and tolerances as in test_unet."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.parity.torch_copy import NETWORK_TOLERANCE, call, from_torch, randomize, relative_error
+from winobench.models import CLIPTextConfig, CLIPTextModel
+
+SMALL = {
+    "vocab_size": 50,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 9,
+    "bos_token_id": 48,
+    "eos_token_id": 49,
+    "pad_token_id": 49,
+}
+CONFIGS = {
+    "quick_gelu": SMALL,
+    "gelu": {**SMALL, "hidden_act": "gelu", "num_attention_heads": 1, "num_hidden_layers": 3},
+    "epsilon": {**SMALL, "layer_norm_eps": 1e-2},
+    "legacy end of text": {**SMALL, "eos_token_id": 2},
+}
+# Start, words, end, padding with the end's id; padding with another id; a whole row of words; an end in the middle.
+IDS = np.array(
+    [
+        [48, 3, 7, 49, 49, 49, 49, 49, 49],
+        [48, 3, 49, 0, 0, 0, 0, 0, 0],
+        [48, 9, 8, 7, 6, 5, 4, 3, 49],
+        [48, 2, 1, 2, 49, 5, 6, 7, 8],
+    ],
+    np.int32,
+)
+
+
+def pair(options):
+    network = randomize(transformers.CLIPTextModel(transformers.CLIPTextConfig(**options)))
+    config = CLIPTextConfig.from_dict(network.config.to_dict())
+    return network, from_torch(CLIPTextModel, config, network)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_network(name):
+    network, ours = pair(CONFIGS[name])
+    with torch.no_grad():
+        expected = network(torch.from_numpy(IDS).long())
+    output = call(ours, IDS)
+    assert relative_error(output.last_hidden_state, expected.last_hidden_state) < NETWORK_TOLERANCE
+    assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
+
+
+def test_activations_differ():
+    """Otherwise ``test_network`` would pass for an activation that is ignored."""
+    one = randomize(transformers.CLIPTextModel(transformers.CLIPTextConfig(**SMALL)))
+    other = randomize(transformers.CLIPTextModel(transformers.CLIPTextConfig(**{**SMALL, "hidden_act": "gelu"})))
+    ids = torch.from_numpy(IDS).long()
+    with torch.no_grad():
+        assert relative_error(one(ids)[0], other(ids)[0]) > 10 * NETWORK_TOLERANCE
+
+
+@pytest.mark.parametrize(("eos_token_id", "positions"), [(49, [3, 2, 8, 4]), (2, [3, 2, 8, 4]), (5, [0, 0, 5, 5])])
+def test_pooled_position(eos_token_id, positions):
+    """First position of the end's id; of the largest id where the config has the legacy 2, whatever 2 stands for."""
+    network, ours = pair({**SMALL, "eos_token_id": eos_token_id})
+    with torch.no_grad():
+        expected = network(torch.from_numpy(IDS).long())
+    output = call(ours, IDS)
+    np.testing.assert_array_equal(output.pooled, output.last_hidden_state[np.arange(4), positions])
+    assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
+
+
+def test_short_texts():
+    network, ours = pair(SMALL)
+    with torch.no_grad():
+        expected = network(torch.from_numpy(IDS[:, :4]).long())
+    assert relative_error(call(ours, IDS[:, :4]).last_hidden_state, expected.last_hidden_state) < NETWORK_TOLERANCE

@@ -1,0 +1,117 @@
+"""The published configurations: parameter trees name by name and shape by shape, and configs in both directions."""
+
+import json
+
+import diffusers
+import pytest
+import torch
+import transformers
+
+from tests.parity import published_configs
+from winobench import checkpoints
+from winobench.models import (
+    AutoencoderKL,
+    AutoencoderKLConfig,
+    CLIPTextConfig,
+    CLIPTextModel,
+    UNet2DConditionConfig,
+    UNet2DConditionModel,
+)
+
+DIFFUSERS = {
+    "unet": (UNet2DConditionModel, UNet2DConditionConfig, diffusers.UNet2DConditionModel, published_configs.UNETS),
+    "vae": (AutoencoderKL, AutoencoderKLConfig, diffusers.AutoencoderKL, published_configs.VAES),
+}
+NAMES = list(published_configs.UNETS)
+MILLIONS = {
+    ("sd15", "unet"): 859.5,
+    ("sd21-base", "unet"): 865.9,
+    ("sd21", "unet"): 865.9,
+    ("sd15", "vae"): 83.7,
+    ("sd21-base", "vae"): 83.7,
+    ("sd21", "vae"): 83.7,
+    ("sd15", "text_encoder"): 123.1,
+    ("sd21-base", "text_encoder"): 340.4,
+    ("sd21", "text_encoder"): 340.4,
+}
+
+
+def torch_shapes(network):
+    return {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
+
+
+def our_shapes(cls, config):
+    return {
+        name: shape for name, (_, shape) in checkpoints.torch_names(checkpoints.abstract_model(cls, config)).items()
+    }
+
+
+def count(shapes):
+    return round(sum(torch.Size(shape).numel() for shape in shapes.values()) / 1e6, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("part", DIFFUSERS)
+def test_tree(part, name):
+    cls, config_class, torch_class, published = DIFFUSERS[part]
+    with torch.device("meta"):
+        expected = torch_shapes(torch_class.from_config(published[name]))
+    assert our_shapes(cls, config_class.from_dict(published[name])) == expected
+    assert count(expected) == MILLIONS[name, part]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_encoder_tree(name):
+    published = published_configs.TEXT_ENCODERS[name]
+    with torch.device("meta"):
+        network = transformers.CLIPTextModel(transformers.CLIPTextConfig(**published))
+    # The published files have a prefix that transformers 5 has dropped from its attributes.
+    expected = {f"text_model.{key}": shape for key, shape in torch_shapes(network).items()}
+    assert our_shapes(CLIPTextModel, CLIPTextConfig.from_dict(published)) == expected
+    assert count(expected) == MILLIONS[name, "text_encoder"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("part", DIFFUSERS)
+def test_config_means_the_same_to_torch(part, name, tmp_path):
+    """What we write for a published config is, with the defaults filled in, the published config."""
+    _, config_class, torch_class, published = DIFFUSERS[part]
+    config = config_class.from_dict(published[name])
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    with torch.device("meta"):
+        expected = dict(torch_class.from_config(published[name]).config)
+        written = dict(torch_class.from_config(torch_class.load_config(tmp_path)).config)
+    for settings in (expected, written):
+        settings.pop("_name_or_path", None)
+        settings.pop("_use_default_values", None)
+        settings.pop("_diffusers_version", None)
+    assert json.dumps(written, sort_keys=True) == json.dumps(expected, sort_keys=True)
+    assert config_class.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_config_means_the_same_to_torch(name):
+    published = published_configs.TEXT_ENCODERS[name]
+    config = CLIPTextConfig.from_dict(published)
+    expected, written = (transformers.CLIPTextConfig(**values) for values in (published, config.to_dict()))
+    for field in ("hidden_act", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
+        assert getattr(written, field) == getattr(expected, field) == published[field]
+    for field in ("vocab_size", "eos_token_id", "bos_token_id", "pad_token_id", "layer_norm_eps", "projection_dim"):
+        assert getattr(written, field) == getattr(expected, field) == published[field]
+    assert CLIPTextConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    ("config_class", "torch_class"),
+    [(UNet2DConditionConfig, diffusers.UNet2DConditionModel), (AutoencoderKLConfig, diffusers.AutoencoderKL)],
+)
+def test_defaults_equal_torch(config_class, torch_class):
+    """An option that a file leaves out has the same value here and there, and every option there is known here."""
+    with torch.device("meta"):
+        defaults = dict(torch_class().config)
+    ours = config_class.from_dict(defaults)
+    assert ours == config_class()
+
+
+def test_text_defaults_equal_torch():
+    assert CLIPTextConfig.from_dict(transformers.CLIPTextConfig().to_dict()) == CLIPTextConfig()
