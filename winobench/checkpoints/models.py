@@ -6,6 +6,7 @@ table holds only what differs: the names of leaves, their layout, older names, a
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import os
@@ -25,6 +26,7 @@ from winobench.errors import InputError
 Model = TypeVar("Model", bound=nnx.Module)
 Path = tuple[str | int, ...]
 
+_THREADS = min(8, os.cpu_count() or 1)
 DTYPES = ("float32", "bfloat16", "float16")
 
 # Leaf names of Flax -> torch. The order of axes follows from the leaf and its rank.
@@ -149,13 +151,18 @@ def build_model(
     expected = torch_names(abstract)
     _check_fit(cls.__name__, expected, named)
 
-    filled = {}
-    for path, leaf in nnx.to_flat_state(state):
+    def fill(item: tuple[Path, Any]) -> tuple[Path, Any]:
+        path, leaf = item
         key = _torch_key(path)
-        values = _from_torch(path, named[key].read().reshape(expected[key][1]))
+        values = named[key].read().reshape(expected[key][1])
         if not jnp.issubdtype(values.dtype, jnp.floating):
             raise InputError(f"{named[key].file}: the tensor {named[key].name} holds {values.dtype}, not real numbers")
-        filled[path] = leaf.replace(jnp.asarray(values.astype(dtype, copy=False)))
+        values = _from_torch(path, values).astype(dtype, copy=False)
+        return path, leaf.replace(jnp.asarray(values))
+
+    # NumPy lets go of the interpreter while it copies, and copying is all there is to do.
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        filled = dict(pool.map(fill, nnx.to_flat_state(state)))
     return nnx.merge(graph, nnx.from_flat_state(filled))
 
 
@@ -205,17 +212,21 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
       InputError: if a value is not finite, or too large for ``dtype``.
     """
     dtype = as_dtype(dtype)
-    arrays = {}
-    for path, leaf in _leaves(module):
-        values = np.asarray(leaf.get_value())
-        with np.errstate(over="ignore"):
-            values = values.astype(dtype)
-        if not np.isfinite(values.astype(np.float32)).all():
+
+    def convert(item: tuple[Path, Any]) -> tuple[str, np.ndarray]:
+        path, leaf = item
+        key = _torch_key(path)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = np.asarray(leaf.get_value()).astype(dtype, copy=False)
+        if not np.isfinite(values).all():
             raise InputError(
-                f"{type(module).__name__}: {_torch_key(path)} holds values that are not finite in {dtype.name}:"
+                f"{type(module).__name__}: {key} holds values that are not finite in {dtype.name}:"
                 " save it as float32, or look for the step at which training diverged"
             )
-        arrays[_torch_key(path)] = _to_torch(path, values)
+        return key, np.ascontiguousarray(np.transpose(values, _axes(path, values.ndim)))
+
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        arrays = dict(pool.map(convert, _leaves(module)))
     os.makedirs(folder, exist_ok=True)
     weights.write_weights(os.path.join(folder, f"{type(module).weights_name}.safetensors"), arrays)
     write_json(os.path.join(folder, "config.json"), module.config.to_dict())
@@ -260,10 +271,6 @@ def _axes(path: Path, ndim: int) -> tuple[int, ...]:
 
 def _torch_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(shape[axis] for axis in _axes(path, len(shape)))
-
-
-def _to_torch(path: Path, values: np.ndarray) -> np.ndarray:
-    return np.transpose(values, _axes(path, values.ndim))
 
 
 def _from_torch(path: Path, values: np.ndarray) -> np.ndarray:
