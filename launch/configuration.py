@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import ml_collections
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_dict
 
 from winobench.errors import InputError
@@ -134,7 +134,12 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str, d
         config.append(_parse(argv, launcher, default, usage))
         return [argv[0]]
 
-    app.run(lambda _: _guarded(functools.partial(main, config[0])), flags_parser=functools.partial(_guarded, parse))
+    def run(_: Sequence[str]) -> None:
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.WARNING)  # absl would go on to show the notes of every library
+        _guarded(main, config[0])
+
+    app.run(run, flags_parser=functools.partial(_guarded, parse))
 
 
 def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,0 +1,189 @@
+"""python -m launch.eval from the command line to the folder, with a small random pipeline; and its listings."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+import winobench
+from launch import eval as launcher
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def launch(*words, cwd=None):
+    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
+    done = subprocess.run(_command(*words), capture_output=True, text=True, cwd=cwd or ROOT, env=_environment())
+    return done.returncode, done.stdout, done.stderr
+
+
+def _command(*words):
+    return [sys.executable, "-m", "launch.eval", *map(str, words)]
+
+
+def _environment():
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "COLUMNS": "120"}
+
+
+def _triples(workdir):
+    found = []
+    for path in sorted((workdir / "errors").glob("*.parquet")):
+        for row in pq.read_table(path).to_pylist():
+            found += [(row["image"], row["text"], row["first_sample"] + k, e) for k, e in enumerate(row["errors"])]
+    return found
+
+
+def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
+    words = [
+        *("--config=gdbench:debug", f"--config.model={tiny_pipeline}", "--config.limit=1"),
+        *("--config.tasks=clevr,clevr_image", "--config.sampling.num_samples=1"),
+    ]
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    (workdir,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"gdbench-debug-.*-[0-9a-f]{8}", workdir.name)
+    assert {path.name for path in workdir.iterdir()} == {"config.json", "errors", "examples", "results.json"}
+
+    results = json.loads((workdir / "results.json").read_text())
+    assert list(results["tasks"]) == ["clevr", "clevr_image"]
+    assert results["config"]["limit"] == 1
+    assert results["config"]["model"] == str(tiny_pipeline)
+    assert len(results["versions"]["weights"]) == 64
+    assert set(results["versions"]["data"]) == {"clevr", "clevr_image"}
+    assert re.search(r"clevr +accuracy +\d+\.\d +\d+\.\d to \d+\.\d +50\.0", out)
+    assert "clevr_image" in out
+    assert "passes" in err
+    assert str(workdir.name) in err
+
+    # The same again scores nothing, says the same, and leaves the records as they are.
+    parts = {path: path.stat().st_mtime_ns for path in (workdir / "errors").iterdir()}
+    status, again, _ = launch(*words, cwd=tmp_path)
+    assert (status, again) == (0, out)
+    assert {path: path.stat().st_mtime_ns for path in (workdir / "errors").iterdir()} == parts
+
+    # Another run is refused in one line, and nothing is touched.
+    before = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+    status, out, err = launch(*words, "--config.seed=1", f"--workdir={workdir}", cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert re.match(r"error: .* holds another run, which differs in sampling\.seed \(0 there, 1 here\): ", err)
+    assert err.count("\n") == 1
+    assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.slow  # three launches; tests/evaluation has the same with one, and with a scorer that computes nothing
+def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_path):
+    """kill -9 under the real scorer: the same command goes on, repeats nothing, and its errors are bit-equal."""
+    words = [
+        *("--config=gdbench", f"--config.model={tiny_pipeline}", "--config.limit=6", "--config.batch_size=4"),
+        *("--config.tasks=clevr,clevr_image", "--config.sampling.num_samples=16"),
+    ]
+    status, out, err = launch(*words, f"--workdir={tmp_path / 'whole'}")
+    assert status == 0, err
+
+    workdir = tmp_path / "killed"
+    process = subprocess.Popen(
+        _command(*words, f"--workdir={workdir}"), cwd=ROOT, env=_environment(), stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list(workdir.glob("errors/part-*.parquet")) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+    assert not (workdir / "results.json").exists()
+    before = _triples(workdir)
+    status, again, err = launch(*words, f"--workdir={workdir}")
+    assert status == 0, err
+    assert f"{len(before):,} are recorded" in err
+    assert again == out
+    whole, resumed = _triples(tmp_path / "whole"), _triples(workdir)
+    assert 0 < len(before) < len(whole)
+    assert len({triple[:3] for triple in resumed}) == len(resumed) == len(whole)
+    assert sorted(resumed) == sorted(whole)
+    results, expected = (json.loads((folder / "results.json").read_text()) for folder in (workdir, tmp_path / "whole"))
+    assert results["tasks"] == expected["tasks"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--config=gdbnech"], "config 'gdbnech' is unknown: choose one of gdbench"),
+        (["--config.modle=x"], "no field 'modle': did you mean model?"),
+        (["--config.model=sd21base"], "nor one of sd21-base"),
+        (["--config.model=/nowhere"], "model '/nowhere' is neither a folder"),
+        (["--config.model={empty}"], "{empty}"),
+        (["--config.tasks=clevrr"], "clevrr"),
+        (["--config.tasks="], "no task is chosen"),
+        (["--config.dtype=int8"], "int8"),
+        (["--config.error=l3", "--config.model={tiny}"], "error is 'l3'"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(words, message, tiny_pipeline, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    status, out, err = launch(*(word.format(empty=empty, tiny=tiny_pipeline) for word in words), cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message.format(empty=empty) in err
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_list_tasks_tells_what_there_is():
+    started = time.monotonic()
+    status, out, err = launch("--list_tasks")
+    assert (status, err) == (0, "")
+    assert time.monotonic() - started < 10
+    for name in winobench.TASKS:
+        assert re.search(rf"^{name} \(version \d+\)$", out, re.MULTILINE)
+    assert "1 image x 2 texts, metric" in out
+    assert "chance: accuracy 50%" in out
+    assert "data: ready" in out
+
+
+def test_listing_says_how_to_get_data(monkeypatch):
+    task = winobench.get_task("clevr")
+    elsewhere = type(task)(**{**vars(task), "name": "far", "ready": lambda data_dir: "fetch it."})
+    monkeypatch.setattr(winobench, "TASKS", {"far": elsewhere})
+    monkeypatch.setattr(winobench, "get_task", lambda name: elsewhere)
+    assert "data: fetch it." in launcher.task_listing(None)
+    assert launcher._how_to_get_data(None) == "not evaluated: far: fetch it.\n"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, runpy\nsys.argv = ['eval', '--help']\ntry:\n"
+        "    runpy.run_module('launch.eval', run_name='__main__')\nexcept SystemExit as end:\n    print(end.code)\n"
+        "print([name for name in ('jax', 'flax', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.splitlines()[-2:] == ["0", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("even", "even"), ("10", [10]), ("10, 500,900", [10, 500, 900]), ("10,x", "10,x")]
+)
+def test_timesteps_are_a_rule_or_numbers(text, expected):
+    assert launcher.parse_timesteps(text) == expected
+
+
+def test_the_commands_of_the_help_use_known_names():
+    configs = re.findall(r"--config=(\S+)", launcher.USAGE)
+    assert len(configs) >= 4
+    for spec in configs:
+        launcher.configuration.load(spec)
+    for name in re.findall(r"--config\.(\S+)=", launcher.USAGE):
+        assert name in launcher.configuration.flat(launcher.configuration.load("gdbench"))
+    for tasks in re.findall(r"--config\.tasks=(\S+)", launcher.USAGE):
+        assert set(tasks.split(",")) <= set(winobench.TASKS)
