@@ -48,6 +48,7 @@ def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
 
     folder = tmp_path_factory.mktemp("tiny_pipeline")
     vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     unet = diffusers.UNet2DConditionModel(
         sample_size=8,

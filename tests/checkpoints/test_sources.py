@@ -108,7 +108,7 @@ class _Response:
         (errors.GatedRepoError, "is gated: accept its terms at https://huggingface.co/owner/name .*HF_TOKEN"),
         (errors.RepositoryNotFoundError, "does not exist or is private.*HF_TOKEN"),
         (errors.RevisionNotFoundError, "has no revision 'v9'"),
-        (errors.HfHubHTTPError, "could not be read: broken"),
+        (errors.HfHubHTTPError, "could not be fetched: broken"),
     ],
 )
 def test_each_refusal_of_the_hub_is_one_sentence(monkeypatch, kind, message):
@@ -129,6 +129,20 @@ def test_a_file_that_the_repository_lacks_is_none(monkeypatch):
     source = sources.resolve("owner/name")
     assert source.find("model_index.json") is None
     assert source.hint() == ""
+
+
+def test_a_full_disk_or_a_lost_connection_is_one_sentence(monkeypatch):
+    source = sources.resolve("owner/name")
+    causes = iter([OSError(28, "No space left on device"), ConnectionError("reset\nby peer")])
+
+    def download(*_, **__):
+        raise next(causes)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    with pytest.raises(InputError, match=r"could not be fetched: .*No space left"):
+        source.find("model_index.json")
+    assert source.find("model_index.json") is None
+    assert source.hint() != ""
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", "\x00"])

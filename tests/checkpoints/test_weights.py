@@ -82,6 +82,13 @@ def test_variants_are_exact_and_listed(tmp_path):
         weights.find_weights(source, None, STEM, variant="bf16")
 
 
+def test_weights_of_another_library_are_named(tmp_path):
+    (tmp_path / "diffusion_flax_model.msgpack").touch()
+    (tmp_path / "config.json").touch()
+    with pytest.raises(InputError, match=r"has no weights .*; it has diffusion_flax_model\.msgpack"):
+        weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)
+
+
 def test_no_weights_at_all(tmp_path):
     with pytest.raises(InputError, match=r"has no weights unet/model\.safetensors$"):
         weights.find_weights(sources.LocalFolder(tmp_path), "unet", "model")

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import huggingface_hub
 import jax
 import numpy as np
 import pytest
@@ -283,11 +284,26 @@ def test_hub_id_from_the_cache(tiny_pipeline, bundle, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     repository = tmp_path / "models--owner--name"
-    shutil.copytree(tiny_pipeline, repository / "snapshots" / ("a" * 40))
+    snapshot = pathlib.Path(shutil.copytree(tiny_pipeline, repository / "snapshots" / ("a" * 40)))
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("a" * 40)
+    # What a published repository also holds, and nobody here needs.
+    stem = "unet/diffusion_pytorch_model"
+    others = [f"{stem}.fp16.safetensors", f"{stem}.bin", "v1-5-pruned.ckpt", "README.md"]
+    for name in others:
+        (snapshot / name).touch()
+
+    asked = []
+    download = huggingface_hub.hf_hub_download
+
+    def recorded(repo_id, name, **options):
+        asked.append(name)
+        return download(repo_id, name, **options)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", recorded)
     loaded = StableDiffusion.from_pretrained("owner/name")
     assert loaded.fingerprint == bundle.fingerprint
+    assert not set(asked) & set(others)
     with pytest.raises(InputError, match=r"owner/other has no model_index\.json, .*HF_HUB_OFFLINE"):
         StableDiffusion.from_pretrained("owner/other")
 

@@ -110,16 +110,15 @@ class HubRepository(Source):
             raise InputError(f"{place} has no revision {self.revision!r}: name a branch, tag or commit") from error
         except errors.HFValidationError as error:
             raise InputError(f"{self.repo_id!r} is neither a local folder nor a hub id: {error}") from error
-        except errors.LocalEntryNotFoundError as error:
+        except (errors.LocalEntryNotFoundError, ConnectionError) as error:
             # Offline, or no connection: the file may well exist on the hub.
             self._unreachable = _first_line(error)
             return None
         except errors.EntryNotFoundError:
             return None
-        except errors.HfHubHTTPError as error:
-            raise InputError(f"{place} could not be read: {_first_line(error)}") from error
-        except OSError as error:
-            raise InputError(f"{name} of {place} could not be stored in the hub cache: {_first_line(error)}") from error
+        # Whatever else the transport or the disk of the cache has to say.
+        except Exception as error:
+            raise InputError(f"{name} of {place} could not be fetched: {_first_line(error)}") from error
         self._pin(path)
         return path
 

@@ -64,14 +64,16 @@ def find_weights(
         if paths:
             return paths
     wanted = join(subfolder, _with_variant(f"{stem}.safetensors", variant))
-    there = [name for name in source.names(subfolder or "") if name.startswith((stem, pickle_stem))]
-    if any(name.endswith(".bin") for name in there) and not any("safetensors" in name for name in there):
+    there = [name for name in source.names(subfolder or "") if name not in ("config.json", "model_index.json")]
+    there = [name for name in there if not name.endswith((".txt", ".md", ".gitattributes"))]
+    pickled = [name for name in there if name.startswith(pickle_stem) and name.endswith(".bin")]
+    if pickled and not any("safetensors" in name for name in there):
         raise InputError(
-            f"{source} holds its weights as a Python pickle ({join(subfolder, shorten(there, 2))}), which can run code"
-            f" when it is opened: convert it with `{pickles.conversion_command(source)}`, or allow pickles"
-            " (allow_pickle=True), which reads it with a restricted unpickler"
+            f"{source} holds its weights as a Python pickle ({join(subfolder, pickled[0])}), which can run code when it"
+            f" is opened: convert it with `{pickles.conversion_command(source)}`, or allow pickles (allow_pickle=True),"
+            " which reads it with a restricted unpickler"
         )
-    found = f"; it has {shorten(there)}: choose the variant accordingly" if there else ""
+    found = f"; it has {shorten(there)}: check the variant" if there else ""
     raise InputError(f"{source} has no weights {wanted}{found}{source.hint()}")
 
 
