@@ -12,8 +12,9 @@ from flax import nnx
 from winobench.checkpoints import models as checkpoint_models
 from winobench.checkpoints.weights import FileTensor
 
-# Largest difference over largest expected value, in float32: rounding reaches about 2e-6 for whole networks.
-NETWORK_TOLERANCE = 1e-4
+# Largest difference over largest expected value, in float32. Rounding reaches 2e-6 for whole networks and full-width
+# blocks; the smallest mistake that matters, GELU by its tanh formula, 1.3e-4.
+NETWORK_TOLERANCE = 2e-5
 BLOCK_TOLERANCE = 1e-5
 
 # Compiling takes most of the time of these tests; the results differ in rounding only.
