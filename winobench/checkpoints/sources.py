@@ -34,7 +34,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def hint(self) -> str:
-        """Returns why a file may be missing although the source is right, or an empty text."""
+        """Returns why a file is missing although it may well exist, or an empty text."""
 
     def require(self, name: str, purpose: str) -> str:
         """Returns the local path of a file that cannot be missing.
@@ -48,7 +48,8 @@ class Source(abc.ABC):
         """
         path = self.find(name)
         if path is None:
-            raise InputError(f"{self} has no {name}, {purpose}{self.hint()}")
+            hint = self.hint()
+            raise InputError(f"{name} of {self} is not at hand: {hint}" if hint else f"{self} has no {name}, {purpose}")
         return path
 
 
@@ -141,8 +142,8 @@ class HubRepository(Source):
         from huggingface_hub import constants
 
         if constants.HF_HUB_OFFLINE:
-            return " (HF_HUB_OFFLINE is set and the file is not in the local hub cache: download it first)"
-        return " (the hub could not be reached and the file is not in the local cache: check the connection)"
+            return "it is not in the local hub cache and HF_HUB_OFFLINE is set, so download it first"
+        return "it is not in the local hub cache and the hub cannot be reached, so check the connection"
 
     def _pin(self, path: str) -> None:
         parts = pathlib.Path(path).parts

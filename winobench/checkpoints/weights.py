@@ -74,7 +74,8 @@ def find_weights(
             " which reads it with a restricted unpickler"
         )
     found = f"; it has {shorten(there)}: check the variant" if there else ""
-    raise InputError(f"{source} has no weights {wanted}{found}{source.hint()}")
+    hint = source.hint()
+    raise InputError(f"{wanted} of {source} is not at hand: {hint}" if hint else f"{source} has no {wanted}{found}")
 
 
 def _find(source: Source, subfolder: str | None, stem: str, extension: str, variant: str | None) -> list[str]:
@@ -93,7 +94,8 @@ def _find(source: Source, subfolder: str | None, stem: str, extension: str, vari
         raise InputError(f"{index} names a shard outside its own folder: the index is damaged or not to be trusted")
     missing = [shard for shard in shards if (source.find(join(subfolder, shard))) is None]
     if missing:
-        raise InputError(f"{index} names shards that {source} does not have: {shorten(missing)}{source.hint()}")
+        hint = f" ({source.hint()})" if source.hint() else ""
+        raise InputError(f"{index} names shards that {source} does not have: {shorten(missing)}{hint}")
     return [source.require(join(subfolder, shard), "") for shard in shards]
 
 
