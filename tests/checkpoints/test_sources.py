@@ -81,9 +81,7 @@ def test_a_file_missing_from_the_cache_is_explained_when_offline(hub_cache):
     cache_repository(hub_cache, "owner/name", {"model_index.json": "{}"})
     source = sources.resolve("owner/name")
     assert source.find("unet/config.json") is None
-    with pytest.raises(
-        InputError, match=r"config\.json of .*owner/name is not at hand: .*HF_HUB_OFFLINE"
-    ):
+    with pytest.raises(InputError, match=r"config\.json of .*owner/name is not at hand: .*HF_HUB_OFFLINE"):
         source.require("unet/config.json", "so it is no pipeline")
 
 

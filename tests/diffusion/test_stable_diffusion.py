@@ -304,9 +304,7 @@ def test_hub_id_from_the_cache(tiny_pipeline, bundle, tmp_path, monkeypatch):
     loaded = StableDiffusion.from_pretrained("owner/name")
     assert loaded.fingerprint == bundle.fingerprint
     assert not set(asked) & set(others)
-    with pytest.raises(
-        InputError, match=r"model_index\.json of .*owner/other is not at hand: .*OFFLINE"
-    ):
+    with pytest.raises(InputError, match=r"model_index\.json of .*owner/other is not at hand: .*OFFLINE"):
         StableDiffusion.from_pretrained("owner/other")
 
 
