@@ -1,4 +1,5 @@
 import json
+import random
 
 import pytest
 from transformers import CLIPTokenizer
