@@ -77,3 +77,12 @@ def test_a_word_that_would_be_split_or_changed_is_refused(tmp_path, word):
 def test_too_short_texts_are_refused(tmp_path):
     with pytest.raises(InputError, match="model_max_length is 2"):
         write_clip_tokenizer(tmp_path, ["red"], 2)
+
+
+def test_many_words_that_share_their_pieces(tmp_path):
+    """Words of three letters only: every pair of pieces is contested."""
+    generator = random.Random(0)
+    words = ["".join(generator.choices("abc", k=generator.randint(1, 9))) for _ in range(400)]
+    write_clip_tokenizer(tmp_path, words, 12)
+    tokenizer = CLIPTokenizer.from_pretrained(tmp_path)
+    assert [word for word in words if len(tokenizer.tokenize(word)) != 1] == []
