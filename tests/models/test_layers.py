@@ -81,6 +81,31 @@ class TestAttention:
         for a, b in zip(*gradients, strict=True):
             np.testing.assert_allclose(a, b, atol=2e-6)
 
+    @pytest.mark.parametrize(
+        ("limits", "shape"),
+        [
+            ((600, 1200, 1200), (2, 12, 3, 8)),  # two whole heads a part
+            ((600, 1200, 599), (2, 12, 3, 8)),  # half of a head
+            ((600, 1200, 1), (1, 13, 5, 8)),  # single queries, as 13 has no other divisor
+        ],
+    )
+    def test_parts_are_the_whole(self, monkeypatch, limits, shape):
+        query, value = normal(*shape), normal(*shape, seed=2)
+        # Other keys than queries, and more of them.
+        key, value = normal(*shape, seed=1), np.concatenate([value, value[:, :3]], axis=1)
+        key = np.concatenate([key, normal(*shape, seed=3)[:, :3]], axis=1)
+        call = jax.value_and_grad(lambda *a: jnp.sum(jnp.sin(layers.dot_product_attention(*a))), (0, 1, 2))
+        expected = call(query, key, value)
+        called = []
+        original = layers._attend_in_parts
+        monkeypatch.setattr(layers, "_attend_in_parts", lambda *a: called.append(1) or original(*a))
+        monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+        for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_SCORES"), limits, strict=True):
+            monkeypatch.setattr(layers, name, limit)
+        for ours, theirs in zip(jax.tree.leaves(call(query, key, value)), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
+        assert called
+
     def test_large_scores(self):
         """Scores of thousands neither overflow nor lose the winner."""
         query = 100 * normal(1, 4, 1, 8)
