@@ -238,10 +238,9 @@ def _override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
         known = list(flat(config))
         near = difflib.get_close_matches(field, known, n=3, cutoff=0.6)
         near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
-        raise InputError(
-            f"the config has no field {field!r}: "
-            + (f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(known)}.")
-        )
+        hint = " or ".join(f"--config.{name}" for name in near)
+        hint = f"did you mean {hint}?" if near else f"it has {', '.join(known)}."
+        raise InputError(f"the config has no field {field!r}: {hint}")
     if isinstance(holder[last], ml_collections.ConfigDict):
         inner = ", ".join(f"{field}.{name}" for name in holder[last])
         raise InputError(f"--config.{field} is a group of fields: override one of {inner}.")

@@ -327,6 +327,7 @@ def test_a_run_that_fails_before_its_first_error_leaves_nothing(tmp_path):
         ({"num_samples": 0}, "num_samples"),
         ({"timesteps": "sometimes"}, "timesteps"),
         ({"timesteps": [1, 2]}, "timesteps lists 2 timesteps"),
+        ({"timesteps": [1.5] * 5}, "whole number"),
         ({"seed": -1}, "seed"),
         ({"normalize": "gray"}, "normalize"),
         ({"tasks": [fakes.text_task(ready=lambda data_dir: "fetch it from the shelf.")]}, "fetch it from the shelf"),
@@ -355,6 +356,19 @@ def test_parts_hold_what_pandas_and_duckdb_read(tmp_path):
     rows = table.to_pylist()
     assert [row["correct"] for row in rows] == [row["correct_group"] for row in rows]
     assert all(row["target"] is None and np.shape(row["scores"]) == (2, 2) for row in rows)
+
+
+def test_an_unreadable_part_is_named_and_the_folder_let_go(tmp_path):
+    run(FakeScorer(), tmp_path / "run")
+    part = tmp_path / "run" / "errors" / "part-0-00000.parquet"
+    content = part.read_bytes()
+    part.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"part-0-00000\.parquet cannot be read"):
+        run(FakeScorer(), tmp_path / "run")
+    part.unlink()
+    again = FakeScorer()
+    run(again, tmp_path / "run")
+    assert len(again.scored) == NUM_PAIRS * NUM_SAMPLES
 
 
 def test_progress_is_told_in_lines_where_there_is_no_terminal(tmp_path, capsys):

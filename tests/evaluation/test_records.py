@@ -45,12 +45,15 @@ def test_errors_come_back_as_written(tmp_path):
 
 def test_a_row_is_a_run_of_samples_of_one_pair(tmp_path):
     folder = _folder(tmp_path / "run")
-    writer = _writer(folder)
+    writer = _writer(folder, note={"winobench": "1.0"})
     writer.add(_triples([0, 0, 0], [0, 0, 1]), np.float32([0.1, 0.2]))
     writer.add(_triples([0, 0, 2], [0, 0, 4], [0, 1, 5]), np.float32([0.3, 0.4, 0.5]))
     writer.flush()
     (path,) = (tmp_path / "run" / "errors").iterdir()
     assert path.name == "part-0-00000.parquet"
+    metadata = pq.read_schema(path).metadata
+    assert metadata[b"winobench.scores"] == b"scores"
+    assert json.loads(metadata[b"winobench.versions"]) == {"winobench": "1.0"}
     rows = pq.read_table(path).to_pylist()
     assert [(row["image"], row["text"], row["first_sample"], len(row["errors"])) for row in rows] == [
         ("image-0", "text-0", 0, 3),

@@ -86,9 +86,9 @@ def test_the_last_override_counts_and_a_cleared_field_can_be_set_again(path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ([("conut", "3")], "no field 'conut': did you mean count?"),
-        ([("depth", "3")], "no field 'depth': did you mean inner.depth?"),
-        ([("inner.dept", "3")], "no field 'inner.dept': did you mean inner.depth or inner.rate?"),
+        ([("conut", "3")], "no field 'conut': did you mean --config.count?"),
+        ([("depth", "3")], "no field 'depth': did you mean --config.inner.depth?"),
+        ([("inner.dept", "3")], "no field 'inner.dept': did you mean --config.inner.depth or --config.inner.rate?"),
         ([("rate.x", "3")], "no field 'rate.x'"),
         ([("zzz", "3")], "it has count, fast, "),
         ([("", "3")], "no field ''"),
@@ -209,7 +209,7 @@ def test_a_launcher_gets_its_config_and_flags(path):
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["--config.conut=3"], 2, "error: the config has no field 'conut': did you mean count?\n"),
+        (["--config.conut=3"], 2, "error: the config has no field 'conut': did you mean --config.count?\n"),
         (["--config=nonsense"], 2, None),
         (["--numbr=3"], 2, "error: there is no flag --numbr: did you mean --number?\n"),
         (["--number=x"], 2, None),

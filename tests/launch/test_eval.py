@@ -119,7 +119,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
     ("words", "message"),
     [
         (["--config=gdbnech"], "config 'gdbnech' is unknown: choose one of gdbench"),
-        (["--config.modle=x"], "no field 'modle': did you mean model?"),
+        (["--config.modle=x"], "no field 'modle': did you mean --config.model?"),
         (["--config.model=sd21base"], "nor one of sd21-base"),
         (["--config.model=/nowhere"], "model '/nowhere' is neither a folder"),
         (["--config.model={empty}"], "{empty}"),

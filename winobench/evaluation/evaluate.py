@@ -91,20 +91,18 @@ def evaluate(
       InputError: unknown or unready tasks, bad data, a folder of another run, errors that are not finite.
     """
     started = time.monotonic()
-    seed = samples.check_seed(seed)
     chosen = choose_tasks(tasks, data_dir)
     if num_samples is None:
         num_samples = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
-    num_columns = _num_columns(timesteps, num_samples)
-    plan = planning.make_plan(chosen, data_dir=data_dir, limit=limit, normalize=normalize)
-    arguments = {
-        "num_samples": num_samples,
-        "seed": seed,
-        "timesteps": timesteps if isinstance(timesteps, str) else [int(step) for step in timesteps],
+    sampling = {
+        "num_samples": samples.check_num_samples(num_samples),
+        "seed": samples.check_seed(seed),
+        "timesteps": timesteps if isinstance(timesteps, str) else np.asarray(timesteps).tolist(),
     }
-    score_identity = {"sampling": arguments, "scorer": scorer.fingerprint()}
-    # In this order a folder's refusal names them, causes before what follows from them.
+    plan = planning.make_plan(chosen, data_dir=data_dir, limit=limit, normalize=normalize)
+    score_identity = {"sampling": sampling, "scorer": scorer.fingerprint()}
     identity = {
+        # In this order a folder's refusal names what differs: causes before what follows from them.
         "limit": limit,
         "normalize": normalize,
         **score_identity,
@@ -112,26 +110,17 @@ def evaluate(
             task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in chosen
         },
     }
-    if workdir is None:
-        workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
     if config is None:
-        config = {
-            "tasks": [task.name for task in chosen],
-            "data_dir": data_dir,
-            "limit": limit,
-            "normalize": normalize,
-            "sampling": arguments,
-        }
+        names = [task.name for task in chosen]
+        config = {"tasks": names, "data_dir": data_dir, "limit": limit, "normalize": normalize, "sampling": sampling}
     versions = {
         **provenance.software(),
         "seeds": {"samples": seed},
         "device": provenance.devices(),
         "weights": score_identity["scorer"].get("model"),
         "scorer": score_identity["scorer"],
-        "data": {task: described["data"] for task, described in identity["tasks"].items()},
+        "data": {name: described["data"] for name, described in identity["tasks"].items()},
     }
-
-    folder = records.RunFolder(workdir)
     description = {
         "status": "running",
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -139,36 +128,35 @@ def evaluate(
         "identity": identity,
         "versions": versions,
     }
+    if workdir is None:
+        workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
+    folder = records.RunFolder(workdir)
     # All processes of a program hold all errors; the first one keeps the records and tells the others what is in them.
-    process, num_processes = _process()
-    scores_digest = records.digest(score_identity)
-    table = (scores_digest, plan.image_hashes, plan.text_hashes)
-    errors = np.full((len(plan.pairs), num_columns), np.nan, np.float32)
-    seconds_before = 0.0
-    writer = None
-    if process == 0:
+    is_writing = _process_index() == 0
+    if is_writing:
         folder.open(description, overwrite=overwrite)
-        errors, seconds_before = folder.read_errors(*table, plan.pairs, num_columns)
-        writer = records.ErrorWriter(folder, *table)
     elif not overwrite:
         folder.check(identity)  # fails where the first process fails, instead of waiting for it
-    if num_processes > 1:
-        from jax.experimental import multihost_utils
-
-        errors = np.array(multihost_utils.broadcast_one_to_all(errors))
-    if progress and process == 0:
-        progress_bars.say(f"records in {folder.path}")
+    writer = None
     try:
-        _score_missing(scorer, plan, errors, arguments, writer, progress and process == 0)
+        table = (records.digest(score_identity), plan.image_hashes, plan.text_hashes)
+        errors = np.full((len(plan.pairs), _num_columns(sampling)), np.nan, np.float32)
+        seconds_before = 0.0
+        if is_writing:
+            errors, seconds_before = folder.read_errors(*table, plan.pairs, errors.shape[1])
+            writer = records.ErrorWriter(folder, *table, note=versions)
+        errors = _broadcast(errors)
+        if progress and is_writing:
+            progress_bars.say(f"records in {folder.path}")
+        _score_missing(scorer, plan, errors, sampling, writer, progress and is_writing)
         results = {"tasks": {}, "config": config, "versions": versions}
         for task in chosen:
             scores = summary.question_scores(plan, task.name, errors)
             results["tasks"][task.name] = summary.task_results(task, plan.questions[task.name], scores)
-            if writer is not None:
-                example_path = folder.examples_path / f"{task.name}.parquet"
-                records.write_table(example_path, summary.example_table(task, plan, scores))
+            if is_writing:
+                folder.write_examples(task.name, summary.example_table(task, plan, scores))
         results["seconds"] = round(seconds_before + time.monotonic() - started, 3)
-        if writer is not None:
+        if is_writing:
             records.write_json(folder.results_path, results)
             folder.describe({**description, "status": "finished"})
     except BaseException as error:
@@ -205,10 +193,10 @@ def choose_tasks(tasks: str | Sequence[str | Task], data_dir: str | None = None)
     return chosen
 
 
-def _num_columns(timesteps: str | Sequence[int], num_samples: int) -> int:
+def _num_columns(sampling: Mapping[str, Any]) -> int:
     """How many samples there are a pair: the rule of the published code may choose another number than it is given."""
-    samples.check_num_samples(num_samples)
-    return len(samples.choose_timesteps(timesteps, num_samples)) if timesteps == "published" else num_samples
+    rule, num_samples = sampling["timesteps"], sampling["num_samples"]
+    return len(samples.choose_timesteps(rule, num_samples)) if rule == "published" else num_samples
 
 
 def _score_missing(
@@ -281,7 +269,18 @@ def _name(plan: planning.Plan, image: int) -> str:
     return str(source) if is_path else f"with the hash {plan.image_hashes[image][:12]}"
 
 
-def _process() -> tuple[int, int]:
+def _process_index() -> int:
     import jax
 
-    return jax.process_index(), jax.process_count()
+    return jax.process_index()
+
+
+def _broadcast(errors: np.ndarray) -> np.ndarray:
+    """What the first process holds, on all of them."""
+    import jax
+
+    if jax.process_count() == 1:
+        return errors
+    from jax.experimental import multihost_utils
+
+    return np.array(multihost_utils.broadcast_one_to_all(errors))

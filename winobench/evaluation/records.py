@@ -174,6 +174,10 @@ class RunFolder:
         """Writes ``config.json`` anew."""
         write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
 
+    def write_examples(self, task: str, table: pa.Table) -> None:
+        """Writes the table of a task's examples."""
+        write_table(self.examples_path / f"{task}.parquet", table)
+
     def close(self) -> None:
         """Lets other processes write into the folder."""
         if self._lock is not None:
@@ -280,10 +284,15 @@ class ErrorWriter:
         text_hashes: Sequence[str],
         *,
         process: int = 0,
+        note: Mapping[str, Any] | None = None,
         seconds_between_parts: float | None = None,
     ):
         self._folder = folder
-        self._metadata = {"winobench.schema": str(SCHEMA_VERSION), "winobench.scores": scores_digest}
+        self._metadata = {
+            "winobench.schema": str(SCHEMA_VERSION),
+            "winobench.scores": scores_digest,
+            "winobench.versions": json.dumps(note),
+        }
         self._image_hashes = np.asarray(image_hashes, object)
         self._text_hashes = np.asarray(text_hashes, object)
         self._process = process
