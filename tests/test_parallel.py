@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,3 +74,24 @@ def test_map_over_data_sees_one_devices_rows():
         lambda x: jnp.full((1,), len(x)), mesh, PartitionSpec("data"), PartitionSpec("data")
     )  # fmt: skip
     np.testing.assert_array_equal(jax.jit(sizes)(data), 3)
+
+
+def test_each_core_is_a_device():
+    code = "\n".join(
+        [
+            "import jax",
+            "from winobench import parallel",
+            "parallel.one_device_per_core(limit=3)",
+            "assert jax.device_count() == min(3, len(__import__('os').sched_getaffinity(0)))",
+            "parallel.one_device_per_core(limit=1)  # too late to change anything",
+            "assert jax.device_count() == min(3, len(__import__('os').sched_getaffinity(0)))",
+        ]
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"} | {"JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
+
+
+def test_a_number_of_devices_in_the_environment_is_kept(monkeypatch):
+    monkeypatch.setattr(jax.config, "update", lambda *_: pytest.fail("changed the configuration"))
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5")
+    parallel.one_device_per_core()

@@ -8,6 +8,8 @@ for its sharding.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +22,23 @@ from winobench.errors import InputError
 
 DATA_AXIS = "data"
 MODEL_AXIS = "model"
+
+
+def one_device_per_core(limit: int = 8) -> None:
+    """Has JAX see each core of this machine as a CPU device of its own.
+
+    XLA runs many convolutions on a single core. Two devices with half of the batch each keep two cores busy: 15 to 25%
+    more work than one device with two cores. Call it before JAX has looked for devices; afterwards, and where
+    ``XLA_FLAGS`` already names a number of devices, it does nothing. With an accelerator, CPU devices lie idle.
+
+    Args:
+      limit: the largest number of devices; each has its own copy of the parameters.
+    """
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(RuntimeError):  # JAX has started.
+        jax.config.update("jax_num_cpu_devices", min(cores, limit))
 
 
 def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: int = 1) -> Mesh:

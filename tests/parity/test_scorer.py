@@ -3,16 +3,15 @@
 import json
 import shutil
 
+import diffusers
 import jax
 import numpy as np
 import pytest
+import torch
 
 from tests.parity.torch_copy import relative_error
 from winobench import parallel
 from winobench.scorers.diffusion_itm import DiffusionITM
-
-torch = pytest.importorskip("torch")
-diffusers = pytest.importorskip("diffusers")
 
 TEXTS = ["a red cube left of the blue ball", "a photo of the right", ""]
 TIMESTEPS = [3, 250, 600, 990]
@@ -104,5 +103,7 @@ def test_bfloat16(tiny_pipeline):
     scorer = one_device(tiny_pipeline, "bfloat16")
     errors = scorer.errors(pictures(scorer.image_size), TEXTS, noise=noise, timesteps=TIMESTEPS)
     assert errors.dtype == np.float32
+    dtypes = [network.dtype for network in (scorer.pipeline.unet, scorer.pipeline.vae, scorer.pipeline.text_encoder)]
+    assert dtypes == [np.dtype("bfloat16"), np.float32, np.float32]
     # Activations of 8 bits in every layer; the sum over 256 values evens most of it out.
     np.testing.assert_allclose(errors, squared(difference), rtol=3e-2)

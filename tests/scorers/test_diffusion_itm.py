@@ -372,6 +372,16 @@ def test_the_number_of_devices_changes_nothing():
         np.testing.assert_allclose(errors, one, rtol=1e-5)
 
 
+def test_large_networks_have_few_copies_on_a_cpu(monkeypatch):
+    pipeline = fakes.Pipeline()
+    assert DiffusionITM(pipeline).mesh.size == jax.device_count()
+    monkeypatch.setattr(diffusion_itm, "_CPU_COPIES_BYTES", 3 * 8)  # the network has two float32 parameters
+    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices(backend="cpu"))
+    assert DiffusionITM(pipeline).mesh.size == min(3, jax.device_count())
+    monkeypatch.setattr(diffusion_itm, "_CPU_COPIES_BYTES", 1)
+    assert DiffusionITM(pipeline).mesh.size == 1
+
+
 _ONE_OF_TWO_PROCESSES = """
 import sys
 import jax, numpy as np

@@ -68,6 +68,7 @@ class StableDiffusion:
         source: str | os.PathLike,
         dtype: Any = "float32",
         *,
+        encoder_dtype: Any = None,
         variant: str | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
@@ -78,6 +79,8 @@ class StableDiffusion:
           source: a local folder or a hub id; of a hub repository, only the files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
+          encoder_dtype: of the text encoder and the autoencoder; ``dtype`` when None. They run once for each text and
+            image, so float32 costs little there.
           variant: suffix of the weight files, e.g. ``fp16``; a part without that variant is an error.
           revision: branch, tag or commit of a hub repository.
           allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
@@ -88,6 +91,7 @@ class StableDiffusion:
         from winobench.checkpoints import models, sources, tokenizer_files
 
         dtype = models.as_dtype(dtype)
+        encoder_dtype = dtype if encoder_dtype is None else models.as_dtype(encoder_dtype)
         source = sources.resolve(source, revision=revision)
         index_path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
         _check_index(index_path, sources.read_json(index_path))
@@ -102,12 +106,14 @@ class StableDiffusion:
         _check_fit(*configs.values(), len(tokenizer))
         networks = {}
         for name, network in _NETWORKS.items():
-            upcast = name == "vae" and configs[name].force_upcast and dtype == jnp.float16
+            its_dtype = dtype if name == "unet" else encoder_dtype
+            if name == "vae" and configs[name].force_upcast and its_dtype == jnp.float16:
+                its_dtype = jnp.float32
             networks[name] = models.load_model(
                 network,
                 source,
                 subfolder=name,
-                dtype=jnp.float32 if upcast else dtype,
+                dtype=its_dtype,
                 variant=variant,
                 allow_pickle=allow_pickle,
             )

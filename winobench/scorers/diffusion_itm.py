@@ -41,7 +41,9 @@ NORMALIZE = ("auto", "none", "unconditional")
 # Work of one step on each device, as positions of the latents (batch x height x width). On a CPU, larger batches leave
 # the caches; on a GPU, smaller ones leave it idle. Pairs are (accelerator, CPU).
 _POSITIONS_PER_STEP = (131_072, 8_192)
-_MAX_BATCH = 512
+_MAX_BATCH = (512, 32)
+# Memory that copies of the parameters may take where the devices are the cores of one CPU.
+_CPU_COPIES_BYTES = 1 << 31
 # Images and texts that each device encodes at once.
 _ENCODER_BATCH = ((8, 64), (4, 16))
 # Memory of each table of latents or text states, and its largest number of rows.
@@ -135,11 +137,12 @@ class _TextEncoder:
     """Token ids as the states that the denoiser attends to: int32 [n, length] -> [n, length, width]."""
 
     structure: frozen.Structure
+    dtype: str
 
     def __call__(self, params: list[jax.Array], ids: jax.Array) -> jax.Array:
         encoder = self.structure.module(params)
         with _precision(encoder.dtype):
-            return encoder(ids).last_hidden_state
+            return encoder(ids).last_hidden_state.astype(self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,13 +241,15 @@ class DiffusionITM:
           batch_size: triples that each device works on at once; chosen for the kind of device when None.
           table_rows: how many encoded images, and how many encoded texts, are kept on the device; as many as fit into
             a fixed amount of memory when None. An evaluation may have more of both.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None.
+          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
+            them that there is memory for copies of the parameters for.
 
         Raises:
           InputError: when an option is not one of its choices.
         """
         self.pipeline = pipeline
-        self.mesh = parallel.as_mesh(mesh)
+        denoiser, params = frozen.freeze(pipeline.unet)
+        self.mesh = _default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         self.error = _choice("error", error, ERRORS)
         self.target = _choice("target", target, TARGETS)
         self._schedule = pipeline.schedule
@@ -256,7 +261,6 @@ class DiffusionITM:
         if self.image_size % factor:
             raise InputError(f"image_size is {self.image_size}, but this model needs a multiple of {factor}")
 
-        denoiser, params = frozen.freeze(pipeline.unet)
         self._dtype = jnp.dtype(pipeline.unet.dtype).name
         self._params = parallel.place_parameters(params, self.mesh)
         self._denoiser = _NetworkDenoiser(denoiser)
@@ -266,7 +270,9 @@ class DiffusionITM:
         latents = jax.eval_shape(_ImageEncoder(image_encoder), image_params, self._blank_image()[None])
         self.latent_shape = tuple(latents.shape[1:])
         ids = self._token_ids([""])
-        states = jax.eval_shape(_TextEncoder(text_encoder), text_params, ids)
+        # In the denoiser's dtype, to which it would round them in any case.
+        text_function = _TextEncoder(text_encoder, self._dtype)
+        states = jax.eval_shape(text_function, text_params, ids)
         platform = self.mesh.devices.flat[0].platform
         if batch_size is None:
             batch_size = _default_batch_size(platform, self.latent_shape)
@@ -280,7 +286,7 @@ class DiffusionITM:
             _ImageEncoder(image_encoder), parallel.place_parameters(image_params, self.mesh), self.mesh, image_batch
         )
         self._text_encoder = tables.Encoder(
-            _TextEncoder(text_encoder), parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch
+            text_function, parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch
         )
 
     @classmethod
@@ -298,8 +304,8 @@ class DiffusionITM:
 
         Args:
           source: a folder in the diffusers layout, or a hub id.
-          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation. Noise, differences and sums are
-            float32 in either case.
+          dtype: ``float32`` or ``bfloat16``, of the denoiser's parameters and of its computation. Images and texts are
+            encoded, noise is added, and differences are summed in float32 in either case.
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
@@ -311,7 +317,13 @@ class DiffusionITM:
         from winobench.diffusion.stable_diffusion import StableDiffusion
 
         pipeline = StableDiffusion.from_pretrained(
-            source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
+            source,
+            dtype=dtype,
+            # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
+            encoder_dtype="float32",
+            variant=variant,
+            revision=revision,
+            allow_pickle=allow_pickle,
         )
         return cls(pipeline, **options)
 
@@ -556,10 +568,18 @@ def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:
     return image_files.load_image(images[number], size)
 
 
+def _default_mesh(params: list[jax.Array]) -> Mesh:
+    devices = jax.devices()
+    if devices[0].platform == "cpu" and jax.process_count() == 1:
+        copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
+        devices = devices[: max(1, copies)]
+    return parallel.make_mesh(devices)
+
+
 def _default_batch_size(platform: str, latent_shape: tuple[int, ...]) -> int:
     positions = latent_shape[0] * latent_shape[1]
     budget = _POSITIONS_PER_STEP[platform == "cpu"]
-    return min(max(1, budget // positions), _MAX_BATCH)
+    return min(max(1, budget // positions), _MAX_BATCH[platform == "cpu"])
 
 
 def _default_rows(platform: str, encoded: Any) -> int:

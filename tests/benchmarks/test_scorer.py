@@ -1,0 +1,56 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import scorer
+from winobench.errors import InputError
+from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+
+
+def test_runs_and_all_agree(tmp_path, capsys):
+    output = tmp_path / "results" / "figures.json"
+    scorer.main(["--size", "tiny", "--rounds", "1", "--output", str(output)])
+    figures = json.loads(output.read_text())
+    results = figures["results"]
+    assert list(results) == ["fused", "torch, batched", "torch, pair by pair"]
+    # 2 images x (2 texts and the empty one) x 2 samples, against 2 x 2 pairs x 2 samples x 2 passes.
+    assert [result["passes"] for result in results.values()] == [12, 12, 16]
+    # Two frameworks in float32; scores are differences of errors some 100 times their size.
+    assert all(result["largest_score_difference"] < 1e-2 for result in results.values())
+    assert figures["machine"]["cores"] >= 1
+    table = capsys.readouterr().out
+    assert all(f"| {name} |" in table for name in results)
+
+
+@pytest.mark.parametrize("size", scorer.SIZES)
+def test_sizes_are_networks_that_both_sides_know(size):
+    import diffusers
+
+    size = scorer.SIZES[size]
+    with torch.device("meta"):
+        unet = diffusers.UNet2DConditionModel(**size.unet)
+        vae = diffusers.AutoencoderKL(
+            down_block_types=("DownEncoderBlock2D",) * len(size.vae["block_out_channels"]),
+            up_block_types=("UpDecoderBlock2D",) * len(size.vae["block_out_channels"]),
+            **size.vae,
+        )
+    assert UNet2DConditionModel.config_class.from_dict(unet.config).cross_attention_dim == size.unet[
+        "cross_attention_dim"
+    ]  # fmt: skip
+    assert AutoencoderKL.config_class.from_dict(vae.config).latent_channels == unet.config.in_channels
+    assert size.text_encoder["hidden_size"] == size.unet["cross_attention_dim"]
+    if size is scorer.SIZES["sd21-base"]:
+        assert round(sum(np.prod(p.shape) for p in unet.parameters()) / 1e6) == 866
+
+
+def test_bad_arguments(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="torch that sees a GPU"):
+        scorer.main(["--device", "gpu"])
+    with pytest.raises(InputError, match="--rounds is 0"):
+        scorer.main(["--rounds", "0"])
+    with pytest.raises(SystemExit):
+        scorer.main(["--size", "huge"])
