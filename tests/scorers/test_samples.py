@@ -88,6 +88,8 @@ def test_default_number_and_arrays():
         ({"seed": 1.5}, "seed"),
         ({"timestep_range": (5, 5)}, "timestep_range"),
         ({"timestep_range": (0, 1001)}, "timestep_range"),
+        ({"timestep_range": (0, 10, 20)}, "timestep_range"),
+        ({"timestep_range": (0, 99.5)}, "timestep_range"),
         ({"rule": "published", "num_samples": 1001}, "published"),
         ({"rule": "published", "num_train_timesteps": 100}, "published"),
         ({"rule": [0.5]}, "whole number"),

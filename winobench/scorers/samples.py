@@ -148,13 +148,14 @@ def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_times
     """
     if timestep_range is None:
         return 0, num_train_timesteps
-    first, end = timestep_range
-    if not 0 <= first < end <= num_train_timesteps:
+    bounds = tuple(timestep_range)
+    whole = all(isinstance(bound, int | np.integer) for bound in bounds)
+    if len(bounds) != 2 or not whole or not 0 <= bounds[0] < bounds[1] <= num_train_timesteps:
         raise InputError(
-            f"timestep_range is ({first}, {end}), but it must hold 0 <= first < end <= {num_train_timesteps}, the"
-            " model's number of timesteps"
+            f"timestep_range is {bounds}, but it must be two whole numbers, 0 <= first < end <= {num_train_timesteps},"
+            " the model's number of timesteps"
         )
-    return int(first), int(end)
+    return int(bounds[0]), int(bounds[1])
 
 
 def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_timesteps: int) -> np.ndarray:
