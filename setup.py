@@ -1,0 +1,70 @@
+"""Installs winobench: the library, its launchers and their configs."""
+
+import pathlib
+import re
+
+import setuptools
+
+ROOT = pathlib.Path(__file__).resolve().parent
+
+
+def read_version() -> str:
+    """The version that the package states; read as text, because what it imports is not installed yet."""
+    source = (ROOT / "winobench" / "__init__.py").read_text(encoding="utf-8")
+    match = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
+    if match is None:
+        raise RuntimeError('winobench/__init__.py has no line of the form __version__ = "..."')
+    return match.group(1)
+
+
+setuptools.setup(
+    name="winobench",
+    version=read_version(),
+    description="Measures how well text-to-image models understand what they draw, in JAX",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="The winobench authors",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    packages=setuptools.find_packages(
+        include=["winobench", "winobench.*", "launch", "launch.*", "configs", "configs.*"]
+    ),
+    package_data={"winobench": ["assets/**/*"]},
+    python_requires=">=3.11,<3.14",
+    install_requires=[
+        "absl-py>=2.5,<3",
+        "array_record>=0.8.6,<0.9",
+        "diffusers>=0.42,<0.43",
+        "flax>=0.12.8,<0.13",
+        "grain>=0.2.18,<0.3",
+        "huggingface_hub>=2.4,<3",
+        # tensorflow-datasets imports it without asking for it.
+        "importlib_resources>=7.1,<8",
+        "jax>=0.10,<0.12",
+        "ml_collections>=1.1,<2",
+        "ml_dtypes>=0.6,<0.7",
+        "numpy>=2.4,<3",
+        "optax>=0.2.8,<0.3",
+        "orbax-checkpoint>=0.12,<0.13",
+        "pillow>=13,<14",
+        "pyarrow>=26,<27",
+        "rich>=15,<16",
+        "safetensors>=0.8,<0.9",
+        "scipy>=1.17,<2",
+        "tensorflow-datasets>=4.9.10,<5",
+        "tqdm>=4.70,<5",
+        # Brings the release of tokenizers that it fits.
+        "transformers>=5.23,<6",
+    ],
+    extras_require={
+        "test": [
+            "pytest>=9.2,<10",
+            "pytest-xdist>=3.8,<4",
+            # Another minor release may format differently.
+            "ruff>=0.17.6,<0.18",
+            "torch==2.13.0",
+        ],
+        "cuda": ["jax[cuda13]"],
+        "tpu": ["jax[tpu]"],
+    },
+)
