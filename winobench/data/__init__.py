@@ -1,0 +1,1 @@
+"""Images and records: decoding, rendered CLEVR scenes and their captions."""

@@ -1,0 +1,77 @@
+"""Images from files, PIL or arrays, as the scorers want them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from winobench.errors import InputError
+
+
+def open_image(source: Any) -> Image.Image:
+    """Opens and decodes an image.
+
+    Args:
+      source: a path, a PIL image, or a uint8 array [height, width, 3].
+
+    Returns:
+      A PIL image in RGB.
+
+    Raises:
+      InputError: the file is missing or cannot be decoded, or the array has another shape or dtype.
+    """
+    if isinstance(source, Image.Image):
+        return source.convert("RGB")
+    if isinstance(source, str | os.PathLike):
+        try:
+            with Image.open(source) as image:
+                return image.convert("RGB")
+        except FileNotFoundError:
+            raise InputError(
+                f"there is no image at {os.fspath(source)}: correct the path or restore the file"
+            ) from None
+        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+            raise InputError(
+                f"the image {os.fspath(source)} cannot be decoded ({error}): restore or remove it"
+            ) from None
+    array = np.asarray(source)
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
+        raise InputError(
+            f"an image given as an array must be uint8 [height, width, 3], not {array.dtype} {list(array.shape)}"
+        )
+    return Image.fromarray(array)
+
+
+def load_image(source: Any, size: int) -> np.ndarray:
+    """Reads an image and resizes it to a square without cropping, as the published code does (PIL's bicubic).
+
+    Args:
+      source: a path, a PIL image, or a uint8 array [height, width, 3].
+      size: height and width in pixels; an image that has them already is not resampled.
+
+    Returns:
+      uint8 [size, size, 3], RGB.
+
+    Raises:
+      InputError: as in ``open_image``.
+    """
+    image = open_image(source)
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BICUBIC)
+    return np.asarray(image, np.uint8)
+
+
+def image_hash(source: Any) -> str:
+    """SHA-256 of the decoded pixels and their size, in hexadecimal: the same for a file and for its array.
+
+    Raises:
+      InputError: as in ``open_image``.
+    """
+    array = np.asarray(open_image(source), np.uint8)
+    digest = hashlib.sha256(repr(array.shape).encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

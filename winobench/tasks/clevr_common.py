@@ -1,0 +1,54 @@
+"""The rendered evaluation scenes that the CLEVR tasks share."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from winobench.data.clevr_captions import Thing
+    from winobench.data.clevr_scenes import Scenes
+
+IMAGE_SIZE = 64  # what the embedded model was trained on; other scorers resize to their own size
+NUM_SCENES = 1000
+# The split "evaluation" has another tree of random keys than "train": no training run can see these scenes.
+SEED = 0
+RENDERING_VERSION = 1  # raised whenever a scene, an image or a caption could change
+
+
+def evaluation_scenes(limit: int | None) -> Scenes:
+    """The first ``limit`` (None: 1,000) task scenes of the evaluation split; fewer scenes are a prefix of more."""
+    from winobench.data import clevr_scenes
+
+    return clevr_scenes.sample_task_scenes(NUM_SCENES if limit is None else limit, seed=SEED, split="evaluation")
+
+
+@functools.lru_cache(maxsize=4)
+def evaluation_images(limit: int | None) -> np.ndarray:
+    """Their pictures, uint8 [num_scenes, size, size, 3]; read-only, as they are shared between tasks."""
+    from winobench.data import clevr_renderer
+
+    images = clevr_renderer.render(evaluation_scenes(limit), IMAGE_SIZE)
+    images.setflags(write=False)
+    return images
+
+
+def evaluation_things(limit: int | None) -> list[tuple[Thing, ...]]:
+    """Their objects in words."""
+    from winobench.data import clevr_captions
+
+    return clevr_captions.describe(evaluation_scenes(limit))
+
+
+def scene_generator(index: int) -> np.random.Generator:
+    """Draws what is left open about scene ``index``; the same from run to run."""
+    return np.random.default_rng((SEED, index))
+
+
+def fingerprint(limit: int | None) -> str:
+    """Changes whenever rendered examples could."""
+    about = (RENDERING_VERSION, IMAGE_SIZE, SEED, NUM_SCENES if limit is None else limit)
+    return hashlib.sha256(repr(about).encode()).hexdigest()

@@ -1,0 +1,67 @@
+"""Ours: which of two images does a caption describe? The other image has an attribute swapped between the objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from winobench.tasks import clevr_common
+from winobench.tasks.base import Example, Task
+
+ATTRIBUTES = ("color", "shape", "size")
+
+
+def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.ndarray, str, str]]:
+    """Each scene with each of its swaps: (index, attribute, image, swapped image, caption, swapped caption)."""
+    from winobench.data import clevr_captions, clevr_renderer, clevr_scenes
+
+    scenes = clevr_common.evaluation_scenes(limit)
+    images = clevr_common.evaluation_images(limit)
+    things = clevr_captions.describe(scenes)
+    for attribute in ATTRIBUTES:
+        swapped = clevr_scenes.swap(scenes, attribute)
+        # A swap of sizes mirrors the places, so the words come from the swapped scene itself.
+        swapped_images = clevr_renderer.render(swapped, clevr_common.IMAGE_SIZE)
+        swapped_things = clevr_captions.describe(swapped)
+        for index in range(len(scenes)):
+            yield (
+                index,
+                attribute,
+                images[index],
+                swapped_images[index],
+                pair_caption(things[index], attribute),
+                pair_caption(swapped_things[index], attribute),
+            )
+
+
+def pair_caption(things, attribute: str) -> str:
+    """What tells a scene from its swap, in the words of GDBench's pair forms, the left object first.
+
+    A swap of colours changes which shape has which colour, a swap of shapes the same; a swap of sizes changes which
+    shape has which size.
+    """
+    left, right = sorted(things, key=lambda thing: thing.side != "left")
+    word = "size" if attribute == "size" else "color"
+    first, second = (f"{getattr(thing, word)} {thing.shape}" for thing in (left, right))
+    return f"A {first} and a {second}."
+
+
+def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
+    """Three examples a scene, one a swapped attribute, which is the example's group."""
+    for index, attribute, image, swapped, text, _ in image_pairs(limit):
+        yield Example(f"scene-{index:06d}/{attribute}", (image, swapped), (text,), 0, (attribute,))
+
+
+TASK = Task(
+    name="clevr_image",
+    version=1,
+    description="Which of two rendered images a caption describes; colours, shapes or sizes are swapped in the other.",
+    metric="accuracy",
+    shape=(2, 1),
+    chance={"accuracy": 0.5},
+    load=load,
+    ready=lambda data_dir: None,
+    images_compete=True,
+    data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
+)

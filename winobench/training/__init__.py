@@ -1,0 +1,1 @@
+"""Training: losses, optimisers, the loop, and the recipe of the embedded model."""
