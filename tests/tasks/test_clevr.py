@@ -55,7 +55,7 @@ def published(tmp_path):
     (folder / "captions").mkdir()
     for number in range(3):
         Image.new("RGB", (32, 24), (number * 40, 0, 0)).save(folder / "images" / f"CLEVR_val_{number}.png")
-    for name in clevr_captions.SUB_TASKS:
+    for name in clevr_captions.SUBTASKS:
         items = {f"CLEVR_val_{n}.png": [[f"{name} true {n}", "false"], ["also true", "also false"]] for n in range(3)}
         (folder / "captions" / f"{name}.json").write_text(json.dumps(items))
     return tmp_path

@@ -36,7 +36,7 @@ def _rendered(limit: int | None) -> Iterator[Example]:
 
     images = clevr_common.evaluation_images(limit)
     for index, things in enumerate(clevr_common.evaluation_things(limit)):
-        items = clevr_captions.items(things, clevr_common.scene_generator(index))
+        items = clevr_captions.items(things, clevr_common.distractor_color(index, things))
         for name, pairs in items.items():
             for number, texts in enumerate(pairs):
                 yield Example(f"scene-{index:06d}/{name}/{number}", (images[index],), texts, 0, (name,))
@@ -50,7 +50,7 @@ def _published_folder(data_dir: str | None) -> pathlib.Path | None:
 def _published(folder: pathlib.Path, limit: int | None) -> Iterator[Example]:
     from winobench.data import clevr_captions
 
-    captions = {name: _read_captions(folder / "captions" / f"{name}.json") for name in clevr_captions.SUB_TASKS}
+    captions = {name: _read_captions(folder / "captions" / f"{name}.json") for name in clevr_captions.SUBTASKS}
     names = list(dict.fromkeys(image for items in captions.values() for image in items))[:limit]
     missing = [name for name in names if not (folder / "images" / name).is_file()]
     if missing:

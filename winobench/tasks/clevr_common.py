@@ -43,9 +43,12 @@ def evaluation_things(limit: int | None) -> list[tuple[Thing, ...]]:
     return clevr_captions.describe(evaluation_scenes(limit))
 
 
-def scene_generator(index: int) -> np.random.Generator:
-    """Draws what is left open about scene ``index``; the same from run to run."""
-    return np.random.default_rng((SEED, index))
+def distractor_color(index: int, things: tuple[Thing, ...]) -> str:
+    """A colour that scene ``index`` lacks, the same from run to run."""
+    from winobench.data.clevr_scenes import COLORS
+
+    absent = [color for color in COLORS if color not in {thing.color for thing in things}]
+    return absent[np.random.default_rng((SEED, index)).integers(len(absent))]
 
 
 def fingerprint(limit: int | None) -> str:

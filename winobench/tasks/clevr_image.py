@@ -41,7 +41,7 @@ def pair_caption(things, attribute: str) -> str:
     A swap of colours changes which shape has which colour, a swap of shapes the same; a swap of sizes changes which
     shape has which size.
     """
-    left, right = sorted(things, key=lambda thing: thing.side != "left")
+    left, right = sorted(things, key=lambda thing: thing.side)
     word = "size" if attribute == "size" else "color"
     first, second = (f"{getattr(thing, word)} {thing.shape}" for thing in (left, right))
     return f"A {first} and a {second}."

@@ -108,12 +108,10 @@ def scene_records(config: ml_collections.ConfigDict, tokenize) -> Iterator[dict[
             count, seed=config.seed, split="train", start=start, distinct=settings.task_like_fraction
         )
         images = clevr_renderer.render(scenes, settings.image_size)
-        for offset in range(count):
-            generator = np.random.default_rng((config.seed, start + offset))
-            captions = [
-                clevr_captions.training_caption(scenes[offset], generator) for _ in range(settings.captions_per_scene)
-            ]
-            yield {"image": encode_png(images[offset]), "input_ids": tokenize(captions).astype(np.uint16)}
+        generator = np.random.default_rng((config.seed, start))
+        captions = clevr_captions.training_captions(scenes, generator, per_scene=settings.captions_per_scene)
+        for image, texts in zip(images, captions, strict=True):
+            yield {"image": encode_png(image), "input_ids": tokenize(texts).astype(np.uint16)}
 
 
 def encode_png(image: np.ndarray) -> np.ndarray:
