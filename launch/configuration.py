@@ -201,8 +201,9 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     is_path = name.endswith(".py") or "/" in name
     path = pathlib.Path(name) if is_path else CONFIGS / f"{name}.py"
     if not is_path and name not in config_names():
-        known = ", ".join(near_first(name, config_names(launcher)))
-        raise InputError(f"config {name!r} is unknown: choose one of {known}, or name a file.")
+        known = near_first(name, config_names(launcher))
+        choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
+        raise InputError(f"config {name!r} is unknown: {choices}.")
     if not path.is_file():
         known = ", ".join(config_names(launcher))
         raise InputError(f"config file {path} does not exist: name another one, or one of {known}.")

@@ -70,5 +70,5 @@ def model_label(name: str) -> str:
 def near_first(name: str, names: Any) -> list[str]:
     """The names, those that look like ``name`` first."""
     names = list(names)
-    near = difflib.get_close_matches(name, names, n=len(names), cutoff=0.5)
+    near = difflib.get_close_matches(name, names, n=len(names) or 1, cutoff=0.5)
     return near + [other for other in names if other not in near]
