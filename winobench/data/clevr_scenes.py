@@ -45,12 +45,15 @@ CUBE_HALF_SIDE = 0.74  # of the radius: a cube is then about as wide as a sphere
 _CUBE_ROTATION = (math.radians(20.0), math.radians(70.0))  # two faces always show: never mistaken for a cylinder
 
 _PAIR_DEPTH = 0.5  # half the depth range of two objects
-_CROWD_DEPTH = 3.0  # the same of more than two, which need the room
+_CROWD_DEPTH = (-3.0, 5.0)  # depth range of more than two, which need the room
+_CROWD_ROOM = 0.85  # of the distance at which the boxes of a crowd's objects would no longer overlap in the image
 _WIDEST = 1.07  # half-width over radius of the widest object: a cube with an edge to the camera, with perspective
 _EDGE = 0.04  # free border in units of half the image's width; 1.3 pixels of 64
 _GAP = 0.06  # free room between two objects that stand clearly left and right
 _HALF_MARGIN = 0.14  # how far a centre is from the middle before its object is "on the left" or "on the right"
 _CANDIDATES = 96  # places tried for an object of a crowd
+_SCENE_DRAWS = 11  # random numbers of a scene: five for what it holds, six for the places of a pair
+_OBJECT_DRAWS = 5  # of an object, besides its candidate places
 _CHUNK = 256  # scenes sampled by one call of the compiled function
 
 
@@ -273,30 +276,35 @@ def _sample_chunk(seed, indices, clear, distinct, split, min_objects, max_object
 
 
 def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
-    keys = jax.random.split(key, 8)
-    number = jax.random.randint(keys[0], (), min_objects, max_objects + 1)
-    size = jax.random.randint(keys[1], (max_objects,), 0, len(SIZES))
-    shape = jax.random.randint(keys[2], (max_objects,), 0, len(SHAPES))
-    color = jax.random.randint(keys[3], (max_objects,), 0, len(COLORS))
-    material = jax.random.randint(keys[4], (max_objects,), 0, len(MATERIALS))
-    rotation = jax.random.uniform(keys[5], (max_objects,), minval=_CUBE_ROTATION[0], maxval=_CUBE_ROTATION[1])
+    # One draw for everything: each call of the generator takes a third of a second to compile.
+    draws = jax.random.uniform(key, (_SCENE_DRAWS + max_objects * (_OBJECT_DRAWS + 2 * _CANDIDATES),))
+    scene = draws[:_SCENE_DRAWS]
+    of_object = draws[_SCENE_DRAWS:].reshape(max_objects, -1)
+
+    def choose(draw, count):
+        return jnp.floor(draw * count).astype(jnp.int32)
+
+    number = min_objects + choose(scene[0], max_objects - min_objects + 1)
+    shape = choose(of_object[:, 0], len(SHAPES))
+    color = choose(of_object[:, 1], len(COLORS))
+    size = choose(of_object[:, 2], len(SIZES))
+    material = choose(of_object[:, 3], len(MATERIALS))
+    rotation = _CUBE_ROTATION[0] + (_CUBE_ROTATION[1] - _CUBE_ROTATION[0]) * of_object[:, 4]
     scale = LARGE_RADIUS * jnp.where(number <= 2, 1.0, 0.95 * jnp.sqrt(2.0 / number))
-    chance = jax.random.uniform(keys[6], (2,))
     if max_objects >= 2:
         # A shift by 1 ... n - 1 makes the second object's attribute uniform over the values the first does not have.
-        shifts = jax.random.split(jax.random.fold_in(keys[6], 1), 2)
-        differ = chance[0] < distinct
-        other_shape = (shape[0] + jax.random.randint(shifts[0], (), 1, len(SHAPES))) % len(SHAPES)
-        other_color = (color[0] + jax.random.randint(shifts[1], (), 1, len(COLORS))) % len(COLORS)
-        size = size.at[1].set(jnp.where(differ, 1 - size[0], size[1]))
+        differ = scene[1] < distinct
+        other_shape = (shape[0] + 1 + choose(scene[2], len(SHAPES) - 1)) % len(SHAPES)
+        other_color = (color[0] + 1 + choose(scene[3], len(COLORS) - 1)) % len(COLORS)
         shape = shape.at[1].set(jnp.where(differ, other_shape, shape[1]))
         color = color.at[1].set(jnp.where(differ, other_color, color[1]))
+        size = size.at[1].set(jnp.where(differ, 1 - size[0], size[1]))
     radius = scale * jnp.where(size == 1, 1.0, SMALL_TO_LARGE)
     half = radius * jnp.where(shape == 0, CUBE_HALF_SIDE, 1.0)
-    position = _place_crowd(keys[7], radius, half, number)
+    position = _place_crowd(of_object[:, _OBJECT_DRAWS:].reshape(max_objects, _CANDIDATES, 2), radius, half, number)
     if max_objects >= 2:
-        pair = _place_pair(jax.random.fold_in(keys[7], 1), radius[:2], half[:2])
-        use_pair = (number == 2) & (chance[1] < clear)
+        pair = _place_pair(scene[5:], radius[:2], half[:2])
+        use_pair = (number == 2) & (scene[4] < clear)
         position = position.at[:2].set(jnp.where(use_pair, pair, position[:2]))
     return Scenes(
         shape=shape,
@@ -306,7 +314,7 @@ def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
         position=position.astype(jnp.float32),
         rotation=rotation,
         scale=scale.astype(jnp.float32),
-        num_objects=number.astype(jnp.int32),
+        num_objects=number,
     )
 
 
@@ -316,50 +324,56 @@ def _view_scale(y, half):
     return HALF_VIEW_TANGENT * (CAMERA_DISTANCE + y * cosine - (half - CAMERA_TARGET_HEIGHT) * sine)
 
 
-def _place_pair(key, radius, half):
-    """Places two objects left and right [2, 2]; lengths below are in units of half the image's width."""
-    keys = jax.random.split(key, 5)
-    y = jax.random.uniform(keys[0], (2,), minval=-_PAIR_DEPTH, maxval=_PAIR_DEPTH)
+def _place_pair(draws, radius, half):
+    """Places two objects left and right [2, 2] by six draws; widths are in units of half the image's width."""
+    y = (2.0 * draws[:2] - 1.0) * _PAIR_DEPTH
     view = _view_scale(y, half)
     width = _WIDEST * radius / view
-    # `near` is placed first, anywhere on its side that leaves room for `far`; as a coin says which of the two is
-    # placed first and another which of the two is on the left, neither side nor object is favoured.
-    near = jax.random.bernoulli(keys[1]).astype(jnp.int32)
-    far = 1 - near
-    low = _HALF_MARGIN
-    near_low = low
-    near_high = 1.0 - _EDGE - width[near]
-    need = width[near] + width[far] + _GAP
-    far_high = 1.0 - _EDGE - width[far]
-    near_low = jnp.minimum(jnp.maximum(near_low, need - far_high), near_high)
-    near_at = jax.random.uniform(keys[2]) * (near_high - near_low) + near_low
-    far_low = jnp.minimum(jnp.maximum(low, need - near_at), far_high)
-    far_at = jax.random.uniform(keys[3]) * (far_high - far_low) + far_low
-    offset = jnp.zeros(2).at[near].set(near_at).at[far].set(-far_at)
-    offset = offset * jnp.where(jax.random.bernoulli(keys[4]), 1.0, -1.0)
+    # The first is placed anywhere on its side that leaves room for the second, then the second. One coin says which
+    # object is the first, another which side it takes, so that neither side nor object is favoured.
+    first = (draws[2] < 0.5).astype(jnp.int32)
+    second = 1 - first
+    need = width[0] + width[1] + _GAP
+    farthest = 1.0 - _EDGE - width
+    first_low = jnp.clip(need - farthest[second], _HALF_MARGIN, farthest[first])
+    first_at = first_low + draws[3] * (farthest[first] - first_low)
+    second_low = jnp.clip(need - first_at, _HALF_MARGIN, farthest[second])
+    second_at = second_low + draws[4] * (farthest[second] - second_low)
+    offset = jnp.zeros(2).at[first].set(first_at).at[second].set(-second_at)
+    offset = offset * jnp.where(draws[5] < 0.5, 1.0, -1.0)
     return jnp.stack([offset * view, y], axis=-1)
 
 
-def _place_crowd(key, radius, half, number):
-    """Places any number of objects [max_objects, 2] apart from each other on the plane and in the image."""
-    count = radius.shape[0]
-    depth = jnp.where(number <= 2, _PAIR_DEPTH, _CROWD_DEPTH)
-    draws = jax.random.uniform(key, (count, _CANDIDATES, 2), minval=-1.0, maxval=1.0)
-    y = draws[..., 1] * depth
+def _place_crowd(draws, radius, half, number):
+    """Places any number of objects [max_objects, 2], in frame and apart on the plane and in the image.
+
+    Each takes the first of its candidate places (draws [max_objects, candidates, 2]) that is free, or the freest.
+    """
+    sine, cosine = math.sin(CAMERA_ELEVATION), math.cos(CAMERA_ELEVATION)
+    nearest = jnp.where(number <= 2, -_PAIR_DEPTH, _CROWD_DEPTH[0])
+    farthest = jnp.where(number <= 2, _PAIR_DEPTH, _CROWD_DEPTH[1])
+    y = nearest + (farthest - nearest) * draws[..., 1]
     view = _view_scale(y, half[:, None])
+    # Half the width and height in the image, and the centre there; 1 is half the image.
     width = _WIDEST * radius[:, None] / view
-    x = draws[..., 0] * (1.0 - _EDGE - width) * view
-    sine = math.sin(CAMERA_ELEVATION)
+    height = (half * cosine + _WIDEST * radius * sine)[:, None] / view
+    across = (2.0 * draws[..., 0] - 1.0) * (1.0 - _EDGE - width)
+    up = (y * sine + (half[:, None] - CAMERA_TARGET_HEIGHT) * cosine) / view
+    candidates = jnp.stack([across * view, y], axis=-1)
+    border = 1.0 - _EDGE - height - jnp.abs(up)
 
-    def place(i, positions):
-        candidates = jnp.stack([x[i], y[i]], axis=-1)
-        apart = candidates[:, None, :] - positions[None, :, :]
-        # Free room relative to the radii; depth counts by its height in the image, so that nobody hides anybody.
-        seen = jnp.sqrt(apart[..., 0] ** 2 + (apart[..., 1] * jnp.minimum(1.0, 1.6 * sine)) ** 2)
-        room = seen / (radius[i] + radius)[None, :]
-        room = jnp.where(jnp.arange(count)[None, :] < i, room, jnp.inf).min(axis=-1)
-        fits = room >= 1.15
-        best = jnp.where(fits.any(), jnp.argmax(fits), jnp.argmax(room))
-        return positions.at[i].set(candidates[best])
+    def place(i, chosen):
+        places, picture, extent = chosen
+        here = jnp.stack([across[i], up[i]], axis=-1)
+        reach = jnp.stack([width[i], height[i]], axis=-1)
+        apart = jnp.abs(here[:, None] - picture[None]) / (reach[:, None] + extent[None])
+        distance = jnp.linalg.norm(candidates[i][:, None] - places[None], axis=-1) / (radius[i] + radius)
+        room = jnp.minimum(apart.max(axis=-1) / _CROWD_ROOM, distance / _WIDEST)
+        room = jnp.where(jnp.arange(radius.shape[0]) < i, room, jnp.inf).min(axis=-1)
+        room = jnp.where(border[i] >= 0.0, room, border[i])
+        free = room >= 1.0
+        best = jnp.where(free.any(), jnp.argmax(free), jnp.argmax(room))
+        return places.at[i].set(candidates[i, best]), picture.at[i].set(here[best]), extent.at[i].set(reach[best])
 
-    return jax.lax.fori_loop(0, count, place, jnp.zeros((count, 2)))
+    start = (jnp.zeros((radius.shape[0], 2)),) * 3
+    return jax.lax.fori_loop(0, radius.shape[0], place, start)[0]
