@@ -15,19 +15,18 @@ LAUNCHER = "train"
 def get_config(size: str = "full") -> ml_collections.ConfigDict:
     """The recipe; ``size`` is ``full`` or ``debug``."""
     config = ml_collections.ConfigDict()
-    config.recipe = "clevr_tiny"
     config.seed = 0
 
     config.data = ml_collections.ConfigDict()
     config.data.num_scenes = 60_000
     config.data.image_size = 64
     config.data.task_like_fraction = 0.75  # the rest are freer scenes, whose objects may share attributes
-    config.data.source = "grain"  # or "arrays": the whole set in memory, for machines without Grain
+    config.data.num_shards = 8
     config.data.captions_per_scene = 32
     config.data.max_length = 24  # tokens a caption, start and end included
 
     config.autoencoder = ml_collections.ConfigDict()
-    config.autoencoder.block_out_channels = (16, 32, 64, 64)
+    config.autoencoder.block_out_channels = (8, 32, 64, 64)
     config.autoencoder.layers_per_block = 1
     config.autoencoder.latent_channels = 8
     config.autoencoder.norm_num_groups = 8
@@ -39,6 +38,7 @@ def get_config(size: str = "full") -> ml_collections.ConfigDict:
     config.autoencoder.warmup_steps = 50
     config.autoencoder.decay_steps = 1_000
     config.autoencoder.ema_decay = 0.99
+    config.autoencoder.log_every = 20
     config.autoencoder.checkpoint_every = 500
 
     config.text_encoder = ml_collections.ConfigDict()
@@ -47,7 +47,7 @@ def get_config(size: str = "full") -> ml_collections.ConfigDict:
     config.text_encoder.num_attention_heads = 4
 
     config.denoiser = ml_collections.ConfigDict()
-    config.denoiser.block_out_channels = (128, 192)
+    config.denoiser.block_out_channels = (64, 128)
     config.denoiser.layers_per_block = 1
     config.denoiser.num_heads = 4
     config.denoiser.prediction_type = "v_prediction"
@@ -60,6 +60,7 @@ def get_config(size: str = "full") -> ml_collections.ConfigDict:
     config.denoiser.warmup_steps = 300
     config.denoiser.decay_steps = 5_000
     config.denoiser.ema_decay = 0.999
+    config.denoiser.log_every = 50
     config.denoiser.checkpoint_every = 1_000
 
     if size == "debug":

@@ -113,8 +113,11 @@ def sample_task_scenes(count: int, *, seed: int = 0, split: str = "evaluation", 
       seed: non-negative, below 2**32.
       split: one of `SPLITS`.
       start: index of the first scene.
+
+    Raises:
+      ValueError: a negative number, or a split that does not exist.
     """
-    return _sample(count, seed, split, start, 2, 2, 1.0, True)
+    return _sample(count, seed, split, start, 2, 2, 1.0, 1.0)
 
 
 def sample_free_scenes(
@@ -141,7 +144,7 @@ def sample_free_scenes(
       distinct: probability that the first two objects differ in colour, shape and size, as in a task scene.
 
     Raises:
-      ValueError: a number of objects or a probability is out of its range.
+      ValueError: a number or a probability is out of its range, or the split does not exist.
     """
     if not 1 <= min_objects <= max_objects <= MAX_OBJECTS:
         raise ValueError(f"need 1 <= min_objects <= max_objects <= {MAX_OBJECTS}, got {min_objects} and {max_objects}")
@@ -159,6 +162,9 @@ def swap(scenes: Scenes, attribute: str) -> Scenes:
     Args:
       scenes: scenes of exactly two objects.
       attribute: "color", "shape" or "size".
+
+    Raises:
+      ValueError: another number of objects, or another attribute.
     """
     if not (scenes.shape.shape[1] == 2 and np.all(np.asarray(scenes.num_objects) == 2)):
         raise ValueError("only scenes of two objects can be swapped")
@@ -246,6 +252,8 @@ def sides(scenes: Scenes) -> np.ndarray:
 def _sample(count, seed, split, start, min_objects, max_objects, clear, distinct) -> Scenes:
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    if count < 0 or start < 0 or seed < 0:
+        raise ValueError(f"count, start and seed must not be negative, got {count}, {start} and {seed}")
     batches = []
     for first in range(start, start + count, _CHUNK):
         indices = jnp.arange(first, first + _CHUNK, dtype=jnp.uint32)

@@ -2,29 +2,38 @@
 
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
-    <workdir>/config.json           the recipe's settings
-              scenes/               ArrayRecord shards: encoded images and the token ids of several captions each
-              autoencoder/          checkpoints, metrics.jsonl, sample pictures
-              latents/              ArrayRecord shards: scaled latents and token ids; optionally arrays/*.npy
-              denoiser/             checkpoints, metrics.jsonl, sample pictures
+    <workdir>/tokenizer/            CLIP tokenizer files whose vocabulary is that of the captions
+              scenes/               ArrayRecord shards: pictures (PNG) and the token ids of several captions each
+              autoencoder/          checkpoints, metrics.jsonl, reconstructions
+              latents/              ArrayRecord shards: scaled latents and token ids
+              denoiser/             checkpoints, metrics.jsonl, drawn pictures
               clevr_tiny/           the exported diffusers folder
 
-The two training stages need only JAX, Flax and Optax when they read ``arrays`` (``prepare_arrays`` writes them): that
-is how a bare accelerator machine runs them.
+The denoiser, which takes most of the time, can also be trained from a folder of arrays (``latents.npy``,
+``input_ids.npy``, ``empty_ids.npy``; ``write_arrays`` makes it) on a machine that has only JAX, Flax and Optax.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import io
+import os
+import pathlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 from flax import nnx
-from PIL import Image
 
+from winobench.diffusion import schedules
 from winobench.models import autoencoder_kl, clip, unet_2d_condition
+from winobench.training import autoencoder, denoiser, loop, optimizers
+
+if TYPE_CHECKING:
+    import ml_collections
 
 _ENCODE_BATCH = 64
 
@@ -88,34 +97,381 @@ def text_config(config: ml_collections.ConfigDict, vocab_size: int) -> clip.CLIP
     )
 
 
-def scene_records(config: ml_collections.ConfigDict, tokenize) -> Iterator[dict[str, np.ndarray]]:
-    """Renders the training scenes and writes several captions for each.
+def schedule(config: ml_collections.ConfigDict) -> schedules.NoiseSchedule:
+    """Stable Diffusion's noise schedule with the recipe's parametrisation."""
+    return schedules.NoiseSchedule.from_config(
+        {
+            "_class_name": "DDIMScheduler",
+            "num_train_timesteps": 1000,
+            "beta_schedule": "scaled_linear",
+            "beta_start": 0.00085,
+            "beta_end": 0.012,
+            "prediction_type": config.denoiser.prediction_type,
+            "clip_sample": False,
+            "set_alpha_to_one": False,
+            "steps_offset": 1,
+        }
+    )
+
+
+def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> None:
+    """Runs every stage that is not finished yet, and exports the averaged weights.
+
+    Args:
+      config: from ``configs/clevr_tiny.py``.
+      workdir: where results and checkpoints are kept; a rerun resumes there.
+      max_seconds: stop training the denoiser after this time, with a checkpoint and an export.
+
+    Raises:
+      FloatingPointError: a loss is not finite.
+    """
+    workdir = pathlib.Path(workdir)
+    make_scenes(config, workdir)
+    train_autoencoder(config, workdir)
+    make_latents(config, workdir)
+    state = train_denoiser(config, workdir, max_seconds=max_seconds)
+    export(config, workdir, state.ema)
+
+
+def _about(config: ml_collections.ConfigDict, *parts: str) -> dict[str, Any]:
+    """What a stage's result depends on, to be compared when the stage is found finished."""
+    values = {name: config[name].to_dict() for name in parts}
+    return {"seed": config.seed, "recipe": 1, **values}
+
+
+def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+    """Writes the tokenizer and the shards of pictures with captions."""
+    from winobench.checkpoints import tokenizer_files
+    from winobench.data import array_records, clevr_captions
+
+    about = _about(config, "data")
+    if array_records.is_complete(workdir / "scenes", about):
+        return
+    tokenizer_files.write_clip_tokenizer(
+        workdir / "tokenizer", clevr_captions.VOCABULARY, model_max_length=config.data.max_length
+    )
+    tokenizer = tokenizer_files.read_clip_tokenizer(workdir / "tokenizer")
+    array_records.write_shards(
+        workdir / "scenes", scene_records(config, tokenizer), num_shards=config.data.num_shards, about=about
+    )
+
+
+def scene_records(config: ml_collections.ConfigDict, tokenizer: Any) -> Iterator[dict[str, np.ndarray]]:
+    """Renders the training scenes and says several things of each.
 
     Args:
       config: the recipe.
-      tokenize: list of texts -> [num_texts, max_length] int32 ids.
+      tokenizer: a ``transformers.CLIPTokenizer``.
 
     Yields:
-      ``image`` (encoded PNG, uint8 [num_bytes]) and ``input_ids`` (uint16 [captions_per_scene, max_length]).
+      ``image`` (the bytes of a PNG file, uint8) and ``input_ids`` (uint16 [captions_per_scene, max_length]).
     """
     from winobench.data import clevr_captions, clevr_renderer, clevr_scenes
 
     settings = config.data
-    chunk = 4 * clevr_renderer.chunk_size(settings.image_size)
+    ids: dict[str, np.ndarray] = {}
+    chunk = 8 * clevr_renderer.chunk_size(settings.image_size)
     for start in range(0, settings.num_scenes, chunk):
         count = min(chunk, settings.num_scenes - start)
         scenes = clevr_scenes.sample_free_scenes(
             count, seed=config.seed, split="train", start=start, distinct=settings.task_like_fraction
         )
-        images = clevr_renderer.render(scenes, settings.image_size)
+        pictures = clevr_renderer.render(scenes, settings.image_size)
         generator = np.random.default_rng((config.seed, start))
         captions = clevr_captions.training_captions(scenes, generator, per_scene=settings.captions_per_scene)
-        for image, texts in zip(images, captions, strict=True):
-            yield {"image": encode_png(image), "input_ids": tokenize(texts).astype(np.uint16)}
+        new = [text for text in dict.fromkeys(text for texts in captions for text in texts) if text not in ids]
+        ids.update(zip(new, _tokenize(tokenizer, new), strict=True))
+        for picture, texts in zip(pictures, captions, strict=True):
+            yield {"image": encode_png(picture), "input_ids": np.stack([ids[text] for text in texts])}
+
+
+def _tokenize(tokenizer: Any, texts: list[str]) -> np.ndarray:
+    if not texts:
+        return np.zeros((0, tokenizer.model_max_length), np.uint16)
+    return tokenizer(texts, padding="max_length", truncation=False, return_tensors="np")["input_ids"].astype(np.uint16)
+
+
+def _vocab_size(workdir: pathlib.Path) -> int:
+    from winobench.checkpoints import tokenizer_files
+
+    return len(tokenizer_files.read_clip_tokenizer(workdir / "tokenizer"))
+
+
+def _optimizer(settings: ml_collections.ConfigDict) -> Any:
+    rate = optimizers.warmup_constant_decay(
+        settings.learning_rate,
+        warmup_steps=settings.warmup_steps,
+        total_steps=settings.num_steps,
+        decay_steps=settings.decay_steps,
+    )
+    return optimizers.make_optimizer(settings.optimizer, rate)
+
+
+@functools.cache
+def _split_model(network: type, model_config: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+    """A fresh network's graph definition and parameters; made in one compiled call, which is far quicker."""
+    make = jax.jit(lambda key: nnx.split(network(model_config, rngs=nnx.Rngs(key))))
+    graphdef, state = make(jax.random.key(seed))
+    return graphdef, nnx.to_pure_dict(state)
+
+
+def train_autoencoder(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
+    """Trains the autoencoder, or resumes; returns its averaged parameters."""
+    from winobench.data import array_records
+
+    settings = config.autoencoder
+    graphdef, params = _split_model(autoencoder_kl.AutoencoderKL, autoencoder_config(config), config.seed)
+    optimizer = _optimizer(settings)
+    step = loop.make_step(
+        autoencoder.make_loss(graphdef, pixel_noise=settings.pixel_noise),
+        optimizer,
+        seed=config.seed,
+        ema_decay=settings.ema_decay,
+    )
+    folder = workdir / "autoencoder"
+    source = array_records.ShardSource(workdir / "scenes")
+    shown = np.stack([decode_png(source[index]["image"]) for index in range(16)])
+    reconstruct = jax.jit(lambda params, images: _reconstruct(nnx.merge(graphdef, params), images))
+
+    def show(state: loop.TrainState) -> None:
+        pictures = np.concatenate([shown / np.float32(127.5) - 1, np.asarray(reconstruct(state.ema, shown))])
+        save_pictures(pictures, folder / f"step-{int(state.step):06d}.png")
+
+    def batches_from(first: int) -> Iterator[loop.Batch]:
+        return array_records.shuffled_batches(
+            source, batch_size=settings.batch_size, seed=config.seed, transform=_only_image, first_batch=first
+        )
+
+    checkpoints = loop.Checkpoints(folder / "checkpoints")
+    state = loop.train(
+        step,
+        loop.create_state(params, optimizer),
+        batches_from,
+        num_steps=settings.num_steps,
+        checkpoints=checkpoints,
+        metrics_file=folder / "metrics.jsonl",
+        name="autoencoder",
+        log_every=settings.log_every,
+        checkpoint_every=settings.checkpoint_every,
+        on_checkpoint=show,
+    )
+    checkpoints.close()
+    return state.ema
+
+
+def _only_image(record: dict[str, np.ndarray], generator: np.random.Generator) -> dict[str, np.ndarray]:
+    return {"images": decode_png(record["image"])}
+
+
+def _reconstruct(model: autoencoder_kl.AutoencoderKL, images: jax.Array) -> jax.Array:
+    mean, _ = model.encode(images.astype(jnp.float32) / 127.5 - 1.0)
+    return model.decode(mean)
+
+
+def make_latents(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+    """Encodes every training picture once; ``latents/index.json`` keeps the scaling factor."""
+    from winobench.data import array_records
+
+    about = _about(config, "data", "autoencoder")
+    if array_records.is_complete(workdir / "latents", about):
+        return
+    graphdef, _ = _split_model(autoencoder_kl.AutoencoderKL, autoencoder_config(config), config.seed)
+    params = train_autoencoder(config, workdir)
+    encode = jax.jit(lambda images: nnx.merge(graphdef, params).encode(images.astype(jnp.float32) / 127.5 - 1.0)[0])
+    source = array_records.ShardSource(workdir / "scenes")
+    means, ids = [], []
+    for first in range(0, len(source), _ENCODE_BATCH):
+        records = [source[index] for index in range(first, min(first + _ENCODE_BATCH, len(source)))]
+        images = np.stack([decode_png(record["image"]) for record in records])
+        padded = np.concatenate([images, np.repeat(images[-1:], _ENCODE_BATCH - len(images), axis=0)])
+        means.append(np.asarray(encode(padded))[: len(images)])
+        ids += [record["input_ids"] for record in records]
+    latents = np.concatenate(means)
+    factor = fit_scaling_factor(latents)
+    (workdir / "latents").mkdir(parents=True, exist_ok=True)
+    np.save(workdir / "latents" / "scaling_factor.npy", np.float32(factor))
+    scaled = (latents * factor).astype(np.float16)
+    records = ({"latents": row, "input_ids": its_ids} for row, its_ids in zip(scaled, ids, strict=True))
+    array_records.write_shards(workdir / "latents", records, num_shards=config.data.num_shards, about=about)
+
+
+def write_arrays(config: ml_collections.ConfigDict, workdir: str | os.PathLike, folder: str | os.PathLike) -> None:
+    """Copies the latents and captions into ``.npy`` files, for training on a machine with only JAX, Flax and Optax."""
+    from winobench.data import array_records
+
+    workdir, folder = pathlib.Path(workdir), pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    source = array_records.ShardSource(workdir / "latents")
+    for name in ("latents", "input_ids"):
+        np.save(folder / f"{name}.npy", np.stack([source[index][name] for index in range(len(source))]))
+    np.save(folder / "empty_ids.npy", empty_ids(workdir))
+
+
+def empty_ids(workdir: pathlib.Path) -> np.ndarray:
+    """Token ids of the empty text, uint16 [max_length]."""
+    from winobench.checkpoints import tokenizer_files
+
+    return _tokenize(tokenizer_files.read_clip_tokenizer(workdir / "tokenizer"), [""])[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class ChooseCaption:
+    """Draws one of a record's captions, or the empty text: Grain's random transform.
+
+    Attributes:
+      empty: token ids of the empty text.
+      empty_fraction: probability of the empty text, for the unconditional pass (Ho and Salimans 2022).
+    """
+
+    empty: np.ndarray
+    empty_fraction: float
+
+    def __call__(self, record: dict[str, np.ndarray], generator: np.random.Generator) -> dict[str, np.ndarray]:
+        """Record -> ``latents`` and ``input_ids`` int32 [max_length]."""
+        drawn = record["input_ids"][generator.integers(len(record["input_ids"]))]
+        ids = self.empty if generator.random() < self.empty_fraction else drawn
+        return {"latents": record["latents"], "input_ids": ids.astype(np.int32)}
+
+
+def array_batches(
+    folder: str | os.PathLike, *, batch_size: int, seed: int, empty_fraction: float, first_batch: int = 0
+) -> Iterator[loop.Batch]:
+    """Endless batches from ``write_arrays``'s folder; batch n depends on (seed, n) alone."""
+    folder = pathlib.Path(folder)
+    latents, ids = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("latents", "input_ids"))
+    empty = np.load(folder / "empty_ids.npy")
+    batch = first_batch
+    while True:
+        generator = np.random.default_rng((seed, batch))
+        rows = np.sort(generator.integers(len(latents), size=batch_size))
+        chosen = ids[rows, generator.integers(ids.shape[1], size=batch_size)]
+        is_empty = generator.random(batch_size) < empty_fraction
+        yield {
+            "latents": latents[rows].astype(np.float32),
+            "input_ids": np.where(is_empty[:, None], empty, chosen).astype(np.int32),
+        }
+        batch += 1
+
+
+def denoiser_step(
+    config: ml_collections.ConfigDict, vocab_size: int, noise_schedule: schedules.NoiseSchedule
+) -> tuple[loop.StepFn, loop.TrainState]:
+    """The jitted training step of denoiser and text encoder, and its first state."""
+    settings = config.denoiser
+    unet_graphdef, unet_params = _split_model(unet_2d_condition.UNet2DConditionModel, unet_config(config), config.seed)
+    text_graphdef, text_params = _split_model(clip.CLIPTextModel, text_config(config, vocab_size), config.seed + 1)
+    unet = nnx.merge(unet_graphdef, unet_params)
+    zero_output_layers(unet)
+    params = {"unet": nnx.to_pure_dict(nnx.state(unet)), "text_encoder": text_params}
+    optimizer = _optimizer(settings)
+    loss = denoiser.make_loss(
+        unet_graphdef,
+        text_graphdef,
+        jnp.asarray(noise_schedule.alphas_cumprod),
+        prediction_type=settings.prediction_type,
+        timestep_range=tuple(settings.timestep_range),
+    )
+    step = loop.make_step(loss, optimizer, seed=config.seed, ema_decay=settings.ema_decay)
+    return step, loop.create_state(params, optimizer)
+
+
+def train_denoiser(
+    config: ml_collections.ConfigDict, workdir: pathlib.Path, *, max_seconds: float | None = None
+) -> loop.TrainState:
+    """Trains denoiser and text encoder from ``latents/``, or resumes; pictures are drawn at every checkpoint."""
+    from winobench.data import array_records
+
+    settings = config.denoiser
+    step, state = denoiser_step(config, _vocab_size(workdir), schedule(config))
+    transform = ChooseCaption(empty_ids(workdir), settings.empty_text_fraction)
+    source = array_records.ShardSource(workdir / "latents")
+
+    def batches_from(first: int) -> Iterator[loop.Batch]:
+        return array_records.shuffled_batches(
+            source, batch_size=settings.batch_size, seed=config.seed, transform=transform, first_batch=first
+        )
+
+    def show(state: loop.TrainState) -> None:
+        pictures = bundle(config, workdir, state.ema).generate(SHOWN_CAPTIONS, num_steps=25, guidance_scale=3.0, seed=0)
+        save_pictures(pictures / np.float32(127.5) - 1, workdir / "denoiser" / f"step-{int(state.step):06d}.png")
+
+    checkpoints = loop.Checkpoints(workdir / "denoiser" / "checkpoints")
+    state = loop.train(
+        step,
+        state,
+        batches_from,
+        num_steps=settings.num_steps,
+        checkpoints=checkpoints,
+        metrics_file=workdir / "denoiser" / "metrics.jsonl",
+        name="denoiser",
+        log_every=settings.log_every,
+        checkpoint_every=settings.checkpoint_every,
+        on_checkpoint=show,
+        max_seconds=max_seconds,
+    )
+    checkpoints.close()
+    return state
+
+
+SHOWN_CAPTIONS = (
+    "On the left is a red cube and on the right is a blue sphere.",
+    "On the left is a small green cylinder and on the right is a large purple cube.",
+    "A large yellow metal sphere and a small gray rubber cylinder.",
+    "On the right is a cyan cylinder.",
+    "A brown sphere and a cyan cube.",
+    "A small cube and a large cylinder.",
+    "A yellow object.",
+    "",
+)
+
+
+def bundle(config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loop.Params) -> Any:
+    """The trained networks as a ``winobench.StableDiffusion``.
+
+    Args:
+      config: the recipe.
+      workdir: where the autoencoder, its scaling factor and the tokenizer are.
+      params: the denoiser's and text encoder's parameters, ``{"unet": ..., "text_encoder": ...}``.
+    """
+    from winobench.checkpoints import tokenizer_files
+    from winobench.diffusion.stable_diffusion import StableDiffusion
+
+    factor = float(np.load(workdir / "latents" / "scaling_factor.npy"))
+    vae_config = dataclasses.replace(autoencoder_config(config), scaling_factor=factor)
+    vae = autoencoder_kl.AutoencoderKL(vae_config, rngs=nnx.Rngs(0))
+    nnx.update(vae, _averaged_autoencoder(config, workdir))
+    unet_graphdef, _ = _split_model(unet_2d_condition.UNet2DConditionModel, unet_config(config), config.seed)
+    text_graphdef, _ = _split_model(clip.CLIPTextModel, text_config(config, _vocab_size(workdir)), config.seed + 1)
+    return StableDiffusion(
+        unet=nnx.merge(unet_graphdef, params["unet"]),
+        vae=vae,
+        text_encoder=nnx.merge(text_graphdef, params["text_encoder"]),
+        tokenizer=tokenizer_files.read_clip_tokenizer(workdir / "tokenizer"),
+        schedule=schedule(config),
+    )
+
+
+def _averaged_autoencoder(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
+    """The finished autoencoder's averaged parameters, from its checkpoint."""
+    _, params = _split_model(autoencoder_kl.AutoencoderKL, autoencoder_config(config), config.seed)
+    checkpoints = loop.Checkpoints(workdir / "autoencoder" / "checkpoints")
+    state = checkpoints.restore(loop.create_state(params, _optimizer(config.autoencoder)))
+    checkpoints.close()
+    return state.ema
+
+
+def export(config: ml_collections.ConfigDict, workdir: str | os.PathLike, params: loop.Params) -> pathlib.Path:
+    """Writes ``<workdir>/clevr_tiny``, a diffusers folder in float16 that torch diffusers loads unchanged."""
+    workdir = pathlib.Path(workdir)
+    folder = workdir / "clevr_tiny"
+    bundle(config, workdir, params).save_pretrained(folder, dtype="float16")
+    return folder
 
 
 def encode_png(image: np.ndarray) -> np.ndarray:
     """uint8 [height, width, 3] to the bytes of a PNG file, uint8 [num_bytes]."""
+    from PIL import Image
+
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "PNG", compress_level=1)
     return np.frombuffer(buffer.getvalue(), np.uint8)
@@ -123,19 +479,22 @@ def encode_png(image: np.ndarray) -> np.ndarray:
 
 def decode_png(data: np.ndarray) -> np.ndarray:
     """The inverse of ``encode_png``."""
+    from PIL import Image
+
     return np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))
 
 
-def picture_grid(images: np.ndarray, columns: int = 8) -> Image.Image:
-    """Images [count, height, width, 3] in [-1, 1] as one picture, row by row."""
+def save_pictures(images: np.ndarray, path: pathlib.Path, columns: int = 8) -> None:
+    """Saves images [count, height, width, 3] in [-1, 1] as one picture, row by row."""
+    from PIL import Image
+
     images = np.clip(np.asarray(images, np.float32) * 127.5 + 127.5, 0, 255).astype(np.uint8)
     count, height, width, _ = images.shape
     rows = -(-count // columns)
-    grid = np.zeros((rows * height, columns * width, 3), np.uint8)
-    for index, image in enumerate(images):
-        row, column = divmod(index, columns)
-        grid[row * height : (row + 1) * height, column * width : (column + 1) * width] = image
-    return Image.fromarray(grid)
+    grid = np.zeros((rows, columns, height, width, 3), np.uint8)
+    grid.reshape(-1, height, width, 3)[:count] = images
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(grid.transpose(0, 2, 1, 3, 4).reshape(rows * height, columns * width, 3)).save(path)
 
 
 def fit_scaling_factor(latents: np.ndarray) -> float:

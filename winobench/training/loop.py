@@ -40,8 +40,9 @@ StepFn = Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]
 
 
 def create_state(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
-    """A fresh state around ``params``."""
-    return TrainState(jnp.zeros((), jnp.int32), params, jax.tree.map(jnp.copy, params), optimizer.init(params))
+    """A fresh state that starts from ``params``; it holds copies, as the step donates its buffers."""
+    params, ema = (jax.tree.map(jnp.copy, params) for _ in range(2))
+    return TrainState(jnp.zeros((), jnp.int32), params, ema, optimizer.init(params))
 
 
 def make_step(

@@ -1,0 +1,82 @@
+"""Trains a model: python -m launch.train --config=clevr_tiny"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from launch import configuration
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    import ml_collections
+
+DEFAULT_CONFIG = "clevr_tiny"
+
+USAGE = """
+Trains a model and exports it as a diffusers folder. A run that was stopped goes on when the same command is given.
+
+  python -m launch.train --config=clevr_tiny                      the embedded model, from nothing
+  python -m launch.train --config=clevr_tiny:debug                every stage in a few minutes
+  python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=200000
+  python -m launch.train --config=clevr_tiny --max_minutes=60     stop after an hour, with a checkpoint and an export
+"""
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/train-<config> by default.")
+_MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Stop training the denoiser after this time.", lower_bound=0.0)
+
+
+def main(config: ml_collections.ConfigDict) -> None:
+    """Runs the stages of the recipe that are not finished yet."""
+    from winobench.training import clevr_tiny
+
+    spec = flags.FLAGS.config or DEFAULT_CONFIG
+    workdir = pathlib.Path(_WORKDIR.value or f"runs/train-{spec.replace(':', '-')}")
+    keep_config(config, workdir)
+    minutes = _MAX_MINUTES.value
+    clevr_tiny.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes)
+    folder = workdir / "clevr_tiny"
+    print(f"exported {folder}: judge it with python -m launch.eval --config.model={folder}")
+
+
+def keep_config(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+    """Writes the run's config, or checks that the run in ``workdir`` is this one.
+
+    The length of the denoiser's training may change from call to call: that is how a run is prolonged.
+
+    Raises:
+      InputError: the folder holds a run with other settings.
+    """
+    path = workdir / "config.json"
+    values = configuration.plain(config)
+    if path.exists():
+        old, new = (_fixed(flat) for flat in (json.loads(path.read_text()), json.loads(json.dumps(values))))
+        differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+        if differing:
+            raise InputError(
+                f"{workdir} holds a run with another {', '.join(differing)}: give its settings or another --workdir"
+            )
+    workdir.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(values, indent=2) + "\n")
+    temporary.rename(path)
+
+
+_FREE = ("denoiser.num_steps", "denoiser.decay_steps", "denoiser.checkpoint_every", "denoiser.log_every")
+
+
+def _fixed(values: dict, prefix: str = "") -> dict[str, object]:
+    flat = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _fixed(value, f"{prefix}{name}.")
+        elif prefix + name not in _FREE:
+            flat[prefix + name] = value
+    return flat
+
+
+if __name__ == "__main__":
+    configuration.start(main, launcher="train", default=DEFAULT_CONFIG, usage=USAGE)
