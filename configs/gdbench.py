@@ -33,7 +33,7 @@ HELP = {
     "seed": "of noise and timesteps",
     "sampling.num_samples": "pairs of noise and timestep that each image-text pair is judged on",
     "sampling.timesteps": "uniform, stratified, even, published, or timesteps with commas",
-    "sampling.timestep_range": "first,end of the timesteps that are drawn; none for all",
+    "sampling.timestep_range": "first,end of the timesteps that are drawn; none for the model's own, or all",
 }
 
 

@@ -39,14 +39,17 @@ def main(config: ml_collections.ConfigDict) -> None:
         print(task_listing(config.data_dir))
         return
     # Late, so that --help and --list_tasks answer at once.
+    from winobench import parallel
     from winobench.evaluation import evaluate, table
 
+    parallel.one_device_per_core()
+
     # What is cheap to check comes before the model is loaded.
-    source = registry.model_source(config.model)
+    registry.model_source(config.model)
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
     spec = flags.FLAGS.config or DEFAULT_CONFIG
     results = evaluate.evaluate(
-        load_scorer(source, config),
+        load_scorer(config),
         tasks,
         _WORKDIR.value or None,
         data_dir=config.data_dir,
@@ -64,14 +67,15 @@ def main(config: ml_collections.ConfigDict) -> None:
         print(_how_to_get_data(config.data_dir), end="")
 
 
-def load_scorer(source: str, config: ml_collections.ConfigDict) -> winobench.DiffusionITM:
-    """Loads the model from a folder or the hub as the config says.
+def load_scorer(config: ml_collections.ConfigDict) -> winobench.DiffusionITM:
+    """Loads the model that the config names.
 
     Raises:
       InputError: the source is no pipeline, or an option is not one of its choices.
     """
+    named = config.model in registry.MODELS
     return winobench.DiffusionITM.from_pretrained(
-        source,
+        config.model if named else registry.model_source(config.model),
         config.dtype,
         variant=config.variant,
         revision=config.revision,

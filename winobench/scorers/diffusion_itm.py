@@ -22,7 +22,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
-from winobench import parallel
+from winobench import parallel, registry
 from winobench.data import images as image_files
 from winobench.diffusion import schedules
 from winobench.errors import InputError
@@ -303,21 +303,24 @@ class DiffusionITM:
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a folder in the diffusers layout, or a hub id.
+          source: a name in `winobench.registry.MODELS`, a folder in the diffusers layout, or a hub id.
           dtype: ``float32`` or ``bfloat16``, of the denoiser's parameters and of its computation. Images and texts are
             encoded, noise is added, and differences are summed in float32 in either case.
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-          **options: of `DiffusionITM`.
+          **options: of `DiffusionITM`. A name in the registry may bring its own ``timestep_range``.
 
         Raises:
           InputError: when the source is no pipeline, or an option is not one of its choices.
         """
         from winobench.diffusion.stable_diffusion import StableDiffusion
 
+        name = os.fspath(source)
+        if options.get("timestep_range") is None:
+            options["timestep_range"] = registry.timestep_range(name)
         pipeline = StableDiffusion.from_pretrained(
-            source,
+            registry.MODELS[name].source if name in registry.MODELS else source,
             dtype=dtype,
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
             encoder_dtype="float32",

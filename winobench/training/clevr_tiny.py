@@ -57,9 +57,9 @@ def autoencoder_config(config: ml_collections.ConfigDict) -> autoencoder_kl.Auto
 
 
 def unet_config(config: ml_collections.ConfigDict) -> unet_2d_condition.UNet2DConditionConfig:
-    """The denoiser's architecture: cross-attention at every level."""
+    """The denoiser's architecture; the way up mirrors the way down."""
     settings = config.denoiser
-    levels = len(settings.block_out_channels)
+    down_blocks = tuple(settings.down_block_types)
     factor = 2 ** (len(config.autoencoder.block_out_channels) - 1)
     return unet_2d_condition.UNet2DConditionConfig.from_dict(
         {
@@ -67,8 +67,8 @@ def unet_config(config: ml_collections.ConfigDict) -> unet_2d_condition.UNet2DCo
             "in_channels": config.autoencoder.latent_channels,
             "out_channels": config.autoencoder.latent_channels,
             "block_out_channels": tuple(settings.block_out_channels),
-            "down_block_types": ("CrossAttnDownBlock2D",) * levels,
-            "up_block_types": ("CrossAttnUpBlock2D",) * levels,
+            "down_block_types": down_blocks,
+            "up_block_types": tuple(name.replace("Down", "Up") for name in reversed(down_blocks)),
             "layers_per_block": settings.layers_per_block,
             "attention_head_dim": settings.num_heads,
             "norm_num_groups": 32,
@@ -370,6 +370,7 @@ def denoiser_step(
         jnp.asarray(noise_schedule.alphas_cumprod),
         prediction_type=settings.prediction_type,
         timestep_range=tuple(settings.timestep_range),
+        timestep_power=settings.timestep_power,
     )
     step = loop.make_step(loss, optimizer, seed=config.seed, ema_decay=settings.ema_decay)
     return step, loop.create_state(params, optimizer)

@@ -18,6 +18,7 @@ def make_loss(
     *,
     prediction_type: str,
     timestep_range: tuple[int, int],
+    timestep_power: float = 1.0,
 ):
     """The noise- or velocity-prediction loss (Ho et al. 2020; Salimans and Ho 2022) as a function of parameters.
 
@@ -26,7 +27,9 @@ def make_loss(
       text_graphdef: of a CLIPTextModel.
       alphas_cumprod: [num_train_timesteps] float32.
       prediction_type: ``epsilon`` or ``v_prediction``.
-      timestep_range: timesteps are drawn uniformly from [first, last).
+      timestep_range: timesteps are drawn from [first, last).
+      timestep_power: 1 draws them uniformly; p draws them with density proportional to (t - first)^(p - 1), so that
+        values above 1 spend more of the batch on the noisy end, where the text decides most.
 
     Returns:
       loss_fn(params, batch, key): ``params`` has the entries ``unet`` and ``text_encoder``; ``batch["latents"]``
@@ -40,10 +43,10 @@ def make_loss(
         latents = batch["latents"].astype(jnp.float32)
         key_noise, key_timesteps = jax.random.split(key)
         noise = jax.random.normal(key_noise, latents.shape)
-        # Stratified over the batch: the same uniform distribution with less variance between steps.
+        # Stratified over the batch: the same distribution with less variance between steps.
         count = latents.shape[0]
         position = (jnp.arange(count) + jax.random.uniform(key_timesteps, (count,))) / count
-        timesteps = (first + position * (last - first)).astype(jnp.int32)
+        timesteps = (first + position ** (1.0 / timestep_power) * (last - first)).astype(jnp.int32)
         abar = alphas_cumprod[timesteps][:, None, None, None]
         noisy = jnp.sqrt(abar) * latents + jnp.sqrt(1.0 - abar) * noise
         target = noise if prediction_type == "epsilon" else jnp.sqrt(abar) * noise - jnp.sqrt(1.0 - abar) * latents

@@ -13,7 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import auto as tqdm
+
+from winobench import parallel
 
 Params = Any  # a pytree of arrays
 Batch = dict[str, np.ndarray]
@@ -68,7 +71,7 @@ def make_step(
         count = state.step.astype(jnp.float32)
         decay = jnp.minimum(ema_decay, (1.0 + count) / (10.0 + count))
         ema = jax.tree.map(lambda old, new: decay * old + (1.0 - decay) * new, state.ema, params)
-        metrics = {"loss": loss, "gradient_norm": optax.global_norm(gradients), **metrics}
+        metrics = {"loss": loss, "gradient_norm": optax.tree.norm(gradients), **metrics}
         return TrainState(state.step + 1, params, ema, opt_state), metrics
 
     return jax.jit(step, donate_argnums=0)
@@ -124,6 +127,7 @@ def train(
     checkpoint_every: int = 2000,
     on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None = None,
     max_seconds: float | None = None,
+    mesh: Mesh | None = None,
 ) -> TrainState:
     """Runs ``step_fn`` up to ``num_steps``, from the newest checkpoint if there is one.
 
@@ -139,6 +143,7 @@ def train(
       checkpoint_every: steps between checkpoints.
       on_checkpoint: called at every checkpoint (sample pictures, validation); what it returns is logged.
       max_seconds: stop early, with a checkpoint, after this many seconds.
+      mesh: devices that share each batch, every one with its own copy of the state; all devices when None.
 
     Returns:
       The last state.
@@ -146,6 +151,9 @@ def train(
     Raises:
       FloatingPointError: the loss is not finite; the last checkpoint is the last good one.
     """
+    mesh = parallel.as_mesh(mesh)
+    state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+    rows = NamedSharding(mesh, PartitionSpec(parallel.DATA_AXIS))
     if checkpoints is not None and checkpoints.latest_step() is not None:
         state = checkpoints.restore(state)
     metrics_file = pathlib.Path(metrics_file)
@@ -162,7 +170,7 @@ def train(
             log.flush()
 
         for step in range(first + 1, num_steps + 1):
-            state, metrics = step_fn(state, next(batches))
+            state, metrics = step_fn(state, jax.device_put(next(batches), rows))
             bar.update()
             out_of_time = max_seconds is not None and time.monotonic() - started > max_seconds
             last = step == num_steps or out_of_time
