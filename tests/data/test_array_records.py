@@ -1,5 +1,6 @@
 """Shards: what goes in comes out, unfinished sets are seen, and batches depend on seed and index alone."""
 
+import itertools
 import json
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_batches_can_start_anywhere(records):
     whole = numbers(0, 10)
     assert numbers(4, 3) == whole[4:7]
     # Three epochs are the first sixty draws: every record three times, in no fixed order.
-    assert sorted(sum(whole, [])) == sorted(list(range(20)) * 3)
+    assert sorted(itertools.chain.from_iterable(whole)) == sorted(list(range(20)) * 3)
     assert whole[0] != sorted(whole[0])
 
 
