@@ -23,10 +23,20 @@ Trains a model and exports it as a diffusers folder. A run that was stopped goes
   python -m launch.train --config=clevr_tiny:debug                every stage in a few minutes
   python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=200000
   python -m launch.train --config=clevr_tiny --max_minutes=60     stop after an hour, with a checkpoint and an export
+
+The denoiser can be trained on another machine that has only JAX, Flax and Optax:
+
+  python -m launch.train --config=clevr_tiny --write_arrays=arrays    here; take the folder there
+  python -m winobench.training.from_arrays arrays --max_minutes=60    there; bring the folder back
+  python -m launch.train --config=clevr_tiny --state=arrays/state.npz here; trains what is left and exports
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/train-<config> by default.")
 _MAX_MINUTES = flags.DEFINE_float("max_minutes", None, "Stop training the denoiser after this time.", lower_bound=0.0)
+_WRITE_ARRAYS = flags.DEFINE_string(
+    "write_arrays", None, "Write what the denoiser learns from into this folder, and stop."
+)
+_STATE = flags.DEFINE_string("state", None, "Go on from this state.npz, which was trained from such a folder.")
 
 
 def main(config: ml_collections.ConfigDict) -> None:
@@ -36,6 +46,12 @@ def main(config: ml_collections.ConfigDict) -> None:
     spec = flags.FLAGS.config or DEFAULT_CONFIG
     workdir = pathlib.Path(_WORKDIR.value or f"runs/train-{spec.replace(':', '-')}")
     keep_config(config, workdir)
+    if _WRITE_ARRAYS.value:
+        clevr_tiny.write_arrays(config, workdir, _WRITE_ARRAYS.value)
+        print(f"wrote {_WRITE_ARRAYS.value}: train with python -m winobench.training.from_arrays {_WRITE_ARRAYS.value}")
+        return
+    if _STATE.value:
+        clevr_tiny.read_state(config, workdir, _STATE.value)
     minutes = _MAX_MINUTES.value
     clevr_tiny.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes)
     folder = workdir / "clevr_tiny"

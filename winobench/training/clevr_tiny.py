@@ -9,8 +9,9 @@ Each stage keeps its result in ``<workdir>`` and is skipped when that is there a
               denoiser/             checkpoints, metrics.jsonl, drawn pictures
               clevr_tiny/           the exported diffusers folder
 
-The denoiser, which takes most of the time, can also be trained from a folder of arrays (``latents.npy``,
-``input_ids.npy``, ``empty_ids.npy``; ``write_arrays`` makes it) on a machine that has only JAX, Flax and Optax.
+The denoiser, which takes most of the time, can also be trained on a machine that has only JAX, Flax and Optax:
+``write_arrays`` makes a folder to take there, ``winobench.training.from_arrays`` trains from it, and ``read_state``
+takes in the result.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import json
 import os
 import pathlib
 from collections.abc import Iterator
@@ -29,6 +31,7 @@ import numpy as np
 from flax import nnx
 
 from winobench.diffusion import schedules
+from winobench.errors import InputError
 from winobench.models import autoencoder_kl, clip, unet_2d_condition
 from winobench.training import autoencoder, denoiser, loop, optimizers
 
@@ -296,15 +299,51 @@ def make_latents(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> No
 
 
 def write_arrays(config: ml_collections.ConfigDict, workdir: str | os.PathLike, folder: str | os.PathLike) -> None:
-    """Copies the latents and captions into ``.npy`` files, for training on a machine with only JAX, Flax and Optax."""
+    """Makes the latents and writes what the denoiser's training needs into a folder.
+
+    ``winobench.training.from_arrays`` trains from it on a machine that has only JAX, Flax, Optax and tqdm.
+
+    Args:
+      config: the recipe.
+      workdir: where the stages' results are kept, as for ``run``.
+      folder: gets ``latents.npy`` (float16 [n, h, w, c]), ``input_ids.npy`` (uint16 [n, captions, length]),
+        ``empty_ids.npy``, ``recipe.json``, and ``state.npz`` if the denoiser's training has begun.
+    """
     from winobench.data import array_records
 
     workdir, folder = pathlib.Path(workdir), pathlib.Path(folder)
+    make_scenes(config, workdir)
+    make_latents(config, workdir)  # trains the autoencoder first
     folder.mkdir(parents=True, exist_ok=True)
     source = array_records.ShardSource(workdir / "latents")
     for name in ("latents", "input_ids"):
         np.save(folder / f"{name}.npy", np.stack([source[index][name] for index in range(len(source))]))
     np.save(folder / "empty_ids.npy", empty_ids(workdir))
+    vocab_size = _vocab_size(workdir)
+    recipe = {**config.to_dict(), "vocab_size": vocab_size}
+    (folder / "recipe.json").write_text(json.dumps(recipe, indent=2) + "\n")
+    checkpoints = loop.Checkpoints(workdir / "denoiser" / "checkpoints")
+    if checkpoints.latest_step() is not None:
+        _, state = denoiser_step(config, vocab_size, schedule(config))
+        loop.save_state(checkpoints.restore(state), folder / "state.npz")
+    checkpoints.close()
+
+
+def read_state(config: ml_collections.ConfigDict, workdir: str | os.PathLike, path: str | os.PathLike) -> None:
+    """Makes a state that was trained elsewhere (``from_arrays``) the newest checkpoint of ``workdir``.
+
+    Raises:
+      InputError: the state is another recipe's, or no further than the newest checkpoint.
+    """
+    workdir = pathlib.Path(workdir)
+    _, like = denoiser_step(config, _vocab_size(workdir), schedule(config))
+    state = loop.load_state(like, path)
+    checkpoints = loop.Checkpoints(workdir / "denoiser" / "checkpoints")
+    newest = checkpoints.latest_step()
+    if newest is not None and newest >= int(state.step):
+        raise InputError(f"{path} has {int(state.step)} steps, but {workdir} has {newest} already: leave --state out")
+    checkpoints.save(state)
+    checkpoints.close()
 
 
 def empty_ids(workdir: pathlib.Path) -> np.ndarray:
@@ -331,26 +370,6 @@ class ChooseCaption:
         drawn = record["input_ids"][generator.integers(len(record["input_ids"]))]
         ids = self.empty if generator.random() < self.empty_fraction else drawn
         return {"latents": record["latents"], "input_ids": ids.astype(np.int32)}
-
-
-def array_batches(
-    folder: str | os.PathLike, *, batch_size: int, seed: int, empty_fraction: float, first_batch: int = 0
-) -> Iterator[loop.Batch]:
-    """Endless batches from ``write_arrays``'s folder; batch n depends on (seed, n) alone."""
-    folder = pathlib.Path(folder)
-    latents, ids = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("latents", "input_ids"))
-    empty = np.load(folder / "empty_ids.npy")
-    batch = first_batch
-    while True:
-        generator = np.random.default_rng((seed, batch))
-        rows = np.sort(generator.integers(len(latents), size=batch_size))
-        chosen = ids[rows, generator.integers(ids.shape[1], size=batch_size)]
-        is_empty = generator.random(batch_size) < empty_fraction
-        yield {
-            "latents": latents[rows].astype(np.float32),
-            "input_ids": np.where(is_empty[:, None], empty, chosen).astype(np.int32),
-        }
-        batch += 1
 
 
 def denoiser_step(
@@ -510,6 +529,6 @@ def zero_output_layers(unet: unet_2d_condition.UNet2DConditionModel) -> None:
     """
     for path, module in nnx.iter_modules(unet):
         if path and path[-1] in ("conv2", "proj_out", "conv_out"):
-            module.kernel.value = jnp.zeros_like(module.kernel.value)
+            module.kernel[...] = jnp.zeros_like(module.kernel[...])
             if module.bias is not None:
-                module.bias.value = jnp.zeros_like(module.bias.value)
+                module.bias[...] = jnp.zeros_like(module.bias[...])

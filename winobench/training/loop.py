@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import auto as tqdm
 
 from winobench import parallel
+from winobench.errors import InputError
 
 Params = Any  # a pytree of arrays
 Batch = dict[str, np.ndarray]
@@ -112,6 +113,29 @@ class Checkpoints:
 def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
     """Shape, dtype and placement of an array, which is what Orbax restores into."""
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+
+def save_state(state: TrainState, path: str | pathlib.Path) -> None:
+    """Writes a state into one ``.npz`` file, for machines without Orbax; replaced when whole."""
+    path = pathlib.Path(path)
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        np.savez(file, *(np.asarray(leaf) for leaf in jax.tree.leaves(state)))
+    temporary.rename(path)
+
+
+def load_state(like: TrainState, path: str | pathlib.Path) -> TrainState:
+    """Reads a file of ``save_state``.
+
+    Raises:
+      InputError: the arrays are not those of a state like ``like``.
+    """
+    with np.load(path) as file:
+        arrays = [file[name] for name in file.files]
+    leaves, structure = jax.tree.flatten(like)
+    if [(a.shape, a.dtype) for a in arrays] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
+        raise InputError(f"{path} holds the state of another network or optimizer: train with its own recipe")
+    return jax.tree.unflatten(structure, arrays)
 
 
 def train(
