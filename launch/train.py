@@ -21,7 +21,7 @@ Trains a model and exports it as a diffusers folder. A run that was stopped goes
 
   python -m launch.train --config=clevr_tiny                      the embedded model, from nothing
   python -m launch.train --config=clevr_tiny:debug                every stage in a few minutes
-  python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=200000
+  python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000
   python -m launch.train --config=clevr_tiny --max_minutes=60     stop after an hour, with a checkpoint and an export
 
 The denoiser can be trained on another machine that has only JAX, Flax and Optax:

@@ -1,0 +1,93 @@
+"""The shipped weights: torch diffusers loads them unchanged, computes the same errors, and they know their scenes."""
+
+import pathlib
+
+import diffusers
+import jax
+import numpy as np
+import pytest
+import safetensors
+import torch
+
+import winobench
+from winobench import parallel, registry
+from winobench.data import clevr_captions
+from winobench.tasks import clevr_common
+
+FOLDER = pathlib.Path(registry.model_source("clevr-tiny"))
+TIMESTEPS = [150, 420, 700, 960]
+
+
+@pytest.fixture(scope="module")
+def scorer():
+    return winobench.DiffusionITM.from_pretrained("clevr-tiny", mesh=parallel.make_mesh(jax.devices()[:2]))
+
+
+def test_is_small_and_in_half_precision():
+    files = [path for path in FOLDER.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 30e6
+    weights = [path for path in files if path.suffix == ".safetensors"]
+    assert sorted(path.parent.name for path in weights) == ["text_encoder", "unet", "vae"]
+    for path in weights:
+        with safetensors.safe_open(path, "np") as file:
+            assert {file.get_slice(name).get_dtype() for name in file.keys()} == {"F16"}  # noqa: SIM118
+    assert not [path for path in files if path.suffix in (".bin", ".pt", ".ckpt", ".pkl")]
+
+
+def test_is_judged_on_the_timesteps_that_it_was_trained_on(scorer):
+    first, end = scorer.timestep_range
+    assert 100 <= first < end <= 1000
+    own = winobench.DiffusionITM.from_pretrained("clevr-tiny", timestep_range=(0, 500))
+    assert own.timestep_range == (0, 500)
+
+
+@torch.inference_mode()
+def test_torch_diffusers_loads_it_and_computes_the_same_errors(scorer):
+    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, torch_dtype=torch.float32)
+    scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
+    images = clevr_common.evaluation_images(2)
+    things = clevr_common.evaluation_things(2)
+    texts = [*clevr_captions.items(things[0], "gray" if "gray" not in str(things[0]) else "cyan")["spatial"][0], ""]
+    pixels = torch.tensor(np.stack(list(images)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
+    latents = pipeline.vae.encode(pixels).latent_dist.mean * pipeline.vae.config.scaling_factor
+    length = pipeline.tokenizer.model_max_length
+    tokens = pipeline.tokenizer(texts, padding="max_length", max_length=length, truncation=True, return_tensors="pt")
+    states = pipeline.text_encoder(tokens.input_ids)[0]
+    noise = torch.tensor(np.random.default_rng(0).standard_normal((len(TIMESTEPS), *latents.shape[1:]), np.float32))
+    expected = np.zeros((len(images), len(texts), len(TIMESTEPS)))
+    for i, z in enumerate(latents):
+        for j, state in enumerate(states):
+            for s, (eps, t) in enumerate(zip(noise, torch.tensor(TIMESTEPS), strict=True)):
+                noisy = scheduler.add_noise(z[None], eps[None], t[None])
+                difference = (
+                    scheduler.get_velocity(z[None], eps[None], t[None])
+                    - pipeline.unet(noisy, t, state[None], return_dict=False)[0]
+                )
+                expected[i, j, s] = difference.double().square().sum()
+    errors = scorer.errors(list(images), texts, noise=noise.numpy().transpose(0, 2, 3, 1), timesteps=TIMESTEPS)
+    np.testing.assert_allclose(errors, expected, rtol=1e-4)
+    # The text must matter, or this would hardly test the text encoder.
+    assert np.abs(errors[:, :2] - errors[:, 2:]).max() > 1e-3 * errors.mean()
+
+
+def test_torch_diffusers_draws_with_it():
+    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, torch_dtype=torch.float32)
+    pipeline.set_progress_bar_config(disable=True)
+    image = pipeline(
+        "A red cube.", num_inference_steps=2, output_type="np", generator=torch.Generator().manual_seed(0)
+    ).images[0]
+    assert image.shape == (64, 64, 3)
+    assert image.std() > 0.01
+
+
+def test_tells_the_colors_of_scenes_that_it_never_saw(scorer):
+    """Far above chance: a coin would reach 30 of 40 once in 900 tries."""
+    right = 0
+    things = clevr_common.evaluation_things(20)
+    images = clevr_common.evaluation_images(20)
+    for index in range(20):
+        items = clevr_captions.items(things[index], clevr_common.distractor_color(index, things[index]))
+        for true, false in items["recognition_color"]:
+            scores = scorer.score([images[index]], [true, false], num_samples=8)[0]
+            right += scores[0] > scores[1]
+    assert right >= 30
