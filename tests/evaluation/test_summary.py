@@ -144,13 +144,16 @@ def test_example_rows_of_recall_have_a_column_a_part():
     assert names[-4:] == ["correct_recall_at_1", "tie_recall_at_1", "correct_recall_at_5", "tie_recall_at_5"]
 
 
-def test_the_table_has_a_row_a_metric():
+def test_the_table_has_a_row_a_metric_and_fits_a_terminal():
     entry = {"value": 0.5, "low": 0.4, "high": 0.6, "chance": 0.25, "n": 1234, "ties": 7}
-    results = {"tasks": {"clevr": {"accuracy": entry, "spatial/accuracy": {**entry, "value": 1.0, "chance": None}}}}
+    longest = "binding_color_shape/accuracy"
+    results = {"tasks": {"clevr": {"accuracy": entry, longest: {**entry, "value": 1.0, "high": 1.0, "chance": None}}}}
     text = io.StringIO()
-    table.print_results(results, rich.console.Console(file=text, width=100))
+    table.print_results(results, rich.console.Console(file=text, width=80))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    assert lines[1].split() == ["task", "metric", "%", "95%", "interval", "chance", "n", "ties"]
-    assert lines[3].split() == ["clevr", "accuracy", "50.0", "40.0", "to", "60.0", "25.0", "1,234", "7"]
-    assert lines[4].split() == ["spatial/accuracy", "100.0", "40.0", "to", "60.0", "1,234", "7"]
-    assert lines[4].index("spatial") == lines[3].index("accuracy") + 2
+    assert lines[1].split() == ["task", "and", "metric", "%", "95%", "interval", "chance", "n", "ties"]
+    assert lines[3].split() == ["clevr"]
+    assert lines[4].split() == ["accuracy", "50.0", "40.0", "to", "60.0", "25.0", "1,234", "7"]
+    assert lines[5].split() == [longest, "100.0", "40.0", "to", "100.0", "1,234", "7"]
+    indents = [len(line) - len(line.lstrip()) for line in lines[3:6]]
+    assert indents == sorted(set(indents))

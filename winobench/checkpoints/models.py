@@ -99,7 +99,7 @@ def load_model(
 
     Args:
       cls: a network class of ``winobench.models``.
-      source: a local folder or a hub id.
+      source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
       subfolder: the network's folder in it, e.g. ``"unet"``.
       dtype: of the parameters and of the computation: float32, bfloat16 or float16.
       variant: suffix of the weight files, e.g. ``"fp16"``.

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from winobench import registry
 from winobench.errors import InputError
 
 # Owner and name; the hub checks the details.
@@ -160,8 +161,9 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     """Tells a local folder from a hub id.
 
     Args:
-      source: a folder, a hub id such as ``"stable-diffusion-v1-5/stable-diffusion-v1-5"``, or what this function
-        returned before. An existing folder wins over a hub repository of the same name.
+      source: a name in `winobench.registry.MODELS`, a folder, a hub id such as
+        ``"stable-diffusion-v1-5/stable-diffusion-v1-5"``, or what this function returned before. What comes first here
+        wins.
       revision: branch, tag or commit of a hub repository.
 
     Raises:
@@ -169,9 +171,11 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     """
     if isinstance(source, Source):
         return source
-    if os.path.isdir(source):
-        return LocalFolder(source)
     name = os.fspath(source)
+    if name in registry.MODELS:
+        name = registry.MODELS[name].source
+    if os.path.isdir(name):
+        return LocalFolder(name)
     if os.path.exists(name):
         raise InputError(f"{name} is a file, but a folder in the diffusers layout or a hub id is needed")
     if not _HUB_ID.fullmatch(name):

@@ -76,7 +76,8 @@ class StableDiffusion:
         """Loads a pipeline in the diffusers layout.
 
         Args:
-          source: a local folder or a hub id; of a hub repository, only the files that are needed are downloaded.
+          source: a name in `winobench.registry.MODELS`, a local folder, or a hub id; of a hub repository, only the
+            files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
           encoder_dtype: of the text encoder and the autoencoder; ``dtype`` when None. They run once for each text and

@@ -316,11 +316,10 @@ class DiffusionITM:
         """
         from winobench.diffusion.stable_diffusion import StableDiffusion
 
-        name = os.fspath(source)
         if options.get("timestep_range") is None:
-            options["timestep_range"] = registry.timestep_range(name)
+            options["timestep_range"] = registry.timestep_range(os.fspath(source))
         pipeline = StableDiffusion.from_pretrained(
-            registry.MODELS[name].source if name in registry.MODELS else source,
+            source,
             dtype=dtype,
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
             encoder_dtype="float32",
