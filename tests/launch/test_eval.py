@@ -58,7 +58,7 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     assert results["config"]["model"] == str(tiny_pipeline)
     assert len(results["versions"]["weights"]) == 64
     assert set(results["versions"]["data"]) == {"clevr", "clevr_image"}
-    assert re.search(r"clevr +accuracy +\d+\.\d +\d+\.\d to \d+\.\d +50\.0", out)
+    assert re.search(r"clevr *\n +accuracy +\d+\.\d +\d+\.\d to \d+\.\d +50\.0", out)
     assert "clevr_image" in out
     assert "passes" in err
     assert str(workdir.name) in err

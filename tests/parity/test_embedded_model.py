@@ -43,7 +43,7 @@ def test_is_judged_on_the_timesteps_that_it_was_trained_on(scorer):
 
 @torch.inference_mode()
 def test_torch_diffusers_loads_it_and_computes_the_same_errors(scorer):
-    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, torch_dtype=torch.float32)
+    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, dtype=torch.float32)
     scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
     images = clevr_common.evaluation_images(2)
     things = clevr_common.evaluation_things(2)
@@ -71,7 +71,7 @@ def test_torch_diffusers_loads_it_and_computes_the_same_errors(scorer):
 
 
 def test_torch_diffusers_draws_with_it():
-    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, torch_dtype=torch.float32)
+    pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     image = pipeline(
         "A red cube.", num_inference_steps=2, output_type="np", generator=torch.Generator().manual_seed(0)
