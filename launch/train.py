@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from launch import configuration
+from winobench import registry
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +56,11 @@ def main(config: ml_collections.ConfigDict) -> None:
     minutes = _MAX_MINUTES.value
     clevr_tiny.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes)
     folder = workdir / "clevr_tiny"
-    print(f"exported {folder}: judge it with python -m launch.eval --config.model={folder}")
+    first, end = registry.timestep_range("clevr-tiny")
+    print(
+        f"exported {folder}: judge it with python -m launch.eval --config=gdbench --config.model={folder}"
+        f" --config.sampling.timestep_range={first},{end}"
+    )
 
 
 def keep_config(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:

@@ -130,7 +130,6 @@ def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_se
     """
     workdir = pathlib.Path(workdir)
     make_scenes(config, workdir)
-    train_autoencoder(config, workdir)
     make_latents(config, workdir)
     state = train_denoiser(config, workdir, max_seconds=max_seconds)
     export(config, workdir, state.ema)
@@ -272,7 +271,7 @@ def _reconstruct(model: autoencoder_kl.AutoencoderKL, images: jax.Array) -> jax.
 
 
 def make_latents(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-    """Encodes every training picture once; ``latents/index.json`` keeps the scaling factor."""
+    """Trains the autoencoder and encodes every training picture; the latents' scaling factor lies beside them."""
     from winobench.data import array_records
 
     about = _about(config, "data", "autoencoder")
@@ -313,7 +312,7 @@ def write_arrays(config: ml_collections.ConfigDict, workdir: str | os.PathLike, 
 
     workdir, folder = pathlib.Path(workdir), pathlib.Path(folder)
     make_scenes(config, workdir)
-    make_latents(config, workdir)  # trains the autoencoder first
+    make_latents(config, workdir)
     folder.mkdir(parents=True, exist_ok=True)
     source = array_records.ShardSource(workdir / "latents")
     for name in ("latents", "input_ids"):
