@@ -232,7 +232,7 @@ def train_autoencoder(config: ml_collections.ConfigDict, workdir: pathlib.Path) 
     )
     folder = workdir / "autoencoder"
     source = array_records.ShardSource(workdir / "scenes")
-    shown = np.stack([decode_png(source[index]["image"]) for index in range(16)])
+    shown = np.stack([decode_png(source[index]["image"]) for index in range(min(16, len(source)))])
     reconstruct = jax.jit(lambda params, images: _reconstruct(nnx.merge(graphdef, params), images))
 
     def show(state: loop.TrainState) -> None:
@@ -278,7 +278,7 @@ def make_latents(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> No
     if array_records.is_complete(workdir / "latents", about):
         return
     graphdef, _ = _split_model(autoencoder_kl.AutoencoderKL, autoencoder_config(config), config.seed)
-    params = train_autoencoder(config, workdir)
+    params = _on_one_device(train_autoencoder(config, workdir))
     encode = jax.jit(lambda images: nnx.merge(graphdef, params).encode(images.astype(jnp.float32) / 127.5 - 1.0)[0])
     source = array_records.ShardSource(workdir / "scenes")
     means, ids = [], []
@@ -461,6 +461,7 @@ def bundle(config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loo
     nnx.update(vae, _averaged_autoencoder(config, workdir))
     unet_graphdef, _ = _split_model(unet_2d_condition.UNet2DConditionModel, unet_config(config), config.seed)
     text_graphdef, _ = _split_model(clip.CLIPTextModel, text_config(config, _vocab_size(workdir)), config.seed + 1)
+    params = _on_one_device(params)
     return StableDiffusion(
         unet=nnx.merge(unet_graphdef, params["unet"]),
         vae=vae,
@@ -468,6 +469,11 @@ def bundle(config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loo
         tokenizer=tokenizer_files.read_clip_tokenizer(workdir / "tokenizer"),
         schedule=schedule(config),
     )
+
+
+def _on_one_device(params: loop.Params) -> loop.Params:
+    """Training leaves a copy on every device; drawing and encoding use one, as the other networks are there."""
+    return jax.device_put(params, jax.local_devices()[0])
 
 
 def _averaged_autoencoder(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
