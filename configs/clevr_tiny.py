@@ -1,6 +1,6 @@
 """Trains the embedded model: an autoencoder, then a denoiser with its text encoder, on rendered CLEVR-style scenes.
 
-python -m launch.train --config=clevr_tiny           # the shipped recipe: an hour and a quarter on two CPU cores
+python -m launch.train --config=clevr_tiny           # the shipped recipe: about an hour on two CPU cores
 python -m launch.train --config=clevr_tiny:debug     # a few minutes, to see every part run
 python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000     # longer; resumes where it was
 """

@@ -25,7 +25,7 @@ Trains a model and exports it as a diffusers folder. A run that was stopped goes
   python -m launch.train --config=clevr_tiny --config.denoiser.num_steps=20000
   python -m launch.train --config=clevr_tiny --max_minutes=60     stop after an hour, with a checkpoint and an export
 
-The denoiser can be trained on another machine that has only JAX, Flax and Optax:
+The denoiser can be trained on another machine that has only JAX, Flax, Optax and tqdm:
 
   python -m launch.train --config=clevr_tiny --write_arrays=arrays    here; take the folder there
   python -m winobench.training.from_arrays arrays --max_minutes=60    there; bring the folder back

@@ -1,6 +1,8 @@
 """The embedded model's recipe, in miniature: its parts, and (slow) the whole of it with a resume."""
 
 import json
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -140,6 +142,19 @@ def test_training_from_arrays_goes_on_and_comes_back(config, scenes, arrays):
     config.denoiser.block_out_channels = (64,)
     with pytest.raises(InputError, match="another network or optimizer"):
         clevr_tiny.read_state(config, scenes, arrays / "state.npz")
+
+
+def test_training_from_arrays_needs_no_more_than_it_says(arrays):
+    code = """
+import sys
+for name in ("diffusers", "transformers", "grain", "array_record", "tensorflow_datasets", "PIL", "ml_collections",
+             "safetensors", "huggingface_hub", "pyarrow", "torch"):
+    sys.modules[name] = None  # importing it fails
+from winobench.training import from_arrays
+from_arrays.main([sys.argv[1], "--num_steps=1"])
+"""
+    subprocess.run([sys.executable, "-c", code, str(arrays)], check=True)
+    assert (arrays / "state.npz").exists()
 
 
 def test_a_folder_without_a_recipe_is_named(tmp_path, capsys):

@@ -8,6 +8,8 @@ import numpy as np
 import optax
 import pytest
 
+from winobench import parallel
+from winobench.errors import InputError
 from winobench.training import loop
 
 
@@ -90,6 +92,49 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
             metrics_file=tmp_path / "metrics.jsonl",
             name="toy",
             log_every=5,
+        )
+
+
+def test_a_gradient_that_is_not_finite_is_never_saved(tmp_path):
+    def loss_fn(params, batch, key):
+        kept = jnp.where(batch["x"].mean() > 50, 0.0, 1.0)
+        return jnp.sum(jnp.sqrt(kept * params["w"] ** 2)), {}  # at 0, the root's derivative is infinite: 0 * inf
+
+    def batches(first):
+        for index, batch in enumerate(batches_from(first)):
+            yield {"x": batch["x"] + (100.0 if index == 3 else 0.0)}
+
+    optimizer = optax.adam(0.05)
+    checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
+    with pytest.raises(FloatingPointError, match="gradient_norm at step 4 is nan; checkpoints from before are sound"):
+        loop.train(
+            loop.make_step(loss_fn, optimizer, seed=0),
+            loop.create_state({"w": jnp.ones(4)}, optimizer),
+            batches,
+            num_steps=30,
+            checkpoints=checkpoints,
+            metrics_file=tmp_path / "metrics.jsonl",
+            name="toy",
+            log_every=100,
+            checkpoint_every=2,
+        )
+    checkpoints.close()
+    assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == 2
+
+
+def test_a_batch_that_devices_cannot_share_is_refused(tmp_path):
+    step, state = make()
+    uneven = ({"x": np.ones((3, 4), np.float32)} for _ in range(2))
+    with pytest.raises(InputError, match="a batch of 3 cannot be shared by 2 devices"):
+        loop.train(
+            step,
+            state,
+            lambda first: uneven,
+            num_steps=2,
+            checkpoints=None,
+            metrics_file=tmp_path / "metrics.jsonl",
+            name="toy",
+            mesh=parallel.make_mesh(jax.devices()[:2]),
         )
 
 

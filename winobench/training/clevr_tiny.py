@@ -9,7 +9,7 @@ Each stage keeps its result in ``<workdir>`` and is skipped when that is there a
               denoiser/             checkpoints, metrics.jsonl, drawn pictures
               clevr_tiny/           the exported diffusers folder
 
-The denoiser, which takes most of the time, can also be trained on a machine that has only JAX, Flax and Optax:
+The denoiser, which takes most of the time, can also be trained on a machine that has only JAX, Flax, Optax and tqdm:
 ``write_arrays`` makes a folder to take there, ``winobench.training.from_arrays`` trains from it, and ``read_state``
 takes in the result.
 """

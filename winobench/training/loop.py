@@ -138,6 +138,15 @@ def load_state(like: TrainState, path: str | pathlib.Path) -> TrainState:
     return jax.tree.unflatten(structure, arrays)
 
 
+def _share(batch: Batch, rows: NamedSharding) -> dict[str, jax.Array]:
+    count, devices = len(next(iter(batch.values()))), rows.mesh.shape[parallel.DATA_AXIS]
+    if count % devices:
+        raise InputError(
+            f"a batch of {count} cannot be shared by {devices} devices: make batch_size a multiple of that"
+        )
+    return jax.device_put(batch, rows)
+
+
 def train(
     step_fn: StepFn,
     state: TrainState,
@@ -161,9 +170,9 @@ def train(
       batches_from: gives the batches from a step on; batch n must depend on n alone, so that resuming is exact.
       num_steps: total number of steps, those before a resume included.
       checkpoints: where states are kept, or None.
-      metrics_file: one JSON line every ``log_every`` steps is appended here.
+      metrics_file: one JSON line every ``log_every`` steps, and at checkpoints, is appended here.
       name: label of the progress bar.
-      log_every: steps between two lines; metrics are fetched from the device only then.
+      log_every: steps between two lines; metrics are fetched from the device only with a line.
       checkpoint_every: steps between checkpoints.
       on_checkpoint: called at every checkpoint (sample pictures, validation); what it returns is logged.
       max_seconds: stop early, with a checkpoint, after this many seconds.
@@ -173,7 +182,8 @@ def train(
       The last state.
 
     Raises:
-      FloatingPointError: the loss is not finite; the last checkpoint is the last good one.
+      FloatingPointError: the loss or the gradient is not finite; no checkpoint is written then.
+      InputError: a batch cannot be shared equally by the devices.
     """
     mesh = parallel.as_mesh(mesh)
     state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
@@ -194,21 +204,24 @@ def train(
             log.flush()
 
         for step in range(first + 1, num_steps + 1):
-            state, metrics = step_fn(state, jax.device_put(next(batches), rows))
+            state, metrics = step_fn(state, _share(next(batches), rows))
             bar.update()
             out_of_time = max_seconds is not None and time.monotonic() - started > max_seconds
             last = step == num_steps or out_of_time
-            if step % log_every == 0 or last:
+            due = last or step % checkpoint_every == 0
+            if due or step % log_every == 0:
                 values = {key: float(value) for key, value in jax.device_get(metrics).items()}
                 now = time.monotonic()
                 rate = (step - last_logged) / (now - last_time)
                 last_logged, last_time = step, now
                 write({"step": step, "steps_per_second": round(rate, 3), **values})
                 bar.set_postfix(loss=f"{values['loss']:.4f}")
-                if not math.isfinite(values["loss"]):
-                    kept = "there is no checkpoint yet" if checkpoints is None else "the newest checkpoint is sound"
-                    raise FloatingPointError(f"{name}: the loss at step {step} is {values['loss']}; {kept}.")
-            if step % checkpoint_every == 0 or last:
+                # Before any checkpoint: with a finite loss and gradient, what is saved is finite too.
+                for what in ("loss", "gradient_norm"):
+                    if not math.isfinite(values[what]):
+                        kept = "there is no checkpoint" if checkpoints is None else "checkpoints from before are sound"
+                        raise FloatingPointError(f"{name}: the {what} at step {step} is {values[what]}; {kept}.")
+            if due:
                 if checkpoints is not None:
                     checkpoints.save(state)
                 if on_checkpoint is not None and (row := on_checkpoint(state)):
