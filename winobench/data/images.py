@@ -16,7 +16,8 @@ def open_image(source: Any) -> Image.Image:
     """Opens and decodes an image.
 
     Args:
-      source: a path, a PIL image, or a uint8 array [height, width, 3].
+      source: a path, a PIL image, a uint8 array [height, width, 3], or an object that knows its ``content_hash`` and
+        has ``open() -> PIL.Image``.
 
     Returns:
       A PIL image in RGB.
@@ -26,6 +27,8 @@ def open_image(source: Any) -> Image.Image:
     """
     if isinstance(source, Image.Image):
         return source.convert("RGB")
+    if hasattr(source, "content_hash"):
+        return source.open().convert("RGB")
     if isinstance(source, str | os.PathLike):
         try:
             with Image.open(source) as image:
@@ -50,7 +53,7 @@ def load_image(source: Any, size: int) -> np.ndarray:
     """Reads an image and resizes it to a square without cropping, as the published code does (PIL's bicubic).
 
     Args:
-      source: a path, a PIL image, or a uint8 array [height, width, 3].
+      source: as in ``open_image``.
       size: height and width in pixels; an image that has them already is not resampled.
 
     Returns:
@@ -68,9 +71,14 @@ def load_image(source: Any, size: int) -> np.ndarray:
 def image_hash(source: Any) -> str:
     """SHA-256 of the decoded pixels and their size, in hexadecimal: the same for a file and for its array.
 
+    An object that knows its ``content_hash`` is not decoded.
+
     Raises:
       InputError: as in ``open_image``.
     """
+    known = getattr(source, "content_hash", None)
+    if known is not None:
+        return known
     array = np.asarray(open_image(source), np.uint8)
     digest = hashlib.sha256(repr(array.shape).encode())
     digest.update(np.ascontiguousarray(array).data)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-ImageSource = Any  # a path, a PIL image, or a uint8 array [height, width, 3]
+if TYPE_CHECKING:
+    from winobench.tasks.published import PublishedData
+
+# A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
+# (what `winobench.data.images.image_hash` says of it), which need not be decoded to be told from others.
+ImageSource = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +23,7 @@ class Example:
       images: candidates or the one query image.
       texts: candidates or the one query text.
       target: index of the right candidate along the axis that has more than one; None when the right answer is the
-        diagonal (Winoground).
+        diagonal (Winoground), and where there is none (bias).
       groups: sub-tasks or tags that the example also counts for, e.g. ``("spatial",)``.
     """
 
@@ -30,6 +35,33 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
+class TargetPair:
+    """Two groups of images that are compared in how they are associated with two sets of texts.
+
+    Attributes:
+      name: of its row in the results, e.g. ``"Christian-Muslim"``.
+      group_x: group of the examples whose images are X; a positive effect size is a bias towards it.
+      group_y: group of the examples whose images are Y.
+      texts_a: the texts A, e.g. the pleasant phrases.
+      texts_b: the texts B.
+    """
+
+    name: str
+    group_x: str
+    group_y: str
+    texts_a: tuple[str, ...]
+    texts_b: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Association:
+    """What a bias task measures (Krojer et al. 2023, Eq. 8); each of its examples is one image of one group, with all
+    texts of the group's pairs."""
+
+    pairs: tuple[TargetPair, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
     """A declaration of a task; nothing is read before ``load`` is called.
 
@@ -37,13 +69,17 @@ class Task:
       name: what ``--config.tasks`` calls it.
       version: raised whenever a number could change.
       description: one line for ``--list_tasks``.
-      metric: a name in ``winobench.metrics.METRICS``.
+      metric: a name in ``winobench.metrics.METRICS``, or ``effect_size`` for a task with an ``association``.
       shape: (images, texts) of an example, for listings.
       chance: metric name -> chance level in [0, 1].
-      load: ``load(data_dir, limit) -> iterable of Example``; ``limit`` counts scenes or items, None means all.
+      load: ``load(data_dir, limit) -> iterable of Example``; ``limit`` counts scenes or items (or images of each group,
+        for a bias task), None means all.
       ready: ``ready(data_dir) -> None`` or one sentence on how to get the data.
       images_compete: True where images are ranked for a text, so that scores need the unconditional error.
       data_fingerprint: ``data_fingerprint(data_dir, limit) -> str``, changes whenever the examples could.
+      count: ``count(data_dir)``, the number of examples there are, or None while the data are not there.
+      source: the published files that ``python -m launch.prepare`` reads; None for a task that makes its own data.
+      association: of a bias task.
     """
 
     name: str
@@ -56,3 +92,11 @@ class Task:
     ready: Callable[[str | None], str | None]
     images_compete: bool
     data_fingerprint: Callable[[str | None, int | None], str]
+    count: Callable[[str | None], int | None] = lambda data_dir: None
+    source: PublishedData | None = None
+    association: Association | None = None
+
+    @property
+    def texts_compete(self) -> bool:
+        """True where texts are ranked for an image."""
+        return self.association is None and self.shape[1] > 1

@@ -91,15 +91,18 @@ def _data_fingerprint(data_dir: str | None, limit: int | None) -> str:
     return digest.hexdigest()
 
 
-TASK = Task(
-    name="clevr",
-    version=1,
-    description="Which caption is true of two objects: colour, shape, size, and what belongs to what and where.",
-    metric="accuracy",
-    shape=(1, 2),
-    chance={"accuracy": 0.5},
-    load=load,
-    ready=lambda data_dir: None,
-    images_compete=False,
-    data_fingerprint=_data_fingerprint,
+TASKS = (
+    Task(
+        name="clevr",
+        version=1,
+        description="Which caption is true of two objects: colour, shape, size, and what belongs to what and where.",
+        metric="accuracy",
+        shape=(1, 2),
+        chance={"accuracy": 0.5},
+        load=load,
+        ready=lambda data_dir: None,
+        images_compete=False,
+        data_fingerprint=_data_fingerprint,
+        count=lambda data_dir: 14 * clevr_common.NUM_SCENES,
+    ),
 )

@@ -53,15 +53,18 @@ def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
         yield Example(f"scene-{index:06d}/{attribute}", (image, swapped), (text,), 0, (attribute,))
 
 
-TASK = Task(
-    name="clevr_image",
-    version=1,
-    description="Which of two rendered images a caption describes; colours, shapes or sizes are swapped in the other.",
-    metric="accuracy",
-    shape=(2, 1),
-    chance={"accuracy": 0.5},
-    load=load,
-    ready=lambda data_dir: None,
-    images_compete=True,
-    data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
+TASKS = (
+    Task(
+        name="clevr_image",
+        version=1,
+        description="Which of two rendered images a caption describes; colours, shapes or sizes are swapped in the other.",
+        metric="accuracy",
+        shape=(2, 1),
+        chance={"accuracy": 0.5},
+        load=load,
+        ready=lambda data_dir: None,
+        images_compete=True,
+        data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
+        count=lambda data_dir: 3 * clevr_common.NUM_SCENES,
+    ),
 )

@@ -14,15 +14,18 @@ def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
         yield Example(f"scene-{index:06d}/{attribute}", (image, swapped), (text, swapped_text), None, (attribute,))
 
 
-TASK = Task(
-    name="clevr_winoground",
-    version=1,
-    description="Which caption belongs to which of two rendered images; colours, shapes or sizes are swapped.",
-    metric="winoground",
-    shape=(2, 2),
-    chance={"text": 1 / 4, "image": 1 / 4, "group": 1 / 6},
-    load=load,
-    ready=lambda data_dir: None,
-    images_compete=True,
-    data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
+TASKS = (
+    Task(
+        name="clevr_winoground",
+        version=1,
+        description="Which caption belongs to which of two rendered images; colours, shapes or sizes are swapped.",
+        metric="winoground",
+        shape=(2, 2),
+        chance={"text": 1 / 4, "image": 1 / 4, "group": 1 / 6},
+        load=load,
+        ready=lambda data_dir: None,
+        images_compete=True,
+        data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
+        count=lambda data_dir: 3 * clevr_common.NUM_SCENES,
+    ),
 )
