@@ -1,0 +1,159 @@
+"""Tasks whose data others published: what their files hold, how to get them, and the examples once they are prepared.
+
+A task's file states how its published files are read (`PublishedData`); ``python -m launch.prepare`` turns them into a
+prepared set, once; `published_task` makes the task that reads that set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from winobench.errors import InputError
+from winobench.tasks.base import Example, Task
+
+Box = tuple[int, int, int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFile:
+    """An image among the published files, or a part of one.
+
+    Attributes:
+      path: the file.
+      box: (left, top, right, bottom) in pixels of the part that is meant, right and bottom excluded; None for all.
+    """
+
+    path: pathlib.Path
+    box: Box | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """An `winobench.tasks.base.Example` whose images are still files.
+
+    Attributes:
+      id: unique within the task and stable from run to run.
+      images: candidates or the one query image; the same image may belong to many items and is stored once.
+      texts: candidates or the one query text.
+      target: index of the right candidate; None where there is none or it is the diagonal.
+      groups: sub-tasks or tags that the item also counts for.
+    """
+
+    id: str
+    images: tuple[ImageFile, ...]
+    texts: tuple[str, ...]
+    target: int | None = 0
+    groups: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Download:
+    """A file that may be downloaded: by URL, or from a data set's repository on the Hugging Face hub.
+
+    Attributes:
+      to: where it goes, relative to the folder of the task's sources, with ``/``.
+      url: its address; None for a file on the hub.
+      hub_id: the repository of a data set on the hub; the user's token is used.
+      filename: the file's name there.
+      unpack: unpack the archive (zip or tar) into the folder where it lies.
+      sha256: of the file in hexadecimal, where it is known.
+      note: size and licence, for the user.
+    """
+
+    to: str
+    url: str | None = None
+    hub_id: str | None = None
+    filename: str | None = None
+    unpack: bool = False
+    sha256: str | None = None
+    note: str = ""
+
+    def __post_init__(self):
+        if (self.url is None) == (self.hub_id is None) or (self.hub_id is None) != (self.filename is None):
+            raise ValueError("a Download has either a url, or a hub_id with a filename")
+        to = pathlib.PurePosixPath(self.to)
+        if to.is_absolute() or ".." in to.parts or not to.name:
+            raise ValueError(f"a Download goes to a relative path without '..', not to {self.to!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedData:
+    """The published files of a task.
+
+    Attributes:
+      read: ``read(folder) -> items`` in a fixed order. Raises InputError naming the file where an annotation file is
+        missing or broken. It need not look for the images: ``launch.prepare`` names the missing ones file by file.
+      how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
+        holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
+      num_examples: how many the publication has; None where that depends on the user. Another number is an error.
+      downloads: what may be downloaded into the folder; need not be all that it must hold.
+    """
+
+    read: Callable[[pathlib.Path], Iterable[Item]]
+    how_to_get: str
+    num_examples: int | None
+    downloads: tuple[Download, ...] = ()
+
+
+def published_task(*, source: PublishedData, **fields: Any) -> Task:
+    """A task that reads its examples from ``<data_dir>/<name>``, as ``python -m launch.prepare`` writes it.
+
+    Args:
+      source: the published files.
+      **fields: the other fields of `Task`, but for ``load``, ``ready``, ``count`` and ``data_fingerprint``, which are
+        filled in. ``limit`` then counts examples, a random choice that is the same from run to run; in tasks with an
+        ``association`` it counts the images of each group.
+    """
+    name, version = fields["name"], fields["version"]
+    per_group = fields.get("association") is not None
+
+    def prepared(data_dir: str | None):
+        from winobench.data import prepared as prepared_sets
+
+        problem = ready(data_dir)
+        if problem is not None:
+            raise InputError(f"the data of task {name!r} are not ready: {problem}")
+        return prepared_sets.PreparedSet(prepared_sets.task_folder(name, data_dir))
+
+    def ready(data_dir: str | None) -> str | None:
+        from winobench.data import prepared as prepared_sets
+
+        folder = prepared_sets.task_folder(name, data_dir)
+        state = prepared_sets.read_state(folder)
+        if state is None:
+            return how_to_prepare(name, source)
+        if state["task_version"] != version:
+            return (
+                f"{folder} was prepared for version {state['task_version']} of the task, which is now at {version}:"
+                f" renew it with `{prepare_command(name)} --overwrite`, where DIR holds {source.how_to_get}"
+            )
+        return None
+
+    def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
+        found = prepared(data_dir)
+        found.verify()
+        return found.examples(limit, per_group=per_group)
+
+    def count(data_dir: str | None) -> int | None:
+        return None if ready(data_dir) is not None else prepared(data_dir).num_examples
+
+    def data_fingerprint(data_dir: str | None, limit: int | None) -> str:
+        return prepared(data_dir).subset_fingerprint(limit)
+
+    return Task(**fields, load=load, ready=ready, count=count, data_fingerprint=data_fingerprint, source=source)
+
+
+def prepare_command(name: str) -> str:
+    """The command line that prepares a task from a folder DIR."""
+    return f"python -m launch.prepare --task={name} --source=DIR"
+
+
+def how_to_prepare(name: str, source: PublishedData) -> str:
+    """One sentence on how to get a task's data."""
+    way = f"run `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
+    if source.downloads:
+        way += "; without --source it downloads what may be downloaded"
+    return way
