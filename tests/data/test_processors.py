@@ -1,0 +1,132 @@
+"""Preprocessing options that cannot be used, and what the processors promise besides their values."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+
+# As OpenAI's repositories had it before 2023, and as LAION's have it.
+OLD = {
+    "crop_size": 224,
+    "do_center_crop": True,
+    "do_normalize": True,
+    "do_resize": True,
+    "feature_extractor_type": "CLIPFeatureExtractor",
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+    "resample": 3,
+    "size": 224,
+}
+NEW = {
+    **OLD,
+    "crop_size": {"height": 224, "width": 224},
+    "do_convert_rgb": True,
+    "do_rescale": True,
+    "image_processor_type": "CLIPImageProcessor",
+    "processor_class": "CLIPProcessor",
+    "rescale_factor": 0.00392156862745098,
+    "size": {"shortest_edge": 224},
+}
+BLIP = {
+    "do_normalize": True,
+    "do_pad": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_processor_type": "BlipImageProcessor",
+    "processor_class": "BlipProcessor",
+    "resample": 3,
+    "rescale_factor": 0.00392156862745098,
+    "size": {"height": 384, "width": 384},
+    "size_divisor": 32,
+}
+
+
+def test_published_files():
+    assert ImageProcessor.from_config("clip", OLD) == ImageProcessor.from_config("clip", NEW)
+    assert ImageProcessor.from_config("clip", OLD) == ImageProcessor.from_config("clip", {})
+    assert ImageProcessor.from_config("blip", BLIP) == ImageProcessor.from_config("blip", {})
+    assert ImageProcessor.from_config("blip", BLIP).size == (384, 384)
+
+
+def test_hashable_and_json():
+    processor = ImageProcessor.from_config("clip", OLD)
+    assert hash(processor) == hash(ImageProcessor.from_config("clip", NEW))
+    description = json.loads(json.dumps(dataclasses.asdict(processor)))
+    assert description["resize"] == 224
+    assert description["crop"] == [224, 224]
+
+
+def test_sources_of_images(tmp_path):
+    """Paths, PIL images of any mode and arrays give the same bytes."""
+    array = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
+    Image.fromarray(array).save(tmp_path / "a.png")
+    processor = ImageProcessor(resize=8, crop=(8, 8))
+    results = [processor(image) for image in (array, Image.fromarray(array), tmp_path / "a.png")]
+    assert all(np.array_equal(results[0], result) for result in results)
+    assert results[0].dtype == np.uint8
+    assert results[0].shape == (8, 8, 3)
+    gray = Image.fromarray(array[..., 0])
+    assert np.array_equal(processor(gray)[..., 0], processor(gray)[..., 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"do_resize": False}, "unsupported option do_resize=False"),
+        ({"do_center_crop": False}, "not cropped, which leaves them of different sizes"),
+        ({"colour": 3}, "unknown option colour=3"),
+        ({"image_processor_type": "ViTImageProcessor"}, "is a ViTImageProcessor, not a CLIPImageProcessor"),
+        ({"crop_size": 300}, r"less than the crop \(300, 300\)"),
+        ({"image_std": [0.5, 0.5, 0.0]}, "must be three numbers each, the std above 0"),
+        ({"image_mean": [0.5]}, "must be three numbers each"),
+        ({"resample": 17}, "17"),
+        ({"size": -3}, "-3"),
+        ({"size": "large"}, "large"),
+    ],
+)
+def test_bad_preprocessor_config(options, message):
+    with pytest.raises(InputError, match=message) as caught:
+        ImageProcessor.from_config("clip", options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "message"),
+    [
+        ({"resize_mode": "longest"}, 224, "resize_mode='longest'"),
+        ({"interpolation": "nearest"}, 224, "interpolation='nearest'"),
+        ({"mode": "L"}, 224, "mode='L'"),
+        ({"pad": 3}, 224, "unknown option pad=3"),
+        ({"mean": "gray"}, 224, "mean='gray'"),
+        ({}, (224, 200), "224 x 200"),
+    ],
+)
+def test_bad_open_clip(options, size, message):
+    with pytest.raises(InputError, match=message):
+        ImageProcessor.from_open_clip(options, size)
+
+
+def test_without_torch():
+    """The image processors that torch is not needed for are the ones in use."""
+    program = """
+import importlib.machinery as machinery
+find = machinery.PathFinder.find_spec
+machinery.PathFinder.find_spec = staticmethod(
+    lambda name, *args: None if name.split(".")[0] in ("torch", "torchvision") else find(name, *args)
+)
+import numpy as np
+from winobench.data.processors import ImageProcessor
+processor = ImageProcessor.from_config("clip", {"size": 8, "crop_size": 8})
+assert processor(np.zeros((9, 10, 3), np.uint8)).shape == (8, 8, 3)
+assert processor.table.shape == (256, 3)
+import sys
+assert not any(name == "torch" for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,0 +1,231 @@
+"""Images as the towers of the baselines were trained on them: resized, cropped and normalised as published.
+
+The host resizes and crops, through transformers' PIL image processors, and hands over bytes. The device normalises them
+with a table of the 256 values that a byte can take in each channel, so that its results equal the published
+processor's to the last bit, and a quarter of the data crosses to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winobench.data import images as image_files
+from winobench.errors import InputError
+
+# The mean and the spread of the pictures that OpenAI trained on; all published descendants keep them.
+OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
+OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
+
+# What preprocessor_config.json may call the processors, by family; "FeatureExtractor" is their name before 2023.
+_NAMES = {
+    "clip": ("CLIPImageProcessor", "CLIPFeatureExtractor"),
+    "blip": ("BlipImageProcessor", "BlipFeatureExtractor"),
+}
+_SWITCHES = ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize")
+_OPTIONS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std")
+# Padding makes the images of a batch equally large; these are already.
+_NO_EFFECT = frozenset({"processor_class", "do_pad", "pad_size", "size_divisor", "data_format", "return_tensors"})
+_INTERPOLATIONS = {"bicubic": 3, "bilinear": 2, "random": 3}
+_RESAMPLING = (0, 1, 2, 3, 4, 5)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageProcessor:
+    """How an image becomes the input of a network. Hashable; ``dataclasses.asdict`` describes it whole.
+
+    Attributes:
+      resize: the shortest side in pixels, the other keeping the shape of the image; or (height, width).
+      crop: (height, width) of the part in the middle that is kept; None keeps all, which needs a fixed ``resize``.
+      mean: of each channel, subtracted from values in [0, 1].
+      std: of each channel, which they are divided by.
+      resample: PIL's number of the filter; 3 is bicubic.
+      rescale: what a byte is multiplied by.
+      crop_rounding: where the crop begins if the margin is odd: ``down`` (transformers) or ``nearest``, halves to even
+        (torchvision and with it OpenCLIP).
+    """
+
+    resize: int | tuple[int, int]
+    crop: tuple[int, int] | None = None
+    mean: tuple[float, float, float] = OPENAI_MEAN
+    std: tuple[float, float, float] = OPENAI_STD
+    resample: int = 3
+    rescale: float = 1 / 255
+    crop_rounding: str = "down"
+
+    def __post_init__(self):
+        sides = (self.resize,) if isinstance(self.resize, int) else self.resize
+        if not all(_is_count(side) for side in sides) or len(sides) > 2:
+            raise InputError(f"the size of images is {self.resize!r}, but must be one or two positive whole numbers")
+        if self.crop is None and isinstance(self.resize, int):
+            raise InputError(
+                f"images are resized to {self.resize} pixels on their shortest side and not cropped, which leaves them"
+                " of different sizes: give a crop size, or height and width"
+            )
+        if self.crop is not None:
+            if len(self.crop) != 2 or not all(_is_count(side) for side in self.crop):
+                raise InputError(f"the crop size is {self.crop!r}, but must be two positive whole numbers")
+            if max(self.crop) > min(sides):
+                raise InputError(f"images are resized to {self.resize}, which is less than the crop {self.crop}")
+        if len(self.mean) != 3 or len(self.std) != 3 or not all(value > 0 for value in self.std):
+            raise InputError(
+                f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, the std above 0"
+            )
+        if self.resample not in _RESAMPLING:
+            raise InputError(f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5")
+
+    @classmethod
+    def from_config(cls, family: str, options: Mapping[str, Any]) -> Self:
+        """Reads the contents of a ``preprocessor_config.json`` of transformers.
+
+        Args:
+          family: ``clip`` or ``blip``, which decides what the file may leave out.
+          options: the decoded JSON object; sizes are numbers in old files and objects in new ones.
+
+        Raises:
+          InputError: if it describes a processor of another family, or asks for something that is not supported.
+        """
+        named = {options.get(key) for key in ("image_processor_type", "feature_extractor_type")} - {None}
+        if others := sorted(
+            str(name) for name in named if str(name).removesuffix("Fast").removesuffix("Pil") not in _NAMES[family]
+        ):
+            raise InputError(f"the image processor is a {others[0]}, not a {_NAMES[family][0]}")
+        for key, value in options.items():
+            if key in _SWITCHES and value is not True:
+                raise InputError(f"unsupported option {key}={value!r}: only true is implemented")
+            known = (*_SWITCHES, *_OPTIONS, "do_center_crop", "image_processor_type", "feature_extractor_type")
+            if not (key in known or key in _NO_EFFECT or key.startswith("_")):
+                raise InputError(f"unknown option {key}={value!r}; remove it if it is idle")
+        try:
+            official = _official(family)(**{key: options[key] for key in _OPTIONS if key in options})
+            size, crop = official.size, official.crop_size
+            resize = size.shortest_edge if size.shortest_edge else (size.height, size.width)
+            cropped = options.get("do_center_crop", family == "clip")
+            return cls(
+                resize=resize,
+                crop=(crop.height, crop.width) if cropped and crop is not None else None,
+                mean=tuple(map(float, official.image_mean)),
+                std=tuple(map(float, official.image_std)),
+                resample=int(official.resample),
+                rescale=float(official.rescale_factor),
+            )
+        except InputError:
+            raise
+        # The library passes on whatever its checks raise.
+        except Exception as error:
+            raise InputError(str(error).strip().splitlines()[0] if str(error).strip() else repr(error)) from error
+
+    @classmethod
+    def from_open_clip(cls, options: Mapping[str, Any], image_size: int | tuple[int, int]) -> Self:
+        """Reads the ``preprocess_cfg`` of an ``open_clip_config.json``.
+
+        Args:
+          options: the decoded JSON object, which may be empty: then the processor is OpenAI's.
+          image_size: the side of the network's input in pixels, or (height, width); it wins over ``size``.
+
+        Raises:
+          InputError: if it asks for something that is not supported.
+        """
+        options = {key: value for key, value in options.items() if value is not None}
+        known = {"size", "mode", "mean", "std", "interpolation", "resize_mode", "fill_color"}
+        if unknown := sorted(options.keys() - known):
+            raise InputError(f"unknown option {unknown[0]}={options[unknown[0]]!r}; remove it if it is idle")
+        interpolation, mode = options.get("interpolation", "bicubic"), options.get("resize_mode", "shortest")
+        if interpolation not in _INTERPOLATIONS:
+            raise InputError(f"unsupported option interpolation={interpolation!r}: it must be bicubic or bilinear")
+        if mode not in ("shortest", "squash"):
+            raise InputError(f"unsupported option resize_mode={mode!r}: it must be shortest or squash")
+        if options.get("mode", "RGB") != "RGB":
+            raise InputError(f"unsupported option mode={options['mode']!r}: it must be RGB")
+        height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+        if mode == "shortest" and height != width:
+            raise InputError(f"unsupported image size {height} x {width}: only squares are cut out of resized images")
+        return cls(
+            resize=(height, width) if mode == "squash" else height,
+            crop=None if mode == "squash" else (height, width),
+            mean=_three("mean", options.get("mean", OPENAI_MEAN)),
+            std=_three("std", options.get("std", OPENAI_STD)),
+            resample=_INTERPOLATIONS[interpolation],
+            crop_rounding="nearest",
+        )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the results in pixels."""
+        return self.resize if self.crop is None else self.crop
+
+    def __call__(self, image: Any) -> np.ndarray:
+        """Resizes and crops an image.
+
+        Args:
+          image: anything that `winobench.data.images.open_image` takes.
+
+        Returns:
+          uint8 [height, width, 3], RGB.
+
+        Raises:
+          InputError: as in ``open_image``.
+        """
+        pixels = np.moveaxis(np.asarray(image_files.open_image(image), np.uint8), -1, 0)
+        official = _processor(self.resize)
+        pixels = np.moveaxis(official.resize(pixels, official.size, self.resample), 0, -1)
+        if self.crop is not None:
+            top, left = (self._margin(have - want) for have, want in zip(pixels.shape, self.crop, strict=False))
+            pixels = pixels[top : top + self.crop[0], left : left + self.crop[1]]
+        return np.ascontiguousarray(pixels)
+
+    def _margin(self, surplus: int) -> int:
+        return surplus // 2 if self.crop_rounding == "down" else round(surplus / 2)
+
+    @functools.cached_property
+    def table(self) -> np.ndarray:
+        """What each byte becomes in each channel: float32 [256, 3], by the published processor's own arithmetic."""
+        official = _processor(self.resize)
+        values = np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None], (3, 256, 1))
+        values = official.normalize(official.rescale(values, self.rescale), list(self.mean), list(self.std))
+        return np.ascontiguousarray(values[..., 0].T, np.float32)
+
+    def normalize(self, pixels: jax.Array) -> jax.Array:
+        """Bytes as the network takes them. Pure: call it inside of `jax.jit`.
+
+        Args:
+          pixels: uint8 [..., 3], from ``__call__``.
+
+        Returns:
+          float32 [..., 3].
+        """
+        return jnp.asarray(self.table)[pixels.astype(jnp.int32), jnp.arange(3)]
+
+
+@functools.lru_cache(maxsize=8)
+def _processor(resize: int | tuple[int, int]) -> Any:
+    """An official processor with a target size; what it does besides is passed to its methods."""
+    size = {"shortest_edge": resize} if isinstance(resize, int) else {"height": resize[0], "width": resize[1]}
+    return _official("clip")(size=size)
+
+
+def _official(family: str) -> Any:
+    # Without torch, transformers would say at import that it has no models; we only want its image processors.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    import transformers
+
+    return {"clip": transformers.CLIPImageProcessorPil, "blip": transformers.BlipImageProcessorPil}[family]
+
+
+def _three(name: str, values: Any) -> tuple[float, float, float]:
+    """One number for all channels, or three."""
+    values = [values] * 3 if isinstance(values, int | float) else values
+    if not isinstance(values, list | tuple) or not all(isinstance(value, int | float) for value in values):
+        raise InputError(f"unsupported option {name}={values!r}: it must be three numbers")
+    return tuple(map(float, values))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
