@@ -281,7 +281,9 @@ class Upsample2D(nnx.Module):
         return self.conv(x)
 
 
-def dot_product_attention(query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False) -> jax.Array:
+def dot_product_attention(
+    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
+) -> jax.Array:
     """Softmax attention with scores and softmax in float32.
 
     Runs as cuDNN's fused attention where that takes the dtype and head size, otherwise as plain products in which the
@@ -294,28 +296,39 @@ def dot_product_attention(query: jax.Array, key: jax.Array, value: jax.Array, *,
       key: [B, S, heads, head_size].
       value: [B, S, heads, head_size].
       is_causal: position t attends to positions up to t.
+      lengths: int32 [B], at least 1: keys from this position on are padding, which no query attends to.
 
     Returns:
       [B, T, heads, head_size] in the dtype of ``query``.
     """
     if _cudnn_takes(query):
-        return jax.nn.dot_product_attention(query, key, value, is_causal=is_causal, implementation="cudnn")
+        return jax.nn.dot_product_attention(
+            query, key, value, is_causal=is_causal, key_value_seq_lengths=lengths, implementation="cudnn"
+        )
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
     matrix_bytes = 4 * query.shape[2] * key.shape[2]
     all_bytes = matrix_bytes * query.shape[0] * query.shape[1]
-    if jax.default_backend() == "cpu" and not is_causal and matrix_bytes >= _LARGE_MATRIX and all_bytes > _MANY_SCORES:
+    whole = is_causal or lengths is not None
+    if jax.default_backend() == "cpu" and not whole and matrix_bytes >= _LARGE_MATRIX and all_bytes > _MANY_SCORES:
         result = _attend_in_parts(query, key, value)
     else:
-        result = _attend(query, key, value, is_causal=is_causal)
+        result = _attend(query, key, value, is_causal=is_causal, lengths=lengths)
     return jnp.swapaxes(result, 1, 2)
 
 
-def _attend(query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False) -> jax.Array:
-    """Attention with the positions last but one: [..., T, head_size] and twice [..., S, head_size]."""
+def _attend(
+    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
+) -> jax.Array:
+    """Attention with the positions last but one: [..., T, head_size] and twice [..., S, head_size].
+
+    With ``lengths`` the first axis is the batch's and there is one more before the positions, that of the heads.
+    """
     scores = jnp.einsum("...th,...sh->...ts", query, key, preferred_element_type=jnp.float32)
     scores = scores * query.shape[-1] ** -0.5
     if is_causal:
         scores = jnp.where(jnp.tri(*scores.shape[-2:], dtype=bool), scores, -jnp.inf)
+    if lengths is not None:
+        scores = jnp.where(jnp.arange(scores.shape[-1]) < lengths[:, None, None, None], scores, -jnp.inf)
     # The result does not depend on the subtracted maximum, so cutting its gradient is exact.
     weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
     total = jnp.sum(weights, axis=-1)[..., None]
