@@ -29,7 +29,7 @@ Path = tuple[str | int, ...]
 _THREADS = min(8, os.cpu_count() or 1)
 DTYPES = ("float32", "bfloat16", "float16")
 
-# Leaf names of Flax -> torch. The order of axes follows from the leaf and its rank.
+# Leaf names of Flax -> torch; others are the same in both. The order of axes follows from the leaf and its rank.
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
 
 
@@ -56,6 +56,10 @@ KEY_TABLES: dict[str, KeyTable] = {
             (rf"((?:en|de)coder\.mid_block\.attentions\.\d+)\.{old}\.", rf"\1.{new}.")
             for old, new in _OLD_VAE_NAMES.items()
         )
+    ),
+    "BlipForImageTextRetrieval": KeyTable(
+        # 0, 1, 2, ...: a buffer that the published files hold.
+        ignored=(r"text_encoder\.embeddings\.position_ids",),
     ),
     "CLIPTextModel": KeyTable(
         # transformers 5 saves the text tower without its prefix.
@@ -259,7 +263,7 @@ def _leaves(module: nnx.Module) -> list[tuple[Path, Any]]:
 
 
 def _torch_key(path: Path) -> str:
-    return ".".join(map(str, (*path[:-1], _LEAF_NAMES[path[-1]])))
+    return ".".join(map(str, (*path[:-1], _LEAF_NAMES.get(path[-1], path[-1]))))
 
 
 def _axes(path: Path, ndim: int) -> tuple[int, ...]:
