@@ -128,18 +128,47 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str, d
       default: what ``--config`` is when it is not given.
       usage: the text of ``--help``; the fields of the chosen config and the launcher's flags are added to it.
     """
-    config: list[ml_collections.ConfigDict] = []
+    _run(main, lambda argv: _parse(argv, launcher, default, usage))
+
+
+def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes_words: bool = False) -> None:
+    """Runs a launcher that has flags but no config; otherwise as ``start``.
+
+    Args:
+      main: the launcher's function; gets the words of the command line that are no flags.
+      usage: the text of ``--help``; the launcher's flags are added to it.
+      takes_words: whether there may be such words, as in ``launch.report RUN [RUN ...]``.
+    """
+    del flags.FLAGS.config
 
     def parse(argv: Sequence[str]) -> list[str]:
-        config.append(_parse(argv, launcher, default, usage))
+        wants_help, words = _parse_flags(argv)
+        if words and not takes_words:
+            raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+        if wants_help:
+            own = _own_flags()
+            width = max(len(flag.name) for flag in own)
+            print("\n".join([usage.strip(), "", "Flags:", *(f"  --{flag.name:<{width}}  {flag.help}" for flag in own)]))
+            sys.exit(0)
+        return words
+
+    _run(main, parse)
+
+
+def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> None:
+    """Calls ``main`` with what ``parse`` makes of the command line."""
+    parsed: list[Any] = []
+
+    def parse_flags(argv: Sequence[str]) -> list[str]:
+        parsed.append(parse(argv))
         return [argv[0]]
 
     def run(_: Sequence[str]) -> None:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)  # absl would go on to show the notes of every library
-        _guarded(main, config[0])
+        _guarded(main, parsed[0])
 
-    app.run(run, flags_parser=functools.partial(_guarded, parse))
+    app.run(run, flags_parser=functools.partial(_guarded, parse_flags))
 
 
 def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -156,24 +185,29 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
 def _parse(argv: Sequence[str], launcher: str, default: str, usage: str) -> ml_collections.ConfigDict:
     """Parses the flags into ``flags.FLAGS`` and returns the config."""
     rest, overrides = _split(argv)
-    wants_help = any(word in ("--help", "-help", "-h", "--helpfull", "--helpshort") for word in rest[1:])
-    rest = [word for word in rest if word not in ("--help", "-help", "-h", "--helpfull", "--helpshort")]
-    try:
-        unparsed = flags.FLAGS(rest)[1:]
-    except flags.UnrecognizedFlagError as error:
-        near = difflib.get_close_matches(error.flagname, flags.FLAGS, n=1)
-        hint = f"did you mean --{near[0]}?" if near else "--help lists the flags."
-        raise InputError(f"there is no flag --{error.flagname}: {hint}") from error
-    except flags.Error as error:
-        raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.") from error
-    if unparsed:
-        raise InputError(f"{unparsed[0]!r} is no flag: flags start with --, and --help lists them.")
+    wants_help, words = _parse_flags(rest)
+    if words:
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
     spec = flags.FLAGS.config or default
     config = load(spec, overrides, launcher)
     if wants_help:
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
     return config
+
+
+def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
+    """Parses the flags into ``flags.FLAGS``; returns whether help is asked for, and the words that are no flags."""
+    wants_help = any(word in ("--help", "-help", "-h", "--helpfull", "--helpshort") for word in argv[1:])
+    rest = [word for word in argv if word not in ("--help", "-help", "-h", "--helpfull", "--helpshort")]
+    try:
+        return wants_help, flags.FLAGS(rest)[1:]
+    except flags.UnrecognizedFlagError as error:
+        near = difflib.get_close_matches(error.flagname, flags.FLAGS, n=1)
+        hint = f"did you mean --{near[0]}?" if near else "--help lists the flags."
+        raise InputError(f"there is no flag --{error.flagname}: {hint}") from error
+    except flags.Error as error:
+        raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.") from error
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -291,8 +325,7 @@ def _help(spec: str, config: ml_collections.ConfigDict, launcher: str, usage: st
     explained, values = field_help(spec), flat(config)
     width = max(map(len, values), default=0) + len("--config.")
     lines = [usage.strip(), "", "Flags:"]
-    own = [flag for module in (sys.modules["__main__"].__name__, __name__) for flag in _flags_of(module)]
-    lines += [f"  --{flag.name:<{width - 2}}  {flag.help}" for flag in own]
+    lines += [f"  --{flag.name:<{width - 2}}  {flag.help}" for flag in _own_flags()]
     lines += ["", f"Fields of --config={spec} (value now; type none where a field may be empty):"]
     # In the order in which the config explains them; ConfigDict itself knows no order.
     for field in dict.fromkeys([*(name for name in explained if name in values), *values]):
@@ -301,6 +334,12 @@ def _help(spec: str, config: ml_collections.ConfigDict, launcher: str, usage: st
         lines.append(f"  {'--config.' + field:<{width}}  {text:<12}  {explained.get(field, '')}".rstrip())
     lines += ["", f"Configs: {', '.join(config_names(launcher))}"]
     return "\n".join(lines)
+
+
+def _own_flags() -> list[flags.Flag]:
+    """The launcher's flags and this module's, without those of the libraries."""
+    own = [flag for module in (sys.modules["__main__"].__name__, __name__) for flag in _flags_of(module)]
+    return [flag for flag in own if flag.name in flags.FLAGS]
 
 
 def _flags_of(module: str) -> list[flags.Flag]:

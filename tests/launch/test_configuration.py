@@ -234,3 +234,35 @@ def test_help_shows_flags_fields_values_and_configs(path):
     assert lines["--config.rate"].split()[1:] == ["0.5", "how", "fast"]
     assert lines["--config.count"].split()[1] == "8"
     assert lines["--config.words"].split()[1] == "none"
+
+
+_PLAIN_LAUNCHER = """
+import sys
+from absl import flags
+from launch import configuration
+
+_NUMBER = flags.DEFINE_integer("number", 0, "A number.")
+takes_words = sys.argv.pop(1) == "words"
+configuration.start_without_config(lambda words: print(words, _NUMBER.value), usage="Toy.", takes_words=takes_words)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "out", "err"),
+    [
+        (["words", "a", "--number=3", "b"], 0, "['a', 'b'] 3\n", ""),
+        (["none", "--number=3"], 0, "[] 3\n", ""),
+        (["none", "a"], 2, "", "error: 'a' is no flag: flags start with --, and --help lists them.\n"),
+        (["words", "--nubmer=3"], 2, "", "error: there is no flag --nubmer: did you mean --number?\n"),
+        (["words", "--config=x"], 2, "", "error: there is no flag --config: --help lists the flags.\n"),
+        (["words", "--help"], 0, "Toy.\n\nFlags:\n  --number  A number.\n", ""),
+    ],
+)
+def test_a_launcher_without_config(words, status, out, err):
+    done = subprocess.run(
+        [sys.executable, "-c", _PLAIN_LAUNCHER, *words],
+        capture_output=True,
+        text=True,
+        cwd=pathlib.Path(__file__).parents[2],
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (status, out, err)
