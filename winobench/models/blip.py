@@ -44,6 +44,14 @@ _NO_EFFECT = CLIPTextConfig._no_effect | {
 _ONLY = {"hidden_act": ("gelu",), "is_encoder_decoder": (False,), "pruned_heads": ({}, ())}
 
 
+def _require_whole_heads(config: BlipVisionConfig | BlipTextConfig) -> None:
+    config._require(
+        config.hidden_size % config.num_attention_heads == 0,
+        "num_attention_heads",
+        f"a divisor of hidden_size={config.hidden_size}",
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class BlipVisionConfig(NetworkConfig):
     """Shape of the image encoder, with the names and defaults of the published ``config.json``.
@@ -198,14 +206,6 @@ class BlipConfig(NetworkConfig):
         """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
         parts = {"text_config": self.text_config.to_dict(), "vision_config": self.vision_config.to_dict()}
         return {"architectures": [_ARCHITECTURE]} | super().to_dict() | parts
-
-
-def _require_whole_heads(config: BlipVisionConfig | BlipTextConfig) -> None:
-    config._require(
-        config.hidden_size % config.num_attention_heads == 0,
-        "num_attention_heads",
-        f"a divisor of hidden_size={config.hidden_size}",
-    )
 
 
 def _split(x: jax.Array, heads: int) -> jax.Array:
