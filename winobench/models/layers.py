@@ -100,7 +100,8 @@ def layer_norm(features: int, *, epsilon: float = 1e-5, dtype: Any, param_dtype:
 class Conv2d(nnx.Module):
     """2D convolution, NHWC; ``kernel`` is [height, width, inputs, outputs].
 
-    A 1 x 1 convolution is computed as a matrix product, which XLA runs faster than a convolution on CPUs.
+    Where the stride equals the kernel's size, as in 1 x 1 convolutions and in patch embeddings, it is computed as a
+    matrix product, which XLA runs faster than a convolution on CPUs.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Conv2d(nnx.Module):
         *,
         stride: int = 1,
         padding: int | tuple[tuple[int, int], tuple[int, int]] = 0,
+        bias: bool = True,
         dtype: Any,
         param_dtype: Any,
         rngs: nnx.Rngs,
@@ -120,17 +122,28 @@ class Conv2d(nnx.Module):
         self.dtype = dtype
         shape = (kernel_size, kernel_size, inputs, outputs)
         self.kernel = nnx.Param(_KERNEL_INIT(rngs.params(), shape, param_dtype))
-        self.bias = nnx.Param(jnp.zeros((outputs,), param_dtype))
+        self.bias = nnx.Param(jnp.zeros((outputs,), param_dtype)) if bias else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, inputs] -> [B, h', w', outputs] in the compute dtype."""
-        x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, self.kernel[...], self.bias[...]))
-        if kernel.shape[:2] == (1, 1) and self.stride == 1:
-            return x @ kernel[0, 0] + bias
-        y = jax.lax.conv_general_dilated(
-            x, kernel, (self.stride, self.stride), self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
-        return y + bias
+        x, kernel = jnp.asarray(x, self.dtype), jnp.asarray(self.kernel[...], self.dtype)
+        if kernel.shape[0] == self.stride and not any(map(any, self.padding)):
+            y = _patches(x, self.stride) @ kernel.reshape(-1, kernel.shape[-1])
+        else:
+            y = jax.lax.conv_general_dilated(
+                x, kernel, (self.stride, self.stride), self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+        return y if self.bias is None else y + jnp.asarray(self.bias[...], self.dtype)
+
+
+def _patches(x: jax.Array, size: int) -> jax.Array:
+    """[B, h, w, channels] -> [B, h // size, w // size, size * size * channels]; what is left over is cut off."""
+    if size == 1:
+        return x
+    batch, height, width, channels = x.shape
+    rows, columns = height // size, width // size
+    x = x[:, : rows * size, : columns * size].reshape(batch, rows, size, columns, size, channels)
+    return x.swapaxes(2, 3).reshape(batch, rows, columns, -1)
 
 
 class GroupNorm(nnx.Module):
