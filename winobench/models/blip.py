@@ -442,7 +442,7 @@ class BlipForImageTextRetrieval(layers.Network):
 
     Args:
       config: the network's shape.
-      dtype: compute dtype, that of states and logits too.
+      dtype: compute dtype of the encoders, that of the states too.
       param_dtype: dtype of the parameters.
       rngs: source of the initial parameters.
     """
@@ -456,6 +456,9 @@ class BlipForImageTextRetrieval(layers.Network):
         kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
         self.vision_model = BlipVisionModel(config.vision_config, **kwargs)
         self.text_encoder = BlipTextModel(config.text_config, **kwargs)
+        # Logits and cosines of different captions are equal in the 8 bits of bfloat16 too often: the heads, which cost
+        # nothing, compute in float32 always.
+        kwargs["dtype"] = jnp.float32
         self.vision_proj = layers.linear(config.vision_config.hidden_size, config.image_text_hidden_size, **kwargs)
         self.text_proj = layers.linear(config.text_config.hidden_size, config.image_text_hidden_size, **kwargs)
         self.itm_head = layers.linear(config.text_config.hidden_size, 2, **kwargs)
@@ -521,7 +524,7 @@ class BlipForImageTextRetrieval(layers.Network):
         """Decides whether texts match images (ITM); arguments as for `text_states`.
 
         Returns:
-          [B, 2]: the logits of mismatch and of match.
+          float32 [B, 2]: the logits of mismatch and of match.
         """
         return self.itm_head(self.text_states(input_ids, lengths, image)[:, 0])
 
@@ -535,6 +538,5 @@ class BlipForImageTextRetrieval(layers.Network):
 
 
 def _unit_length(x: jax.Array) -> jax.Array:
-    # Float32: a cosine is compared with others that differ in the third digit.
-    x = x.astype(jnp.float32)
+    # The bound is torch's, for the vector of zeros.
     return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)

@@ -1,0 +1,113 @@
+"""What scorers share: checks of their arguments, their devices, and what float32 means."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jax.typing import ArrayLike
+
+from winobench import parallel
+from winobench.errors import InputError
+
+# Memory that copies of the parameters may take where the devices are the cores of one CPU.
+_CPU_COPIES_BYTES = 1 << 31
+
+
+def positive(name: str, value: Any) -> int:
+    """Returns a whole number of at least 1; raises InputError, with the argument's name, if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} is {value!r}, but it must be a whole number of at least 1")
+    return int(value)
+
+
+def choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Returns one of the choices; raises InputError, with the argument's name, if it is none."""
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}, but it must be one of {', '.join(choices)}")
+    return value
+
+
+def checked_list(name: str, values: Any) -> list[Any]:
+    """Returns a list of at least one; raises InputError, with the argument's name, for anything but a sequence."""
+    if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
+        raise InputError(f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]")
+    values = list(values)
+    if not values:
+        raise InputError(f"{name} is an empty list: give at least one")
+    return values
+
+
+def checked_texts(texts: Any) -> list[str]:
+    """Returns a list of at least one string; raises InputError if it is none."""
+    texts = checked_list("texts", texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
+    return texts
+
+
+def checked_pairs(pairs: ArrayLike, num_images: int, num_texts: int) -> np.ndarray:
+    """Returns int32 [n, 2] of (number of the image, number of the text).
+
+    Raises:
+      InputError: if the array has another shape or type, or names an image or a text that does not exist.
+    """
+    pairs = np.asarray(pairs)
+    if pairs.size == 0:
+        return np.zeros((0, 2), np.int32)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise InputError(
+            f"pairs has the shape {list(pairs.shape)} and the type {pairs.dtype}, but it must be an integer array [n, 2]"
+            " of rows (image, text)"
+        )
+    for column, (name, limit) in enumerate((("images", num_images), ("texts", num_texts))):
+        low, high = pairs[:, column].min(), pairs[:, column].max()
+        if low < 0 or high >= limit:
+            raise InputError(f"pairs names {name} {low} to {high}, but there are {limit}, numbered from 0")
+    return pairs.astype(np.int32)
+
+
+def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:
+    """The position of each distinct key's first occurrence, and for every key the number of its distinct one."""
+    numbers: dict[Any, int] = {}
+    first = []
+    for position, key in enumerate(keys):
+        if key not in numbers:
+            numbers[key] = len(first)
+            first.append(position)
+    return first, np.asarray([numbers[key] for key in keys])
+
+
+def image_key(image: Any) -> Any:
+    """Equal for images that are the same for sure: same path, same pixels."""
+    if hasattr(image, "content_hash"):
+        return image.content_hash
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    if isinstance(image, np.ndarray):
+        return image.shape, image.dtype.str, hashlib.sha256(np.ascontiguousarray(image)).digest()
+    return id(image)
+
+
+def default_mesh(params: Sequence[jax.Array]) -> Mesh:
+    """All devices; of the cores of one CPU only as many as there is memory for copies of the parameters."""
+    devices = jax.devices()
+    if devices[0].platform == "cpu" and jax.process_count() == 1:
+        copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
+        devices = devices[: max(1, copies)]
+    return parallel.make_mesh(devices)
+
+
+def precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
+    """Float32 means float32: without this, GPUs and TPUs round the factors of matrix products to 10 or 7 bits."""
+    if jnp.dtype(dtype) == jnp.float32:
+        return jax.default_matmul_precision("highest")
+    return contextlib.nullcontext()
