@@ -1,0 +1,422 @@
+"""Effect sizes by hand, against scipy and against enumeration; their tests and intervals; what a bias task returns."""
+
+import fractions
+import itertools
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from winobench.errors import InputError
+from winobench.metrics import association as assoc
+from winobench.tasks.base import Association, TargetPair
+
+GOOD, BAD = ("joy", "trust"), ("vulgar", "bad")
+MMBIAS_PAIRS = (
+    *("Christian-Muslim", "Christian-Jewish", "Jewish-Muslim", "Hindu-Muslim", "American-Arab", "Heterosexual-LGBT"),
+    *("Buddhist-Muslim", "Buddhist-Christian", "Buddhist-Hindu", "Buddhist-Jewish"),
+)
+
+
+def pair(name, texts_a=GOOD, texts_b=BAD):
+    return TargetPair(name, *name.split("-"), texts_a, texts_b)
+
+
+def draw(sizes, shift=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=sizes[0]) + shift, rng.normal(size=sizes[1])
+
+
+def scores_of(**groups):
+    """Scores with joy, trust, vulgar and bad in which the images have the psi given, around levels of their own."""
+    rng = np.random.default_rng(3)
+    psi = np.concatenate([np.asarray(values, np.float64) for values in groups.values()])
+    scores = np.repeat(rng.normal(size=(len(psi), 1)), 4, axis=1)
+    scores[:, :2] += psi[:, None] + np.array([0.5, -0.5])
+    return scores, [group for group, values in groups.items() for _ in values]
+
+
+# By hand: four images, two texts a side.
+#   image   joy trust vulgar bad   psi
+#   x1        5     3      2   4   4 - 3 =  1
+#   x2        7     5      2   4   6 - 3 =  3
+#   y1        1     3      3   3   2 - 3 = -1
+#   y2        0     8      2   4   4 - 3 =  1
+# Means 2 and 0; over all four the mean is 1 and the variance (0 + 4 + 4 + 0) / 4 = 2, so d = 2 / sqrt(2) = sqrt(2).
+# The six ways to choose X have the sums 1+3=4, 1-1=0, 1+1=2, 3-1=2, 3+1=4, -1+1=0; the observed sum is 4. At least as
+# large: 2 of 6; at most as large: 6 of 6. One-sided p = 1/3, two-sided 2/3.
+HAND_SCORES = np.array([[5, 3, 2, 4], [7, 5, 2, 4], [1, 3, 3, 3], [0, 8, 2, 4]])
+
+
+def test_worked_by_hand():
+    psi = assoc.associations(HAND_SCORES, (0, 1), (2, 3))
+    assert psi.dtype == np.float64
+    assert psi.tolist() == [1, 3, -1, 1]
+    assert assoc.effect_size(psi[:2], psi[2:]) == pytest.approx(2**0.5, rel=1e-14)
+    assert assoc.permutation_test(psi[:2], psi[2:]) == (
+        pytest.approx(1 / 3, abs=1e-15),
+        pytest.approx(2 / 3, abs=1e-15),
+        6,
+        True,
+    )
+
+
+def test_average_is_of_magnitudes():
+    # sqrt(2) as above, and with X = {-1, 1}, Y = {2, 2}: means 0 and 2, variance (4 + 0 + 1 + 1) / 4 = 1.5.
+    pairs = [
+        assoc.PairAssociations("x", "y", np.array([1.0, 3]), np.array([-1.0, 1])),
+        assoc.PairAssociations("y", "z", np.array([-1.0, 1]), np.array([2.0, 2])),
+    ]
+    assert assoc.average_absolute_effect_size(pairs) == pytest.approx((2**0.5 + 2 / 1.5**0.5) / 2, rel=1e-14)
+
+
+@pytest.mark.parametrize("sizes", [(6, 6), (40, 25), (250, 250)])
+@pytest.mark.parametrize("shift", [-0.3, 0.0, 2.0])
+def test_effect_size_is_students_t_and_a_correlation_in_other_units(sizes, shift):
+    x, y = draw(sizes, shift)
+    total, product = sum(sizes), sizes[0] * sizes[1]
+    t = scipy.stats.ttest_ind(x, y).statistic
+    found = assoc.effect_size(x, y)
+    assert found == pytest.approx(t * total / np.sqrt(product * (total - 2 + t**2)), rel=1e-12)
+    membership = np.repeat([1.0, 0.0], sizes)
+    correlation = scipy.stats.pointbiserialr(membership, np.concatenate([x, y])).statistic
+    assert found == pytest.approx(correlation * total / np.sqrt(product), rel=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(5, 5), (7, 3)])
+def test_symmetries_and_bound_of_the_effect_size(sizes):
+    x, y = draw(sizes, 0.4)
+    found = assoc.effect_size(x, y)
+    assert assoc.effect_size(y, x) == pytest.approx(-found, rel=1e-14)
+    assert assoc.effect_size(1e-7 * x, 1e-7 * y) == pytest.approx(found, rel=1e-12)
+    assert assoc.effect_size(-3 * x, -3 * y) == pytest.approx(-found, rel=1e-12)
+    assert assoc.effect_size(x + 1e6, y + 1e6) == pytest.approx(found, rel=1e-8)  # 1e6 takes 6 of 16 digits
+    # The bound is reached where the groups do not vary, and never passed.
+    bound = sum(sizes) / np.sqrt(sizes[0] * sizes[1])
+    assert assoc.effect_size(np.ones(sizes[0]), np.zeros(sizes[1])) == pytest.approx(bound, rel=1e-14)
+    assert abs(found) < bound
+    assert (bound == 2) == (sizes[0] == sizes[1])
+
+
+def test_what_belongs_to_an_image_or_to_a_text_cancels():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(8, 5))
+    a, b = (0, 3), (1, 2, 4)
+    psi = assoc.associations(scores, a, b)
+    with_image_offsets = assoc.associations(scores + 1e4 * rng.normal(size=(8, 1)), a, b)
+    assert with_image_offsets == pytest.approx(psi, abs=1e-10)
+    shifted = assoc.associations(scores + rng.normal(size=(1, 5)), a, b)
+    assert shifted - psi == pytest.approx(np.full(8, shifted[0] - psi[0]), abs=1e-12)
+    assert assoc.effect_size(shifted[:4], shifted[4:]) == pytest.approx(assoc.effect_size(psi[:4], psi[4:]), rel=1e-12)
+    assert assoc.associations(scores, b, a) == pytest.approx(-psi, abs=1e-14)
+
+
+def test_a_scorer_that_ignores_the_text_is_associated_with_nothing():
+    # 0.1 * 3 / 3 is not 0.1: without care rounding would be taken for a bias.
+    scores = np.repeat([[-0.1], [-16384.3], [-7777.7], [-1 / 3]], 7, axis=1)
+    psi = assoc.associations(scores, (0, 1, 2), (3, 4, 5, 6))
+    assert psi.tolist() == [0, 0, 0, 0]
+    with pytest.raises(ValueError, match="all of them are equal"):
+        assoc.effect_size(psi[:2], psi[2:])
+
+
+def test_equal_up_to_rounding_is_equal():
+    with pytest.raises(ValueError, match="all of them are equal"):
+        assoc.effect_size([0.1 + 0.2, 0.3], [0.3])
+    with pytest.raises(ValueError, match="all of them are equal"):
+        assoc.permutation_test(np.full(3, 3.1), np.full(4, 3.1))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: assoc.effect_size([], [1.0]), "two lists"),
+        (lambda: assoc.effect_size([[1.0]], [1.0]), "two lists"),
+        (lambda: assoc.effect_size([1.0, np.nan], [2.0]), "NaN or infinity"),
+        (lambda: assoc.associations(np.zeros((2, 2)), (), (1,)), "texts on both sides"),
+        (lambda: assoc.associations(np.zeros(2), (0,), (1,)), "texts on both sides"),
+        (lambda: assoc.associations([[np.nan, 1.0]], (0,), (1,)), "NaN or infinity"),
+        (lambda: assoc.average_absolute_effect_size([]), "at least one pair"),
+        (lambda: assoc.bootstrap_interval([1.0], [2.0, 3.0]), "at least two images"),
+    ],
+)
+def test_refuses_what_has_no_effect_size(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("shift", [-1.0, 0.0, 0.7])
+def test_exact_p_values_equal_enumeration_and_scipy(shift):
+    x, y = draw((5, 4), shift, seed=7)
+    found = assoc.permutation_test(x, y)
+    # Effect sizes of all 126 arrangements, with the standard deviation computed anew each time.
+    union = np.concatenate([x, y])
+    sizes = []
+    for chosen in itertools.combinations(range(9), 5):
+        sizes.append(assoc.effect_size(union[list(chosen)], np.delete(union, chosen)))
+    sizes, observed = np.array(sizes), assoc.effect_size(x, y)
+    towards_x, towards_y = np.mean(sizes >= observed - 1e-10), np.mean(sizes <= observed + 1e-10)
+    expected = (towards_x, min(1, 2 * min(towards_x, towards_y)))
+    assert (found.p_one_sided, found.p_two_sided) == pytest.approx(expected, abs=1e-15)
+    assert (found.num_permutations, found.is_exact) == (126, True)
+
+    def difference(x, y, axis):
+        return x.mean(axis) - y.mean(axis)
+
+    for alternative, p in (("greater", found.p_one_sided), ("two-sided", found.p_two_sided)):
+        scipys = scipy.stats.permutation_test((x, y), difference, alternative=alternative, n_resamples=1000)
+        assert p == pytest.approx(scipys.pvalue, abs=1e-15)
+
+
+def test_exact_p_values_count_ties_in_spite_of_rounding():
+    """Tenths with an offset, whose sums depend on their order, give the p-value of the same numbers as fractions."""
+    tenths = [1, 2, 3, 4, 3, 2, 2, 1]
+    exact = [fractions.Fraction(sum(c)) for c in itertools.combinations(tenths, 4)]
+    observed = sum(tenths[:4])
+    expected = sum(value >= observed for value in exact) / len(exact)
+    psi = np.array(tenths) / 10 + 1 / 3
+    assert assoc.permutation_test(psi[:4], psi[4:]).p_one_sided == pytest.approx(expected, abs=1e-15)
+    assert 0 < expected < 1
+
+
+def test_random_permutations_add_the_observed_one():
+    x, y = draw((30, 30), shift=5.0)
+    found = assoc.permutation_test(x, y, num_permutations=99)
+    assert found == (1 / 100, 2 / 100, 99, False)
+    found = assoc.permutation_test(y, x, num_permutations=99)
+    assert found == (1.0, 2 / 100, 99, False)
+
+
+def test_one_sided_is_towards_x():
+    """Whatever its size, a negative effect size gets no star, while its two-sided p-value shows it."""
+    x, y = draw((100, 100), -0.8)
+    assert assoc.effect_size(x, y) < -0.6
+    found = assoc.permutation_test(x, y, num_permutations=2_000)
+    assert found.p_one_sided > 0.99
+    assert found.p_two_sided < 0.01
+
+
+@pytest.mark.parametrize(("effect", "one", "two"), [(0.23, True, False), (0.24, True, True), (0.03, False, False)])
+def test_the_papers_stars_are_one_sided_at_250_images_a_group(effect, one, two):
+    """Effect sizes around the significance level of Tables 3 and 5; 10,000 permutations know p = 0.005 to 0.0007."""
+    x, y = draw((250, 250), seed=2)
+    # Move X until d is as printed: under a shift m of standardised residuals d = m / sqrt(1 + m^2 / 4).
+    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    x += effect / np.sqrt(1 - effect**2 / 4)
+    assert assoc.effect_size(x, y) == pytest.approx(effect, rel=1e-12)
+    found = assoc.permutation_test(x, y, num_permutations=40_000)
+    deviation = np.sqrt(500**2 / (499 * 250 * 250))
+    normal = scipy.stats.norm.sf(effect / deviation)
+    # Four standard errors of the sampling.
+    assert found.p_one_sided == pytest.approx(normal, abs=4 * np.sqrt(normal / 40_000))
+    assert (found.p_one_sided < 0.01) == one
+    if effect != 0.23:  # 0.0102, too near to 0.01 for 40,000 permutations
+        assert (found.p_two_sided < 0.01) == two
+    assert 2 * normal == pytest.approx({0.23: 0.0102, 0.24: 0.0073, 0.03: 0.738}[effect], abs=1e-3)
+
+
+def test_seeds_decide_and_memory_stays_small():
+    x, y = draw((500, 500), 0.1)
+    tracemalloc.start()
+    found = assoc.permutation_test(x, y, num_permutations=10_000, seed=1)
+    interval = assoc.bootstrap_interval(x, y, seed=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * 2**20  # all permutations at once would take 80 MB
+    assert found == assoc.permutation_test(x, y, num_permutations=10_000, seed=1)
+    assert interval == assoc.bootstrap_interval(x, y, seed=1)
+    assert found != assoc.permutation_test(x, y, num_permutations=10_000, seed=2)
+    assert interval != assoc.bootstrap_interval(x, y, seed=2)
+
+
+def test_bootstrap_equals_scipys():
+    x, y = draw((30, 20), 0.8)
+
+    def effect(x, y, axis):
+        return (x.mean(axis) - y.mean(axis)) / np.concatenate([x, y], axis).std(axis)
+
+    # The same generator draws the same images, so that only rounding is left.
+    for level in (0.8, 0.95):
+        theirs = scipy.stats.bootstrap(
+            (x, y), effect, n_resamples=999, batch=256, confidence_level=level, rng=np.random.default_rng(5)
+        ).confidence_interval
+        found = assoc.bootstrap_interval(x, y, level=level, num_resamples=999, seed=5)
+        assert found == pytest.approx((effect(x, y, 0), theirs.low, theirs.high), abs=1e-10)
+
+
+def test_coverage_of_the_bootstrap():
+    """Nominal 95% intervals hold the true d in at least 90% of 200 simulated experiments of 25 + 25 images."""
+    rng = np.random.default_rng(0)
+    shift = 1.0
+    truth = shift / np.sqrt(1 + shift**2 / 4)
+    hits, below = 0, 0
+    for trial in range(200):
+        x, y = rng.normal(size=25) + shift, rng.normal(size=25)
+        found = assoc.bootstrap_interval(x, y, num_resamples=400, seed=trial)
+        hits += found.low <= truth <= found.high
+        below += truth < found.low
+    assert 180 <= hits < 200
+    assert below < 20
+
+
+def test_resamples_without_variation_are_harmless():
+    # A fourth of the resamples of X are constant, as is Y; those of both at 1 have no effect size and show nothing.
+    found = assoc.bootstrap_interval([1.0, 2.0], [1.0, 1.0])
+    assert found.value == pytest.approx(assoc.effect_size([1.0, 2.0], [1.0, 1.0]))
+    assert 0 <= found.low <= found.value <= found.high <= 2
+    # Two points: nothing that a resample could change.
+    assert assoc.bootstrap_interval([1.0, 1.0], [0.0, 0.0]) == pytest.approx((2, 2, 2))
+
+
+def test_pairs_that_share_images_are_resampled_jointly():
+    x, y = draw((20, 20), 0.5)
+    forth = assoc.PairAssociations("x", "y", x, y)
+    back = assoc.PairAssociations("y", "x", y, x)
+    once = assoc.average_interval([forth], seed=4)
+    # The same question asked twice is no more evidence. Independent resamples would narrow the interval by a third.
+    assert assoc.average_interval([forth, back], seed=4) == pytest.approx(tuple(once), abs=1e-12)
+    strangers = assoc.average_interval([forth, assoc.PairAssociations("z", "w", y, x)], seed=4)
+    assert strangers.high - strangers.low < 0.85 * (once.high - once.low)
+    assert once.value == abs(assoc.effect_size(x, y))
+    with pytest.raises(ValueError, match="one size"):
+        assoc.average_interval([forth, assoc.PairAssociations("x", "z", x[:3], y)])
+
+
+@pytest.mark.parametrize("sizes", [(6, 6), (250, 250), (30, 10)])
+def test_average_without_bias_is_what_permutations_give(sizes):
+    x, y = draw(sizes)
+    union = np.concatenate([x, y])
+    rng = np.random.default_rng(0)
+    permuted = [rng.permutation(union) for _ in range(2_000)]
+    mean = np.mean([abs(assoc.effect_size(u[: sizes[0]], u[sizes[0] :])) for u in permuted])
+    expected = assoc.unbiased_average([assoc.PairAssociations("x", "y", x, y)])
+    assert mean == pytest.approx(expected, rel=0.06)  # sampling 2%, and at 6 + 6 images the normal approximation
+
+
+def test_rows_of_a_task():
+    scores, groups = scores_of(
+        Christian=[1, 3, 2], Muslim=[-1, 1, 0, 0.5], Jewish=[0.2, 0.1, -0.3], Elsewhere=[9, 9, 9]
+    )
+    texts = [*GOOD, *BAD]
+    task = Association((pair("Christian-Muslim"), pair("Jewish-Muslim")))
+    found = assoc.association_results(scores, texts, groups, task, num_resamples=200)
+    assert list(found) == [
+        *("average_absolute_effect_size", "Christian-Muslim", "Jewish-Muslim"),
+        *("Christian/association", "Muslim/association", "Jewish/association"),
+    ]
+    common = {"value", "low", "high", "chance", "n", "ties"}
+    for row in found.values():
+        assert common <= set(row)
+        assert (row["chance"], row["ties"]) == (None, 0)
+        assert row["low"] <= row["value"] <= row["high"]
+    # scores_of makes psi what it is told: joy and trust are half a point up and down.
+    d = assoc.effect_size([1, 3, 2], [-1, 1, 0, 0.5])
+    other = assoc.effect_size([0.2, 0.1, -0.3], [-1, 1, 0, 0.5])
+    row = found["Christian-Muslim"]
+    assert row["value"] == pytest.approx(d, rel=1e-12)
+    assert (row["n"], row["permutations"]) == (7, 35)
+    test = assoc.permutation_test([1, 3, 2], [-1, 1, 0, 0.5])
+    assert (row["p_one_sided"], row["p_two_sided"]) == (test.p_one_sided, test.p_two_sided)
+    average = found["average_absolute_effect_size"]
+    assert average["value"] == pytest.approx((abs(d) + abs(other)) / 2, rel=1e-12)
+    assert (average["n"], average["pairs"], average["left_out"]) == (10, 2, {})
+    assert average["without_bias"] == pytest.approx(0.65, abs=0.01)  # sqrt(2 / pi * 49 / (6 * 12))
+    muslim = found["Muslim/association"]
+    student = scipy.stats.ttest_1samp([-1, 1, 0, 0.5], 0).confidence_interval()
+    assert (muslim["value"], muslim["low"], muslim["high"]) == pytest.approx((0.125, student.low, student.high))
+    assert muslim["n"] == 4
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert assoc.association_results(scores, texts, groups, task, num_resamples=200) == found
+    assert assoc.association_results(scores, texts, groups, task, num_resamples=200, seed=1) != found
+
+
+def test_the_published_code_pools_a_group_that_is_not_compared_and_we_do_not():
+    """Its Buddhist-Hindu and Buddhist-Jewish divide by the deviation over Christian and Hindu (or Jewish) images."""
+    rng = np.random.default_rng(0)
+    names = sorted({group for name in MMBIAS_PAIRS for group in name.split("-")})
+    assert len(names) == 9
+    psi = {group: rng.normal(size=12) + 2 * index for index, group in enumerate(names)}
+    scores, groups = scores_of(**psi)
+    task = Association(tuple(pair(name) for name in MMBIAS_PAIRS))
+    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_permutations=100, num_resamples=50)
+    for name in MMBIAS_PAIRS:
+        x, y = (psi[group] for group in name.split("-"))
+        assert found[name]["value"] == pytest.approx((x.mean() - y.mean()) / np.concatenate([x, y]).std(), rel=1e-12)
+        assert found[name]["n"] == 24
+    for other in ("Hindu", "Jewish"):
+        published = (psi["Buddhist"].mean() - psi[other].mean()) / np.concatenate([psi["Christian"], psi[other]]).std()
+        assert abs(found[f"Buddhist-{other}"]["value"] - published) > 0.1
+    average = found["average_absolute_effect_size"]
+    assert average["value"] == pytest.approx(np.mean([abs(found[name]["value"]) for name in MMBIAS_PAIRS]))
+    assert (average["pairs"], average["n"]) == (10, 108)
+
+
+def test_each_pair_is_asked_with_its_own_texts():
+    """As in genderbias: images have scores with the texts of their own pair, and NaN elsewhere."""
+    texts = ["suit", "apron", "beer", "wine"]
+    scores = np.full((8, 4), np.nan)
+    scores[:4, :2] = [[3, 1], [4, 3], [1, 1], [0, 1]]
+    scores[4:, 2:] = [[1, 3], [2, 2], [5, 1], [6, 2]]
+    groups = ["m1", "m1", "f1", "f1", "m2", "m2", "f2", "f2"]
+    pairs = (
+        TargetPair("Clothes", "m1", "f1", ("suit",), ("apron",)),
+        TargetPair("Drinks", "m2", "f2", ("beer",), ("wine",)),
+    )
+    found = assoc.association_results(scores, texts, groups, Association(pairs), num_resamples=50)
+    assert found["Clothes"]["value"] == pytest.approx(assoc.effect_size([2, 1], [0, -1]))
+    assert found["Drinks"]["value"] == pytest.approx(assoc.effect_size([-2, 0], [4, 4]))
+    assert found["m1/association"]["value"] == 1.5
+    assert found["f2/association"]["value"] == 4
+    assert (found["f2/association"]["low"], found["f2/association"]["high"]) == (4, 4)
+
+
+def test_a_group_asked_with_two_sets_of_texts_has_two_rows():
+    scores, groups = scores_of(A=[1, 2], B=[3, 4.5])
+    task = Association((pair("A-B"), TargetPair("reversed", "A", "B", BAD, GOOD)))
+    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_resamples=50)
+    assert found["reversed"]["value"] == pytest.approx(-found["A-B"]["value"])
+    assert found["A/association"]["value"] == pytest.approx(1.5)
+    assert found["A/association in reversed"]["value"] == pytest.approx(-1.5)
+
+
+def test_missing_groups_are_named_or_left_out():
+    scores, groups = scores_of(Christian=[1, 3, 2], Muslim=[-1, 1, 0], Hindu=[1])
+    task = Association((pair("Christian-Muslim"), pair("Jewish-Muslim"), pair("Hindu-Muslim")))
+    call = (scores, [*GOOD, *BAD], groups, task)
+    with pytest.raises(InputError, match="Jewish-Muslim cannot be compared: there is no image of the group 'Jewish'"):
+        assoc.association_results(*call)
+    found = assoc.association_results(*call, partial=True, num_resamples=50)
+    assert found["average_absolute_effect_size"]["pairs"] == 1
+    assert found["average_absolute_effect_size"]["left_out"] == {
+        "Jewish-Muslim": "there is no image of the group 'Jewish'",
+        "Hindu-Muslim": "the group 'Hindu' has only one image",
+    }
+    assert [name for name in found if "-" in name] == ["Christian-Muslim"]
+    nothing = Association((pair("Jewish-Muslim"),))
+    with pytest.raises(InputError, match=r"can be compared \(Jewish-Muslim: there is no image"):
+        assoc.association_results(scores, [*GOOD, *BAD], groups, nothing, partial=True)
+
+
+def test_a_pair_without_differences_is_left_out_and_the_others_stay():
+    scores, groups = scores_of(A=[1, 2], B=[3, 4], C=[5, 5], D=[5, 5, 5])
+    task = Association((pair("A-B"), pair("C-D")))
+    found = assoc.association_results(scores, [*GOOD, *BAD], groups, task, num_resamples=50)
+    average = found["average_absolute_effect_size"]
+    assert average["left_out"] == {"C-D": "all of its images have the same association"}
+    assert average["value"] == pytest.approx(abs(found["A-B"]["value"]))
+    assert "C-D" not in found
+    with pytest.raises(InputError, match="no target pair can be compared"):
+        assoc.association_results(scores[4:], [*GOOD, *BAD], groups[4:], Association((pair("C-D"),)))
+
+
+def test_texts_and_lengths_are_checked():
+    scores, groups = scores_of(A=[1, 2], B=[3, 4])
+    with pytest.raises(InputError, match="A-B asks for the text 'trust', which is not among the 4 texts"):
+        assoc.association_results(scores, ["joy", "x", "vulgar", "bad"], groups, Association((pair("A-B"),)))
+    with pytest.raises(ValueError, match="do not fit scores of shape"):
+        assoc.association_results(scores, [*GOOD, *BAD], groups[1:], Association((pair("A-B"),)))
+    scores[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        assoc.association_results(scores, [*GOOD, *BAD], groups, Association((pair("A-B"),)))

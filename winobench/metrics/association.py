@@ -1,0 +1,452 @@
+"""Bias as association: effect sizes between groups of images, their permutation tests and bootstrap intervals.
+
+psi of an image says how much better it matches the texts A (pleasant ones, say) than the texts B. The effect size d of
+two groups of images X and Y is the difference of their mean psi in units of psi's standard deviation over both.
+
+Sources: B. Krojer et al., "Are Diffusion Models Vision-And-Language Reasoners?", NeurIPS 2023, Eq. 8 (printed with
+"max" where the published code, as its sources, takes the mean); S. Janghorbani and G. De Melo, "Multi-modal bias", EACL
+2023; A. Caliskan, J. J. Bryson and A. Narayanan, "Semantics derived automatically from language corpora contain
+human-like biases", Science 356 (2017), for the effect size and its permutation test.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from winobench.errors import InputError
+from winobench.metrics.intervals import Interval
+
+if TYPE_CHECKING:
+    from winobench.tasks.base import Association, TargetPair
+
+AVERAGE = "average_absolute_effect_size"
+"""Name of the row that sums up all pairs."""
+
+# A standard deviation below this share of the largest |psi| is rounding, not variation.
+_ROUNDING = 1e-12
+# Decimals of the permuted effect sizes. Arrangements that are equal but for the order of a sum must count as equal to
+# the observed one, or the p-value of a small exact test is off by whole arrangements.
+_DECIMALS = 12
+# Permutations and resamples at once: 2 MB for two groups of 500.
+_BATCH = 256
+
+
+class PermutationTest(NamedTuple):
+    """How often chance alone gives an effect size as large as the observed one.
+
+    Attributes:
+      p_one_sided: probability of an effect size at least as large as the observed one, towards X.
+      p_two_sided: twice the smaller of the two one-sided probabilities, at most 1.
+      num_permutations: arrangements that were judged.
+      is_exact: they are all there are, instead of a random sample.
+    """
+
+    p_one_sided: float
+    p_two_sided: float
+    num_permutations: int
+    is_exact: bool
+
+
+class PairAssociations(NamedTuple):
+    """The psi of one target pair.
+
+    Attributes:
+      group_x: name of the group of images X.
+      group_y: name of the group of images Y.
+      psi_x: [num_images of X] float64.
+      psi_y: [num_images of Y] float64.
+    """
+
+    group_x: str
+    group_y: str
+    psi_x: np.ndarray
+    psi_y: np.ndarray
+
+
+def associations(scores, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
+    """psi of each image: its mean score with the texts A minus its mean score with the texts B.
+
+    A number that is added to all scores of an image, such as minus its unconditional error, cancels. An image that
+    matches all texts alike gets exactly 0.
+
+    Args:
+      scores: [num_images, num_texts] floats, higher = better match. Columns outside A and B are not looked at.
+      a: indices of the texts A, at least one.
+      b: indices of the texts B, at least one.
+
+    Returns:
+      [num_images] float64.
+
+    Raises:
+      ValueError: another shape, no text, or a needed score that is not finite.
+
+    Source: Krojer et al. 2023, Eq. 8, with the mean in place of the printed maximum.
+    """
+    scores = np.asarray(scores, np.float64)
+    if scores.ndim != 2 or not len(a) or not len(b):
+        raise ValueError(f"associations needs [images, texts] and texts on both sides, got {scores.shape}, {a}, {b}.")
+    with_a, with_b = scores[:, list(a)], scores[:, list(b)]
+    if not (np.isfinite(with_a).all() and np.isfinite(with_b).all()):
+        raise ValueError("scores hold NaN or infinity.")
+    # Errors are large and nearly the same for all texts: without their common part nothing is lost to rounding.
+    reference = with_a[:, :1]
+    return np.mean(with_a - reference, axis=1) - np.mean(with_b - reference, axis=1)
+
+
+def effect_size(psi_x, psi_y) -> float:
+    """Effect size d: (mean of X - mean of Y) / population standard deviation over X and Y together.
+
+    Positive values are a bias towards X. |d| is at most (n_x + n_y) / sqrt(n_x n_y), which is 2 for groups of one size.
+
+    Args:
+      psi_x: [num_images of X] floats.
+      psi_y: [num_images of Y] floats.
+
+    Raises:
+      ValueError: a group is empty, a value is not finite, or all values are equal up to rounding, so that d is 0 / 0.
+
+    Source: Krojer et al. 2023, Eq. 8.
+    """
+    x, y, tiny = _checked(psi_x, psi_y)
+    if _spread(x, y) <= tiny:
+        raise ValueError("an effect size needs associations that differ, but all of them are equal.")
+    return float(_effect_sizes(x, y, tiny))
+
+
+def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int = 0) -> PermutationTest:
+    """Tests whether the groups' effect size could be chance, by dealing the images anew to groups of the same sizes.
+
+    The union of the groups stays the same under every permutation, and with it the standard deviation in the effect
+    size: effect sizes, differences of means and sums over X all order the arrangements alike, and give one p-value.
+
+    The one-sided p-value looks towards X: it is the share of arrangements whose effect size is at least the observed
+    one, so that a negative effect size cannot be significant. That, and not a test in the direction of the observed
+    sign, is what the stars of the paper's bias tables mark (Tables 3 and 5 star 0.23 and 0.24 but none of the negative
+    values down to -0.78). With 250 images a group 0.23 has a one-sided p of about 0.005 and a two-sided one of 0.010.
+
+    Where there are no more than ``num_permutations`` arrangements, all of them are judged, the observed one among them,
+    and the p-value is exact. Otherwise ``num_permutations`` random ones are drawn and the observed one is added to
+    them: p = (as extreme ones + 1) / (num_permutations + 1), which is never 0.
+
+    Args:
+      psi_x: [num_images of X] floats.
+      psi_y: [num_images of Y] floats.
+      num_permutations: at least 1.
+      seed: of the random permutations.
+
+    Raises:
+      ValueError: as ``effect_size``.
+
+    Sources: Caliskan et al. 2017 for the test; B. Phipson and G. K. Smyth, "Permutation p-values should never be zero",
+    Statistical Applications in Genetics and Molecular Biology 9 (2010), for the one that is added.
+    """
+    observed = round(effect_size(psi_x, psi_y), _DECIMALS)
+    x, y, _ = _checked(psi_x, psi_y)
+    spread = _spread(x, y)
+
+    def statistic(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.round((x.mean(axis) - y.mean(axis)) / spread, _DECIMALS)
+
+    found = scipy.stats.permutation_test(
+        (x, y),
+        statistic,
+        permutation_type="independent",
+        vectorized=True,
+        n_resamples=num_permutations,
+        batch=_BATCH,
+        alternative="greater",
+        rng=np.random.default_rng(seed),
+    )
+    judged = len(found.null_distribution)
+    is_exact = math.comb(len(x) + len(y), len(x)) <= num_permutations
+    added = 0 if is_exact else 1
+    towards_y = (np.count_nonzero(found.null_distribution <= observed) + added) / (judged + added)
+    towards_x = float(found.pvalue)
+    return PermutationTest(towards_x, float(min(1.0, 2 * min(towards_x, towards_y))), judged, is_exact)
+
+
+def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int = 2_000, seed: int = 0) -> Interval:
+    """Effect size with a bootstrap interval; images are drawn again within X and within Y.
+
+    The interval is the bias-corrected and accelerated one. The effect size is bounded and its spread shrinks towards
+    the bounds, so its distribution is skewed: the accelerated interval follows that, where the plain percentiles cover
+    less (with 25 normal images a group and d about 1, 95% against 91%). Where it is undefined, as for groups without
+    any variation of their own, the percentiles are taken. Groups of half a dozen images get too narrow an interval
+    from any bootstrap.
+
+    Args:
+      psi_x: [num_images of X] floats, at least two.
+      psi_y: [num_images of Y] floats, at least two.
+      level: coverage, between 0 and 1.
+      num_resamples: at least 1.
+      seed: of the resamples.
+
+    Raises:
+      ValueError: as ``effect_size``, or a group of one image.
+
+    Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987).
+    """
+    value = effect_size(psi_x, psi_y)
+    pair = PairAssociations("x", "y", np.asarray(psi_x), np.asarray(psi_y))
+    low, high = _bootstrap([pair], _signed, level, num_resamples, seed)
+    return Interval(value, low, high)
+
+
+def average_absolute_effect_size(pairs: Sequence[PairAssociations]) -> float:
+    """Mean of the effect sizes' magnitudes over target pairs.
+
+    Raises:
+      ValueError: no pair, or as ``effect_size``.
+
+    Source: Krojer et al. 2023, Table 3, whose last row is this mean over the ten pairs of Tables 3 and 5.
+    """
+    if not pairs:
+        raise ValueError("an average needs at least one pair.")
+    return float(np.mean([abs(effect_size(pair.psi_x, pair.psi_y)) for pair in pairs]))
+
+
+def average_interval(
+    pairs: Sequence[PairAssociations], *, level: float = 0.95, num_resamples: int = 2_000, seed: int = 0
+) -> Interval:
+    """``average_absolute_effect_size`` with a bootstrap interval.
+
+    Pairs that share a group share its images, so images are drawn again once a group and a resample, for all of its
+    pairs; psi of one group may differ from pair to pair where their texts do. For the kind of interval see
+    ``bootstrap_interval``.
+
+    A magnitude is never negative: without any bias the average is above 0 (see ``unbiased_average``), and so is its
+    interval, which therefore says how sure the number is, not whether there is bias. That is what the tests are for.
+
+    Raises:
+      ValueError: no pair, as ``bootstrap_interval``, or a group that differs in size between pairs.
+    """
+    value = average_absolute_effect_size(pairs)
+    low, high = _bootstrap(pairs, _mean_magnitude, level, num_resamples, seed)
+    return Interval(value, low, high)
+
+
+def unbiased_average(pairs: Sequence[PairAssociations]) -> float:
+    """What the average absolute effect size is expected to be where no pair has any bias, from the groups' sizes alone.
+
+    Under random arrangements d has the variance N^2 / ((N - 1) n_x n_y), with N = n_x + n_y; the mean magnitude of a
+    normal variable is sqrt(2 / pi) of its standard deviation. Two groups of 250 images give 0.07, of 6 images 0.48.
+    """
+    sizes = np.array([(len(pair.psi_x), len(pair.psi_y)) for pair in pairs], np.float64)
+    total = sizes.sum(axis=1)
+    return float(np.mean(np.sqrt(2 / np.pi * total**2 / ((total - 1) * sizes.prod(axis=1)))))
+
+
+def association_results(
+    scores,
+    texts: Sequence[str],
+    groups: Sequence[str],
+    association: Association,
+    *,
+    seed: int = 0,
+    num_permutations: int = 10_000,
+    num_resamples: int = 2_000,
+    partial: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """All numbers of a bias task, the average over its pairs first, then its pairs, then its groups.
+
+    Args:
+      scores: [num_images, num_texts] floats, higher = better match. Only the scores of a group's images with the texts
+        of its pairs are needed; others may be NaN.
+      texts: the columns of ``scores``.
+      groups: the group of each image.
+      association: the target pairs.
+      seed: of permutations and resamples; the same seed gives the same numbers.
+      num_permutations: at most so many arrangements a pair are judged.
+      num_resamples: of the bootstrap.
+      partial: leave out pairs one of whose groups has fewer than two images, instead of refusing them.
+
+    Returns:
+      Rows {"value", "low", "high" (95% interval), "chance" (None), "n" (images), "ties" (0)}:
+      ``average_absolute_effect_size``, with "pairs" (how many it averages), "without_bias" (``unbiased_average``) and
+      "left_out" (name of a pair that has no row -> why); a row a pair, under its name, with the effect size d and
+      "p_one_sided" (towards X), "p_two_sided", "permutations"; ``<group>/association``, the mean psi of a group's
+      images with Student's interval. A group whose pairs ask for different texts has a row a set of texts, those after
+      the first named ``<group>/association in <pair>``. Pairs all of whose images have one and the same psi are left
+      out.
+
+    Raises:
+      InputError: a group is missing or has one image (unless ``partial``), no pair is left, or a pair asks for a text
+        that is not there.
+      ValueError: lengths differ, or a needed score is not finite.
+    """
+    scores = np.asarray(scores, np.float64)
+    if scores.shape != (len(groups), len(texts)):
+        raise ValueError(f"{len(groups)} groups and {len(texts)} texts do not fit scores of shape {scores.shape}.")
+    columns = {text: column for column, text in enumerate(texts)}
+    members: dict[str, list[int]] = {}
+    for row, group in enumerate(groups):
+        members.setdefault(group, []).append(row)
+
+    left_out: dict[str, str] = {}
+    pairs: dict[str, PairAssociations] = {}
+    group_rows: dict[str, dict[str, Any]] = {}
+    described = set()
+    for pair in association.pairs:
+        ends = (pair.group_x, pair.group_y)
+        reason = next(filter(None, (_too_few(group, members) for group in ends)), None)
+        if reason and not partial:
+            raise InputError(f"{pair.name} cannot be compared: {reason}, and at least two images a group are needed.")
+        if reason:
+            left_out[pair.name] = reason
+            continue
+        psi_x, psi_y = (_group_associations(scores[members[group]], columns, pair) for group in ends)
+        for group, psi in zip(ends, (psi_x, psi_y), strict=True):
+            if (group, pair.texts_a, pair.texts_b) not in described:
+                described.add((group, pair.texts_a, pair.texts_b))
+                key = f"{group}/association"
+                group_rows[f"{key} in {pair.name}" if key in group_rows else key] = _row(_student(psi), len(psi))
+        x, y, tiny = _checked(psi_x, psi_y)
+        if _spread(x, y) <= tiny:
+            left_out[pair.name] = "all of its images have the same association"
+        else:
+            pairs[pair.name] = PairAssociations(*ends, psi_x, psi_y)
+    if not pairs:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items()) or "the task names none"
+        raise InputError(f"no target pair can be compared ({reasons}): bias needs two groups of images that differ.")
+
+    num_images = sum(len(members[group]) for group in {group for pair in pairs.values() for group in pair[:2]})
+    results = {
+        AVERAGE: {
+            **_row(average_interval(list(pairs.values()), num_resamples=num_resamples, seed=seed), num_images),
+            "pairs": len(pairs),
+            "without_bias": unbiased_average(list(pairs.values())),
+            "left_out": left_out,
+        }
+    }
+    for name, (_, _, psi_x, psi_y) in pairs.items():
+        interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
+        test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
+        results[name] = {
+            **_row(interval, len(psi_x) + len(psi_y)),
+            "p_one_sided": test.p_one_sided,
+            "p_two_sided": test.p_two_sided,
+            "permutations": test.num_permutations,
+        }
+    return results | group_rows
+
+
+def _too_few(group: str, members: dict[str, list[int]]) -> str | None:
+    count = len(members.get(group, ()))
+    if count >= 2:
+        return None
+    return f"the group {group!r} has only one image" if count else f"there is no image of the group {group!r}"
+
+
+def _group_associations(scores: np.ndarray, columns: dict[str, int], pair: TargetPair) -> np.ndarray:
+    for text in (*pair.texts_a, *pair.texts_b):
+        if text not in columns:
+            raise InputError(f"{pair.name} asks for the text {text!r}, which is not among the {len(columns)} texts.")
+    return associations(scores, *([columns[text] for text in side] for side in (pair.texts_a, pair.texts_b)))
+
+
+def _row(interval: Interval, num_images: int) -> dict[str, Any]:
+    return {**{k: float(v) for k, v in interval._asdict().items()}, "chance": None, "n": num_images, "ties": 0}
+
+
+def _student(psi: np.ndarray, level: float = 0.95) -> Interval:
+    """Mean with Student's interval; at least two values."""
+    mean = float(psi.mean())
+    half = float(scipy.stats.t.ppf(0.5 + level / 2, len(psi) - 1) * scipy.stats.sem(psi))
+    return Interval(mean, mean - half, mean + half)
+
+
+def _checked(psi_x, psi_y) -> tuple[np.ndarray, np.ndarray, float]:
+    """Both as float64 around their common mean, and the standard deviation that is rounding at their size.
+
+    Without the common part, which the effect size ignores, sums in any order agree to the last digits.
+    """
+    x, y = np.asarray(psi_x, np.float64), np.asarray(psi_y, np.float64)
+    if x.ndim != 1 or y.ndim != 1 or not len(x) or not len(y):
+        raise ValueError(f"an effect size needs two lists of associations, got shapes {x.shape} and {y.shape}.")
+    both = np.concatenate([x, y])
+    if not np.isfinite(both).all():
+        raise ValueError("associations hold NaN or infinity.")
+    centre = both.mean()
+    return x - centre, y - centre, float(_ROUNDING * np.abs(both).max())
+
+
+def _spread(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Population standard deviation over both [..., n_x] and [..., n_y], whose leading axes broadcast, [...]."""
+    num_x, num_y = x.shape[-1], y.shape[-1]
+    share_x, share_y = num_x / (num_x + num_y), num_y / (num_x + num_y)
+    between = share_x * share_y * (x.mean(-1) - y.mean(-1)) ** 2
+    return np.sqrt(share_x * x.var(-1) + share_y * y.var(-1) + between)
+
+
+def _effect_sizes(x: np.ndarray, y: np.ndarray, tiny: float) -> np.ndarray:
+    """Effect sizes of [..., n_x] and [..., n_y]; 0 where the standard deviation is at most ``tiny``.
+
+    Only a resample can come to that, one that draws the same image again and again; it shows no difference.
+    """
+    spread = _spread(x, y)
+    defined = spread > tiny
+    return np.where(defined, x.mean(-1) - y.mean(-1), 0.0) / np.where(defined, spread, 1.0)
+
+
+def _signed(effect_sizes: list[np.ndarray]) -> np.ndarray:
+    return effect_sizes[0]
+
+
+def _mean_magnitude(effect_sizes: list[np.ndarray]) -> np.ndarray:
+    # A sum of arrays, not an array of them: their leading axes broadcast.
+    return sum(np.abs(values) for values in effect_sizes) / len(effect_sizes)
+
+
+def _bootstrap(
+    pairs: Sequence[PairAssociations],
+    summarize: Callable[[list[np.ndarray]], np.ndarray],
+    level: float,
+    num_resamples: int,
+    seed: int,
+) -> tuple[float, float]:
+    """Ends of the interval of a function of the pairs' effect sizes, resampling each group's images jointly."""
+    checked = [_checked(pair.psi_x, pair.psi_y) for pair in pairs]
+    sizes: dict[str, int] = {}
+    for pair in pairs:
+        for group, psi in ((pair.group_x, pair.psi_x), (pair.group_y, pair.psi_y)):
+            if len(psi) < 2 or sizes.setdefault(group, len(psi)) != len(psi):
+                raise ValueError(f"a bootstrap needs groups of at least two images and of one size, {group!r} has not.")
+    names = list(sizes)
+    places = [(names.index(pair.group_x), names.index(pair.group_y)) for pair in pairs]
+
+    def statistic(*indices: np.ndarray, axis: int = -1) -> np.ndarray:
+        del axis  # always the last
+        return summarize(
+            [
+                _effect_sizes(x[indices[place_x]], y[indices[place_y]], tiny)
+                for (x, y, tiny), (place_x, place_y) in zip(checked, places, strict=True)
+            ]
+        )
+
+    def interval(method: str) -> tuple[float, float]:
+        # Image numbers are resampled instead of psi, so that all pairs of a group see the same images.
+        found = scipy.stats.bootstrap(
+            [np.arange(size) for size in sizes.values()],
+            statistic,
+            n_resamples=num_resamples,
+            batch=_BATCH,
+            vectorized=True,
+            confidence_level=level,
+            method=method,
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+        return float(found.low), float(found.high)
+
+    with warnings.catch_warnings():
+        # What scipy warns of is answered below.
+        warnings.simplefilter("ignore")
+        low, high = interval("BCa")
+        if not (math.isfinite(low) and math.isfinite(high)):
+            low, high = interval("percentile")
+    return low, high
