@@ -1,0 +1,485 @@
+"""Pure functions from right and wrong answers, or from per-sample errors, to what a report shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from winobench.evaluation.report.runs import Batch, TaskRun, mean_scores, outcomes
+
+RESAMPLES = 2_000
+"""Bootstrap resamples of a paired difference by default."""
+
+SUBSETS = 32
+"""Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""
+
+BAND = (5, 95)
+"""Percentiles of the subsets' accuracies that the band shows."""
+
+FEW_CLUSTERS = 10
+"""With fewer images whose answers differ than this, a bootstrap interval is too narrow to be believed."""
+
+_SIZES = 12
+_MAX_BINS = 12
+_SAMPLES_A_BIN = 4
+_NORMAL = 1.959964  # two-sided 95%
+
+# Numbers that are held at once while many subsets or resamples are computed: some 64 MB of float64.
+_AT_ONCE = 2**23
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What one row of a task's results counts.
+
+    Attributes:
+      name: metric or ``<group>/<metric>``.
+      members: [m] int, the examples, each as often as it counts.
+      correct: [m] bool.
+      strata: [m] int where the value is the mean over the strata's proportions; None for a plain proportion.
+    """
+
+    name: str
+    members: np.ndarray
+    correct: np.ndarray
+    strata: np.ndarray | None
+
+    @property
+    def value(self) -> float:
+        """The proportion, in [0, 1]."""
+        if self.strata is None:
+            return float(self.correct.mean())
+        return float((np.bincount(self.strata, self.correct) / np.bincount(self.strata)).mean())
+
+
+def rows_of(record: TaskRun) -> list[Row]:
+    """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``."""
+    answers = outcomes(record)
+    if not answers:
+        return []
+    examples = record.examples
+    everything = np.arange(len(examples.ids))
+    members: dict[str, list[int]] = {}
+    for index, groups in enumerate(examples.groups):
+        for group in groups:
+            members.setdefault(group, []).append(index)
+    rows = []
+    for name, correct in answers.items():
+        rows.append(Row(name, everything, correct, None))
+        if record.metric == f"macro_{name}" and members:
+            counted = np.concatenate([np.array(indices) for indices in members.values()])
+            strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
+            rows.append(Row(f"macro_{name}", counted, correct[counted], strata))
+    for group, indices in members.items():
+        for name, correct in answers.items():
+            rows.append(Row(f"{group}/{name}", np.array(indices), correct[indices], None))
+    return rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """By how much the second of two runs is better than the first, over the same examples.
+
+    Attributes:
+      name: the row of the results.
+      value: difference of the proportions, in [-1, 1].
+      low, high: 95% percentile interval over resamples of the images.
+      num_examples: that both runs have answered.
+      only_first, only_second: examples that only the one run has right.
+      clusters_apart: images on whose examples the runs differ.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    num_examples: int
+    only_first: int
+    only_second: int
+    clusters_apart: int
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies on one side of 0."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it does, and rests on enough images for a bootstrap to be believed."""
+        return self.excludes_zero and self.clusters_apart >= FEW_CLUSTERS
+
+
+def paired_differences(
+    first: Sequence[Row],
+    second: Sequence[Row],
+    clusters: np.ndarray,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[Difference]:
+    """Paired bootstrap of the difference second - first.
+
+    Whole clusters are drawn with replacement, as many as there are, and both runs are evaluated on the same draw, so
+    that what makes an image easy or hard for both cancels.
+
+    Args:
+      first, second: the same rows of the two runs, over the same examples in the same order.
+      clusters: [num_examples] int; examples of one number are drawn together.
+      resamples: number of draws.
+      seed: of the draws.
+
+    Returns:
+      One entry a row.
+
+    Source: B. Efron and R. Tibshirani, "An introduction to the bootstrap" (1993), chapters 8 and 13.
+    """
+    numbers = np.unique(clusters, return_inverse=True)[1]
+    num_clusters = int(numbers.max()) + 1
+    # Columns: for each row and stratum, the sum of the differences in each cluster and the number of its members.
+    columns, owners, apart = [], [], []
+    for index, (one, other) in enumerate(zip(first, second, strict=True)):
+        if one.name != other.name or not np.array_equal(one.members, other.members):
+            raise ValueError(f"the rows {one.name} and {other.name} are not over the same examples.")
+        strata = np.zeros(len(one.members), np.int64) if one.strata is None else one.strata
+        places = numbers[one.members]
+        delta = other.correct.astype(np.float64) - one.correct
+        for stratum in range(int(strata.max()) + 1):
+            inside = strata == stratum
+            columns.append(np.bincount(places[inside], delta[inside], num_clusters))
+            columns.append(np.bincount(places[inside], minlength=num_clusters))
+            owners.append(index)
+        apart.append(len(np.unique(places[delta != 0])))
+    table = np.stack(columns, axis=1).astype(np.float64)
+    owners = np.array(owners)
+
+    def differences(sums: np.ndarray) -> np.ndarray:
+        """[draws, rows] from [draws, columns]; strata that a draw has missed do not count in it."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            proportions = sums[:, 0::2] / sums[:, 1::2]
+        known = np.isfinite(proportions)
+        kept = np.where(known, proportions, 0.0)
+        total = np.stack([kept[:, owners == row].sum(axis=1) for row in range(len(first))], axis=1)
+        count = np.stack([known[:, owners == row].sum(axis=1) for row in range(len(first))], axis=1)
+        with np.errstate(invalid="ignore"):
+            return total / count
+
+    generator = np.random.default_rng(seed)
+    drawn = []
+    draws_at_once = max(1, _AT_ONCE // num_clusters // 2)
+    for start in range(0, resamples, draws_at_once):
+        draws = min(draws_at_once, resamples - start)
+        picks = generator.integers(num_clusters, size=(draws, num_clusters))
+        picks += num_clusters * np.arange(draws)[:, None]
+        weights = np.bincount(picks.ravel(), minlength=draws * num_clusters).reshape(draws, num_clusters)
+        drawn.append(differences(weights.astype(np.float64) @ table))
+    values = differences(table.sum(axis=0)[None])[0]
+    lows, highs = np.nanpercentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
+    return [
+        Difference(
+            name=one.name,
+            value=float(values[index]),
+            low=float(lows[index]),
+            high=float(highs[index]),
+            num_examples=len(one.members),
+            only_first=int(np.sum(one.correct & ~other.correct)),
+            only_second=int(np.sum(other.correct & ~one.correct)),
+            clusters_apart=apart[index],
+        )
+        for index, (one, other) in enumerate(zip(first, second, strict=True))
+    ]
+
+
+def shared_rows(first: TaskRun, second: TaskRun) -> tuple[np.ndarray, np.ndarray]:
+    """The examples that two runs of a task have both been asked: [m] row numbers in the one and in the other."""
+    if first.examples is None or second.examples is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    places = {second.examples.key(row): row for row in range(len(second.examples.ids))}
+    pairs = [(row, places[key]) for row in range(len(first.examples.ids)) if (key := first.examples.key(row)) in places]
+    rows = np.array(pairs, np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
+
+
+def select(record: TaskRun, rows: np.ndarray) -> TaskRun:
+    """The task run with only these examples, in this order."""
+    examples = record.examples
+    lists = {
+        name: [getattr(examples, name)[row] for row in rows]
+        for name in ("ids", "groups", "images", "texts", "targets", "scores")
+    }
+    kept = dataclasses.replace(examples, correct=examples.correct[rows], **lists)
+    return dataclasses.replace(record, examples=kept)
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """How the right answers of two runs overlap; all shares are of the examples that both have answered.
+
+    Attributes:
+      num_examples: how many.
+      both, only_first, only_second, neither: shares, which add up to 1.
+      expected_both: share that both would have right if their answers were independent.
+      kappa: Cohen's kappa of right and wrong, 0 under independence and 1 if they agree everywhere; None where both
+        runs have all right or all wrong, so that chance alone explains every agreement.
+    """
+
+    num_examples: int
+    both: float
+    only_first: float
+    only_second: float
+    neither: float
+    expected_both: float
+    kappa: float | None
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
+    """The overlap of right answers, from [n] bool of each run (Figure 8).
+
+    Source of kappa: J. Cohen, Educational and Psychological Measurement 20 (1960).
+    """
+    first, second = np.asarray(first, bool), np.asarray(second, bool)
+    one, other = first.mean(), second.mean()
+    both, neither = (first & second).mean(), (~first & ~second).mean()
+    by_chance = one * other + (1 - one) * (1 - other)
+    kappa = None if by_chance == 1 else float((both + neither - by_chance) / (1 - by_chance))
+    return Overlap(
+        num_examples=len(first),
+        both=float(both),
+        only_first=float((first & ~second).mean()),
+        only_second=float((second & ~first).mean()),
+        neither=float(neither),
+        expected_both=float(one * other),
+        kappa=kappa,
+    )
+
+
+def right_sets(correct: np.ndarray) -> list[tuple[tuple[bool, ...], int]]:
+    """Which runs have an example right, and how many examples that is true of; the most frequent first.
+
+    Args:
+      correct: [num_runs, n] bool.
+    """
+    patterns, counts = np.unique(np.asarray(correct, bool).T, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return [(tuple(patterns[index].tolist()), int(counts[index])) for index in order]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Accuracy against the number of samples.
+
+    Attributes:
+      sizes: [m] int, numbers of samples; the last one is all of them.
+      mean, low, high: [m], of the accuracies on random subsets; ``low`` and ``high`` are the percentiles ``BAND``.
+    """
+
+    sizes: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def sample_sizes(num_samples: int) -> np.ndarray:
+    """At most a dozen numbers of samples, from 1 to all, in even steps on a logarithmic scale."""
+    return np.unique(np.rint(np.geomspace(1, num_samples, min(_SIZES, num_samples))).astype(np.int64))
+
+
+def accuracy_by_samples(
+    batches: Sequence[Batch],
+    targets: Sequence[int | None],
+    metric: str,
+    *,
+    subsets: int = SUBSETS,
+    seed: int = 0,
+) -> dict[str, Curve]:
+    """Accuracy on random subsets of the samples (Figure 9), under the normalisation that the scores have.
+
+    Args:
+      batches: the task's per-sample errors.
+      targets: of all examples.
+      metric: a name in `winobench.metrics.METRICS`.
+      subsets: how many of each size.
+      seed: of the subsets; the same ones serve all pairs, as the samples themselves do.
+
+    Returns:
+      Name of a proportion, such as ``recall@1`` -> its curve; the last point is the value of the results.
+    """
+    num_samples = batches[0].errors.shape[-1]
+    sizes = sample_sizes(num_samples)
+    generator = np.random.default_rng(seed)
+    orders = [generator.permutation(num_samples) for _ in range(subsets)]
+    weights = np.zeros((num_samples, len(sizes) - 1, subsets))
+    for place, size in enumerate(sizes[:-1]):
+        for subset, order in enumerate(orders):
+            weights[order[:size], place, subset] = 1 / size
+    weights = weights.reshape(num_samples, -1)
+    total: dict[str, np.ndarray] = {}
+    exact: dict[str, float] = {}
+    count = 0
+    for batch in batches:
+        wanted = [targets[row] for row in batch.rows]
+        pairs_an_example = batch.errors.shape[1] * batch.errors.shape[2]
+        step = max(1, _AT_ONCE // (pairs_an_example * max(1, weights.shape[1])))
+        for start in range(0, len(batch.rows), step):
+            part = slice(start, start + step)
+            errors = batch.errors[part]
+            subtracted = [None if other is None else other[part] for other in batch.subtracted]
+            whole = mean_scores(errors, *subtracted)[..., None]
+            for name, right in _right(whole, wanted[part], metric).items():
+                exact[name] = exact.get(name, 0) + int(right.sum())
+            scores = -(errors.astype(np.float64) @ weights)
+            if subtracted[0] is not None:
+                scores += (subtracted[0].astype(np.float64) @ weights)[:, :, None]
+            if subtracted[1] is not None:
+                scores += (subtracted[1].astype(np.float64) @ weights)[:, None]
+            for name, right in _right(scores, wanted[part], metric).items():
+                total[name] = total.get(name, 0) + right.sum(axis=0)
+            count += len(errors)
+    curves = {}
+    for name, sums in total.items():
+        accuracies = (sums / count).reshape(len(sizes) - 1, subsets)
+        last = [exact[name] / count]
+        low, high = np.percentile(accuracies, BAND, axis=1) if len(sizes) > 1 else ([], [])
+        curves[name] = Curve(
+            sizes,
+            np.concatenate([accuracies.mean(axis=1), last]),
+            np.concatenate([low, last]),
+            np.concatenate([high, last]),
+        )
+    return curves
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Errors of right and wrong candidates against the timestep.
+
+    Attributes:
+      timesteps: [bins] mean timestep of the samples in each bin.
+      edges: [bins] pairs of the lowest and highest timestep.
+      series: name -> [3, bins] mean over examples and the ends of its 95% interval. ``right`` and ``wrong`` are errors,
+        ``wrong_minus_right`` their difference, ``right_relative`` and ``wrong_relative`` the errors less the
+        unconditional error of the same image, where that was scored.
+    """
+
+    timesteps: np.ndarray
+    edges: list[tuple[int, int]]
+    series: Mapping[str, np.ndarray]
+
+
+def timestep_profile(
+    batches: Sequence[Batch], timesteps: np.ndarray, targets: Sequence[int | None], clusters: np.ndarray
+) -> Profile:
+    """Mean errors of right and wrong candidates in bins of the timestep (Figure 3).
+
+    Each example counts its right and its wrong pairs once, and the intervals treat examples of one cluster as one
+    observation.
+
+    Args:
+      batches: the task's per-sample errors.
+      timesteps: [num_samples] int.
+      targets: of all examples.
+      clusters: [num_examples] int.
+    """
+    bins = timestep_bins(timesteps)
+    weights = np.zeros((len(timesteps), len(bins)))
+    for place, members in enumerate(bins):
+        weights[members, place] = 1 / len(members)
+    rows = np.concatenate([batch.rows for batch in batches])
+    relative = all(batch.unconditional is not None for batch in batches)
+    parts: dict[str, list[np.ndarray]] = {}
+    for batch in batches:
+        errors = batch.errors.astype(np.float64) @ weights  # [n, images, texts, bins]
+        right = _right_pairs(batch, targets)[..., None]
+        mean_right, mean_wrong = _masked_mean(errors, right), _masked_mean(errors, ~right)
+        parts.setdefault("right", []).append(mean_right)
+        parts.setdefault("wrong", []).append(mean_wrong)
+        parts.setdefault("wrong_minus_right", []).append(mean_wrong - mean_right)
+        if relative:
+            errors = errors - (batch.unconditional.astype(np.float64) @ weights)[:, :, None]
+            parts.setdefault("right_relative", []).append(_masked_mean(errors, right))
+            parts.setdefault("wrong_relative", []).append(_masked_mean(errors, ~right))
+    return Profile(
+        timesteps=np.array([timesteps[members].mean() for members in bins]),
+        edges=[(int(timesteps[members].min()), int(timesteps[members].max())) for members in bins],
+        series={
+            name: clustered_means(np.concatenate(values), np.asarray(clusters)[rows]) for name, values in parts.items()
+        },
+    )
+
+
+def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
+    """Parts the samples by timestep into at most a dozen bins of about equal size; equal timesteps share a bin.
+
+    Returns:
+      Indices of each bin's samples, [members] int.
+    """
+    timesteps = np.asarray(timesteps)
+    num_bins = max(1, min(_MAX_BINS, len(timesteps) // _SAMPLES_A_BIN))
+    if len(np.unique(timesteps)) <= _MAX_BINS // 2:
+        return [np.flatnonzero(timesteps == value) for value in np.unique(timesteps)]
+    inner = np.unique(np.quantile(timesteps, np.arange(1, num_bins) / num_bins, method="higher"))
+    numbers = np.searchsorted(inner, timesteps, side="right")
+    return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+
+
+def clustered_means(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """Column means and their 95% intervals with clustered standard errors.
+
+    Args:
+      values: [n, columns] float.
+      clusters: [n] int.
+
+    Returns:
+      [3, columns]: mean, low, high. With one cluster there is no interval, and its ends are NaN.
+
+    Source: K.-Y. Liang and S. L. Zeger, Biometrika 73 (1986).
+    """
+    means = values.mean(axis=0)
+    numbers = np.unique(clusters, return_inverse=True)[1]
+    count = int(numbers.max()) + 1
+    if count < 2:
+        return np.stack([means, np.full_like(means, np.nan), np.full_like(means, np.nan)])
+    totals = np.zeros((count, values.shape[1]))
+    np.add.at(totals, numbers, values - means)
+    error = np.sqrt(count / (count - 1) * np.sum(totals**2, axis=0)) / len(values)
+    return np.stack([means, means - _NORMAL * error, means + _NORMAL * error])
+
+
+def _right(scores: np.ndarray, targets: Sequence[int | None], metric: str) -> dict[str, np.ndarray]:
+    """Right or wrong under many sets of scores at once, as `winobench.metrics` decides it for one.
+
+    Args:
+      scores: [n, images, texts, sets].
+      targets: [n].
+      metric: a name in `winobench.metrics.METRICS`.
+
+    Returns:
+      Name -> [n, sets] bool.
+    """
+    if metric == "winoground":
+        own = scores[:, [0, 1], [0, 1]]
+        text = (own > scores[:, [0, 1], [1, 0]]).all(axis=1)
+        image = (own > scores[:, [1, 0], [0, 1]]).all(axis=1)
+        return {"text": text, "image": image, "group": text & image}
+    flat = scores.reshape(len(scores), -1, scores.shape[-1])
+    right = np.take_along_axis(flat, np.asarray(targets, np.int64)[:, None, None], axis=1)
+    better = (flat >= right).sum(axis=1)  # the right one included
+    ranks = {"recall@1": 1, "recall@5": 5} if metric == "recall" else {"accuracy": 1}
+    return {name: better <= rank for name, rank in ranks.items()}
+
+
+def _right_pairs(batch: Batch, targets: Sequence[int | None]) -> np.ndarray:
+    """[n, images, texts] bool: does the text belong to the image?"""
+    num_images, num_texts = batch.errors.shape[1:3]
+    right = np.zeros((len(batch.rows), num_images * num_texts), bool)
+    wanted = [targets[row] for row in batch.rows]
+    for row, target in enumerate(wanted):
+        # The diagonal of the matrix, in its flat order, where there is no target.
+        right[row, slice(None, None, num_texts + 1) if target is None else target] = True
+    return right.reshape(-1, num_images, num_texts)
+
+
+def _masked_mean(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """[n, bins] means of [n, images, texts, bins] over the pairs that [n, images, texts, 1] marks."""
+    return np.where(mask, values, 0.0).sum(axis=(1, 2)) / mask.sum(axis=(1, 2))

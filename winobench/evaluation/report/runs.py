@@ -1,0 +1,492 @@
+"""Run folders as arrays: what was asked, the answers, and the per-sample errors behind them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from winobench import metrics
+from winobench.data.images import image_hash
+from winobench.errors import InputError
+from winobench.evaluation import records
+from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, Question, text_hash
+from winobench.evaluation.summary import image_clusters
+
+# Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
+_SAME_SCORE = 1e-9
+# What a part says about its errors; those that agree in all of it were scored in the same way.
+_SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
+
+BIAS_METRIC = "effect_size"
+"""The metric of bias tasks, whose rows are effect sizes and not proportions."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """A task's examples as one run has answered them; all lists have one entry an example.
+
+    Attributes:
+      ids: unique within the task.
+      groups: sub-tasks that the example also counts for.
+      images: SHA-256 of each candidate's pixels.
+      texts: the candidates, or the one query.
+      targets: index of the right candidate; None where the right answer is the diagonal.
+      scores: [images, texts] float64, higher = better match.
+      correct: [n] bool, under the task's headline metric.
+      normalized: whether the errors under the empty text and of the gray image were subtracted; None where the run
+        does not say.
+    """
+
+    ids: list[str]
+    groups: list[tuple[str, ...]]
+    images: list[tuple[str, ...]]
+    texts: list[tuple[str, ...]]
+    targets: list[int | None]
+    scores: list[np.ndarray]
+    correct: np.ndarray
+    normalized: tuple[bool, bool] | None
+
+    @functools.cached_property
+    def clusters(self) -> np.ndarray:
+        """[n] int64; examples with the same right image share a number."""
+        numbers: dict[str, int] = {}
+        questions = [
+            Question(
+                id=self.ids[row],
+                images=tuple(numbers.setdefault(image, len(numbers)) for image in self.images[row]),
+                texts=tuple(range(len(self.texts[row]))),
+                target=self.targets[row],
+                groups=self.groups[row],
+            )
+            for row in range(len(self.ids))
+        ]
+        return image_clusters(questions)
+
+    def key(self, row: int) -> tuple[Any, ...]:
+        """What was asked in a row; rows of two runs with the same key asked the same."""
+        return (self.ids[row], self.images[row], self.texts[row], self.targets[row])
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Errors of those examples of a task that have the same number of images and texts.
+
+    Attributes:
+      rows: [n] int, which examples.
+      errors: [n, images, texts, samples] float32.
+      unconditional: [n, images, samples] float32 errors under the empty text; None where they were not scored.
+      gray: [n, texts, samples] float32 errors of the gray image; None where they were not scored.
+      normalized: whether the task's scores subtract the one and the other.
+    """
+
+    rows: np.ndarray
+    errors: np.ndarray
+    unconditional: np.ndarray | None
+    gray: np.ndarray | None
+    normalized: tuple[bool, bool]
+
+    @property
+    def subtracted(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Those of ``unconditional`` and ``gray`` that the scores subtract."""
+        return (self.unconditional if self.normalized[0] else None, self.gray if self.normalized[1] else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRun:
+    """One task of one run.
+
+    Attributes:
+      name: the task's.
+      results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
+      metric: a name in `winobench.metrics.METRICS`, ``effect_size`` for bias, None where the rows do not tell.
+      identity: version and fingerprint of the task's data, as the run recorded them.
+      examples: None where the run has no table of them.
+      num_samples: samples a pair; None where the run does not say.
+      timesteps: [num_samples] int; None for a deterministic scorer, and where the run did not record them.
+      deterministic: the scorer needs no samples.
+    """
+
+    name: str
+    results: Mapping[str, Mapping[str, Any]]
+    metric: str | None
+    identity: Mapping[str, Any]
+    examples: Examples | None
+    num_samples: int | None
+    timesteps: np.ndarray | None
+    deterministic: bool
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether the rows are effect sizes."""
+        return self.metric == BIAS_METRIC
+
+
+@dataclasses.dataclass
+class Run:
+    """A finished run.
+
+    Attributes:
+      path: its folder.
+      label: how tables and figures call it.
+      config: the content of ``config.json``.
+      results: the content of ``results.json``.
+      tasks: in the order of the results.
+      failed: task -> why it gave no numbers.
+      notes: sentences on what the folder lacks.
+    """
+
+    path: pathlib.Path
+    label: str
+    config: Mapping[str, Any]
+    results: Mapping[str, Any]
+    tasks: Mapping[str, TaskRun]
+    failed: Mapping[str, str]
+    notes: list[str]
+
+    @functools.cached_property
+    def errors(self) -> list[ErrorStore]:
+        """The recorded errors, those of one way to sample and score in one store."""
+        return read_error_stores(self.path / "errors")
+
+    def batches(self, task: str) -> list[Batch] | None:
+        """The per-sample errors behind a task's scores.
+
+        Returns:
+          None where no complete set of errors reproduces the scores of the examples' table: the parts were deleted, or
+          the scores were not made from them.
+        """
+        record = self.tasks[task]
+        if record.examples is None or record.is_bias or record.metric is None:
+            return None
+        for store in self.errors:
+            batches = store.batches(record.examples, record.num_samples)
+            if batches is not None:
+                return batches
+        return None
+
+    def pictures(self, task: str) -> dict[str, bytes]:
+        """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept pictures of."""
+        path = self.path / "gallery" / f"{task}.parquet"
+        if not path.is_file():
+            return {}
+        table = _read_table(path, ("image", "jpeg"))
+        return dict(zip(table["image"].to_pylist(), table["jpeg"].to_pylist(), strict=True))
+
+
+class ErrorStore:
+    """Per-sample errors of (image, text) pairs that were scored in the same way."""
+
+    def __init__(self, table: pa.Table):
+        self._images, image_codes = _encoded(table["image"])
+        self._texts, text_codes = _encoded(table["text"])
+        errors = table["errors"].combine_chunks()
+        offsets = errors.offsets.to_numpy()
+        self._flat = errors.values.to_numpy(zero_copy_only=False)
+        keys = image_codes * max(1, len(self._texts)) + text_codes
+        order = np.argsort(keys, kind="stable")  # stable: where a sample was scored twice, the later part counts
+        self._keys = keys[order]
+        self._starts = offsets[:-1][order].astype(np.int64)
+        self._lengths = np.diff(offsets)[order].astype(np.int64)
+        self._first = table["first_sample"].to_numpy()[order].astype(np.int64)
+
+    def pairs(self, images: Sequence[str], texts: Sequence[str], num_samples: int | None = None) -> np.ndarray | None:
+        """Errors of pairs.
+
+        Args:
+          images: hash of each pair's image.
+          texts: hash of each pair's text.
+          num_samples: how many; None for as many as every one of the pairs has.
+
+        Returns:
+          [num_pairs, num_samples] float32, or None where one of them was not scored.
+        """
+        image_codes = np.array([self._images.get(image, -1) for image in images], np.int64)
+        text_codes = np.array([self._texts.get(text, -1) for text in texts], np.int64)
+        if not len(image_codes) or image_codes.min() < 0 or text_codes.min() < 0:
+            return None
+        keys = image_codes * len(self._texts) + text_codes
+        first, last = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
+        counts = last - first
+        if counts.min() == 0:
+            return None
+        pair = np.repeat(np.arange(len(keys)), counts)
+        rows = _ranges(first, counts)
+        ends = self._first[rows] + self._lengths[rows]
+        if num_samples is None:
+            reach = np.zeros(len(keys), np.int64)
+            np.maximum.at(reach, pair, ends)
+            num_samples = int(reach.min())
+        errors = np.full(len(keys) * num_samples, np.nan, np.float32)
+        kept = np.minimum(ends, num_samples) - self._first[rows]
+        inside = kept > 0
+        pair, rows, kept = pair[inside], rows[inside], kept[inside]
+        errors[_ranges(pair * num_samples + self._first[rows], kept)] = self._flat[_ranges(self._starts[rows], kept)]
+        return None if np.isnan(errors).any() else errors.reshape(len(keys), num_samples)
+
+    def batches(self, examples: Examples, num_samples: int | None) -> list[Batch] | None:
+        """The errors behind the scores of examples; None where they are incomplete or give other scores."""
+        by_shape: dict[tuple[int, int], list[int]] = {}
+        for row, matrix in enumerate(examples.scores):
+            by_shape.setdefault(matrix.shape, []).append(row)
+        empty_hash, gray_hash = text_hash(EMPTY_TEXT), image_hash(GRAY_IMAGE)
+        hashes = {text: text_hash(text) for texts in set(examples.texts) for text in texts}
+        batches = []
+        for (num_images, num_texts), rows in by_shape.items():
+            images = [image for row in rows for image in examples.images[row]]
+            texts = [hashes[text] for row in rows for text in examples.texts[row]]
+            errors = self.pairs(
+                np.repeat(np.array(images, object), num_texts),
+                np.repeat(np.array(texts, object).reshape(len(rows), 1, num_texts), num_images, axis=1).ravel(),
+                num_samples,
+            )
+            if errors is None:
+                return None
+            errors = errors.reshape(len(rows), num_images, num_texts, -1)
+            empty = self.pairs(images, [empty_hash] * len(images), errors.shape[-1])
+            gray = self.pairs([gray_hash] * len(texts), texts, errors.shape[-1])
+            batch = Batch(
+                np.array(rows),
+                errors,
+                None if empty is None else empty.reshape(len(rows), num_images, -1),
+                None if gray is None else gray.reshape(len(rows), num_texts, -1),
+                (False, False),
+            )
+            stored = np.stack([examples.scores[row] for row in rows])
+            batch = _normalized(batch, stored, examples.normalized)
+            if batch is None:
+                return None
+            batches.append(batch)
+        return batches
+
+
+def mean_scores(errors: np.ndarray, unconditional: np.ndarray | None, gray: np.ndarray | None) -> np.ndarray:
+    """Scores from errors: minus the mean, less the mean errors to subtract where they are given.
+
+    In float64 and in the order in which an evaluation computes them, so that ties are the same.
+
+    Args:
+      errors: [..., images, texts, samples].
+      unconditional: None, or [..., images, samples].
+      gray: None, or [..., texts, samples].
+
+    Returns:
+      [..., images, texts] float64, higher = better match.
+    """
+    means = errors.mean(axis=-1, dtype=np.float64)
+    if unconditional is not None:
+        means = means - unconditional.mean(axis=-1, dtype=np.float64)[..., :, None]
+    if gray is not None:
+        means = means - gray.mean(axis=-1, dtype=np.float64)[..., None, :]
+    return -means
+
+
+def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
+    """Reads runs and gives each a name of its own.
+
+    Raises:
+      InputError: no run, one that is named twice, or one that `read_run` refuses.
+    """
+    if not paths:
+        raise InputError("no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.")
+    folders = [pathlib.Path(path) for path in paths]
+    for number, folder in enumerate(folders):
+        if folder.resolve() in [other.resolve() for other in folders[:number]]:
+            raise InputError(f"run {folder} is named twice: name each run once.")
+    runs = [read_run(folder) for folder in folders]
+    labels = [run.label for run in runs]
+    for run in runs:
+        if labels.count(run.label) > 1:
+            run.label = f"{run.label} ({run.path.resolve().name})"
+    for number, run in enumerate(runs):
+        if [other.label for other in runs].count(run.label) > 1:
+            run.label = f"{run.label} {number + 1}"
+    return runs
+
+
+def read_run(path: str | os.PathLike) -> Run:
+    """Reads a run's folder; its errors are read when they are asked for.
+
+    Raises:
+      InputError: there is no such folder, it holds no run, one that has not finished, or one of another layout, or a
+        file of it cannot be read.
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        raise InputError(f"there is no folder {path}: name the folder of a run, which launch.eval prints first.")
+    config_path, results_path = path / "config.json", path / "results.json"
+    if not config_path.is_file():
+        raise InputError(f"{path} is no run of winobench: it has no config.json; name a folder that launch.eval made.")
+    config = _read_json(config_path)
+    schema = config.get("schema")
+    if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
+        raise InputError(
+            f"{config_path} has the layout {schema}, and this version of winobench reads 1 to "
+            f"{records.SCHEMA_VERSION}: evaluate again, or use the version that wrote it."
+        )
+    if not results_path.is_file():
+        raise InputError(
+            f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): give its launch.eval "
+            "command again, which goes on where it stopped, and then report it."
+        )
+    results = _read_json(results_path)
+    if not isinstance(results.get("tasks"), dict):
+        raise InputError(f"{results_path} has no tasks: evaluate again with --overwrite.")
+    notes = []
+    if config.get("status") != "finished":
+        notes.append(f"The run's status is “{config.get('status')}”: its numbers are those of its last complete pass.")
+    rounds = {task: described for described in config.get("rounds") or [] for task in described.get("tasks", [])}
+    tasks = {}
+    for name, entries in results["tasks"].items():
+        tasks[name] = _task_run(path, name, entries, rounds.get(name), config["identity"])
+        if tasks[name].examples is None:
+            notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
+    launched = config.get("config") or {}
+    label = config.get("model") or launched.get("model") or path.resolve().name
+    return Run(path, str(label), config, results, tasks, dict(results.get("failed") or {}), notes)
+
+
+def metric_of(entries: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Which metric wrote these rows: a name in `winobench.metrics.METRICS`, ``effect_size``, or None."""
+    if any("p_one_sided" in entry for entry in entries.values()):
+        return BIAS_METRIC
+    names = {name for name in entries if "/" not in name}
+    known = {
+        "accuracy": {"accuracy"},
+        "macro_accuracy": {"accuracy", "macro_accuracy"},
+        "recall": {"recall@1", "recall@5"},
+        "winoground": {"text", "image", "group"},
+    }
+    return next((metric for metric, rows in known.items() if rows == names), None)
+
+
+def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
+    """Metric -> [n] bool, right or wrong of each example, recomputed from the examples' scores."""
+    if record.examples is None or record.metric not in metrics.METRICS:
+        return {}
+    answers = metrics.METRICS[record.metric](record.examples.scores, record.examples.targets)
+    return {name: outcome.correct for name, outcome in answers.items()}
+
+
+def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
+    """The parts in a run's ``errors`` folder, those that were scored in the same way together.
+
+    Raises:
+      InputError: a part cannot be read.
+    """
+    tables: dict[tuple[bytes, ...], list[pa.Table]] = {}
+    for path in sorted(folder.glob("part-*.parquet")):
+        table = _read_table(path, ("image", "text", "first_sample", "errors"))
+        said = table.schema.metadata or {}
+        tables.setdefault(tuple(said.get(key, b"") for key in _SAME_SCORING), []).append(table)
+    return [
+        ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]))
+        for parts in tables.values()
+    ]
+
+
+def _task_run(
+    path: pathlib.Path,
+    name: str,
+    entries: Mapping[str, Mapping[str, Any]],
+    described: Mapping[str, Any] | None,
+    identity: Mapping[str, Any],
+) -> TaskRun:
+    table_path = path / "examples" / f"{name}.parquet"
+    if described is None:  # a run from before rounds were recorded: one way to sample for all tasks
+        sampling = identity.get("sampling") or {}
+        # The published rule chooses another number of timesteps than it is given.
+        num_samples = None if sampling.get("timesteps") == "published" else sampling.get("num_samples")
+        given = sampling.get("timesteps")
+        timesteps = np.array(given, np.int64) if isinstance(given, list) else None
+        deterministic = False
+    else:
+        given = described.get("timesteps")
+        timesteps = None if given is None else np.array(given, np.int64)
+        num_samples = described.get("num_samples") if given is None else len(given)
+        deterministic = given is None
+    return TaskRun(
+        name=name,
+        results=entries,
+        metric=metric_of(entries),
+        identity=(identity.get("tasks") or {}).get(name, {}),
+        examples=_read_examples(table_path) if table_path.is_file() else None,
+        num_samples=num_samples,
+        timesteps=timesteps,
+        deterministic=deterministic,
+    )
+
+
+def _read_examples(path: pathlib.Path) -> Examples:
+    table = _read_table(path, ("id", "groups", "images", "texts", "target", "scores", "correct"))
+    normalized = None
+    if {"normalized_text", "normalized_gray"} <= set(table.column_names):
+        normalized = tuple(any(table[name].to_pylist()) for name in ("normalized_text", "normalized_gray"))
+    return Examples(
+        ids=table["id"].to_pylist(),
+        groups=[tuple(groups) for groups in table["groups"].to_pylist()],
+        images=[tuple(images) for images in table["images"].to_pylist()],
+        texts=[tuple(texts) for texts in table["texts"].to_pylist()],
+        targets=table["target"].to_pylist(),
+        scores=[np.array(scores, np.float64) for scores in table["scores"].to_pylist()],
+        correct=np.array(table["correct"].to_pylist(), object).astype(bool),
+        normalized=normalized,
+    )
+
+
+def _normalized(batch: Batch, stored: np.ndarray, said: tuple[bool, bool] | None) -> Batch | None:
+    """The batch with the normalisation that gives the stored scores; None where its errors do not give them at all."""
+    for text, gray in itertools.product((False, True), repeat=2) if said is None else (said,):
+        if (text and batch.unconditional is None) or (gray and batch.gray is None):
+            continue
+        candidate = dataclasses.replace(batch, normalized=(text, gray))
+        # Relative to the errors, whose rounding this is: normalised scores are small differences of them.
+        tolerance = _SAME_SCORE * max(1.0, float(np.abs(batch.errors).max()))
+        if np.allclose(mean_scores(batch.errors, *candidate.subtracted), stored, rtol=0, atol=tolerance):
+            return candidate
+    return None
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[dict[str, int], np.ndarray]:
+    """Value -> number, and the numbers of a column [num_rows] int64."""
+    encoded = pc.dictionary_encode(column.combine_chunks())
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return {value: code for code, value in enumerate(encoded.dictionary.to_pylist())}, codes
+
+
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The whole numbers start, start + 1, ... of each range, one range after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): restore it, or evaluate again.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is not winobench's: name the folder of a run that launch.eval made.")
+    return found
+
+
+def _read_table(path: pathlib.Path, columns: Sequence[str]) -> pa.Table:
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path} cannot be read ({error}): restore it, or evaluate again.") from error
+    missing = [name for name in columns if name not in table.column_names]
+    if missing:
+        raise InputError(f"{path} has no column {missing[0]}: it is not of this version; evaluate again.")
+    return table
