@@ -362,18 +362,14 @@ def _student(psi: np.ndarray, level: float = 0.95) -> Interval:
 
 
 def _checked(psi_x, psi_y) -> tuple[np.ndarray, np.ndarray, float]:
-    """Both as float64 around their common mean, and the standard deviation that is rounding at their size.
-
-    Without the common part, which the effect size ignores, sums in any order agree to the last digits.
-    """
+    """Both as float64, and the largest standard deviation that is but rounding of values of their size."""
     x, y = np.asarray(psi_x, np.float64), np.asarray(psi_y, np.float64)
     if x.ndim != 1 or y.ndim != 1 or not len(x) or not len(y):
         raise ValueError(f"an effect size needs two lists of associations, got shapes {x.shape} and {y.shape}.")
     both = np.concatenate([x, y])
     if not np.isfinite(both).all():
         raise ValueError("associations hold NaN or infinity.")
-    centre = both.mean()
-    return x - centre, y - centre, float(_ROUNDING * np.abs(both).max())
+    return x, y, float(_ROUNDING * np.abs(both).max())
 
 
 def _spread(x: np.ndarray, y: np.ndarray) -> np.ndarray:
