@@ -40,7 +40,9 @@ setuptools.setup(
         "huggingface_hub>=2.4,<3",
         # tensorflow-datasets imports it without asking for it.
         "importlib_resources>=7.1,<8",
+        "jinja2>=3.1,<4",
         "jax>=0.10,<0.12",
+        "matplotlib>=3.10,<4",
         "ml_collections>=1.1,<2",
         "ml_dtypes>=0.6,<0.7",
         "numpy>=2.4,<3",
@@ -64,6 +66,8 @@ setuptools.setup(
             "ruff>=0.17.6,<0.18",
             "torch==2.13.0",
         ],
+        # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
+        "order": ["spacy>=3.8,<4"],
         "cuda": ["jax[cuda13]"],
         "tpu": ["jax[tpu]"],
     },

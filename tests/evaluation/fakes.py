@@ -21,19 +21,25 @@ class FakeScorer:
         self.weights, self.batch_size, self.seconds_a_batch = weights, batch_size, seconds_a_batch
         self.stop_after, self.bad_text, self.options = stop_after, bad_text, options
         self.scored, self.batches = [], 0
+        self.error = options.get("error", "squared_l2")
+
+    def choose_timesteps(self, num_samples, seed=0, timesteps="uniform"):
+        return samples.choose_timesteps(timesteps, num_samples, seed=seed)
 
     def fingerprint(self):
         return {"scorer": "fake", "scoring_version": 1, "model": self.weights, **self.options}
 
-    def error(self, image, text, sample, salt):
+    def error_of(self, image, text, sample, salt):
         content = hashlib.sha256(image.tobytes()).hexdigest()
-        key = f"{content}|{text}|{sample}|{salt}|{sorted(self.fingerprint().items())}"
-        return np.float32(int(hashlib.sha256(key.encode()).hexdigest()[:6], 16) / 2**24)
+        options = {name: value for name, value in self.fingerprint().items() if name != "error"}
+        key = f"{content}|{text}|{sample}|{salt}|{sorted(options.items())}"
+        squared = np.float32(int(hashlib.sha256(key.encode()).hexdigest()[:6], 16) / 2**24)
+        return np.sqrt(squared) if self.error == "l2" else squared
 
     def iter_errors(self, images, texts, triples, *, num_samples, seed=0, timesteps="uniform", noise=None):
-        count = len(samples.choose_timesteps(timesteps, num_samples))
+        chosen = self.choose_timesteps(num_samples, seed, timesteps)
         assert triples.dtype == np.int32
-        assert triples[:, 2].max() < count
+        assert triples[:, 2].max() < len(chosen)
         for start in range(0, len(triples), self.batch_size):
             if self.stop_after is not None and self.batches >= self.stop_after:
                 raise KeyboardInterrupt
@@ -41,7 +47,7 @@ class FakeScorer:
             errors = []
             for image, text, sample in triples[start : start + self.batch_size].tolist():
                 self.scored.append((images[image].tobytes(), texts[text], sample))
-                errors.append(self.error(images[image], texts[text], sample, (num_samples, seed, str(timesteps))))
+                errors.append(self.error_of(images[image], texts[text], sample, (seed, int(chosen[sample]))))
                 if texts[text] == self.bad_text:
                     errors[-1] = np.float32("nan")
             self.batches += 1

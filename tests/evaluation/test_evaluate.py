@@ -16,8 +16,11 @@ import pytest
 
 from tests.evaluation import fakes, killed_run
 from tests.evaluation.fakes import FakeScorer
+from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
+from winobench.scorers import samples
+from winobench.tasks.base import Association, Example, TargetPair
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
 # 5 scenes: images 0-4 with 4 texts for the words (colour, no colour, shape, no shape), of which "colour n" serves the
@@ -27,12 +30,12 @@ NUM_PAIRS, NUM_SAMPLES = 5 * 6 + 5 * 3, 5
 
 def run(scorer, workdir, tasks=TASKS, **changes):
     return evaluate.evaluate(
-        scorer, tasks, workdir, progress=False, **{"num_samples": NUM_SAMPLES, "limit": 5, **changes}
+        scorer, tasks, workdir, progress=False, **{"num_samples": NUM_SAMPLES, "limit": 5, "reuse": False, **changes}
     )
 
 
 def numbers(results):
-    return {key: value for key, value in results.items() if key not in ("seconds",)}
+    return {key: value for key, value in results.items() if key not in ("seconds", "computed_passes")}
 
 
 def recorded(workdir):
@@ -64,7 +67,9 @@ def test_large_plans_are_handed_over_in_stretches(tmp_path, monkeypatch):
 def test_results_are_as_documented(tmp_path):
     results = run(FakeScorer(), tmp_path / "run")
     assert json.loads((tmp_path / "run" / "results.json").read_text()) == results
-    assert list(results) == ["tasks", "config", "versions", "seconds"]
+    assert list(results) == ["tasks", "failed", "config", "versions", "passes", "computed_passes", "seconds"]
+    assert results["failed"] == {}
+    assert results["passes"] == results["computed_passes"] == NUM_PAIRS * NUM_SAMPLES
     assert list(results["tasks"]) == ["words", "pictures", "square"]
     assert list(results["tasks"]["words"]) == ["accuracy", "colour/accuracy", "shape/accuracy"]
     assert list(results["tasks"]["square"]) == ["text", "image", "group"]
@@ -82,7 +87,7 @@ def test_results_are_as_documented(tmp_path):
         "data_dir": None,
         "limit": 5,
         "normalize": "auto",
-        "sampling": {"num_samples": 5, "seed": 0, "timesteps": "uniform"},
+        "sampling": {"num_samples": 5, "num_bias_samples": 20, "seed": 0, "timesteps": "uniform"},
     }
     versions = results["versions"]
     assert set(versions) == {"winobench", "python", "libraries", "seeds", "device", "weights", "scorer", "data"}
@@ -94,16 +99,20 @@ def test_results_are_as_documented(tmp_path):
     assert config["status"] == "finished"
     assert config["config"] == results["config"]
     assert config["identity"]["scorer"]["model"] == "0"
+    (one,) = config["rounds"]
+    assert one["tasks"] == ["words", "pictures", "square"]
+    assert one["num_samples"] == NUM_SAMPLES
+    assert one["timesteps"] == samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
 
 def test_values_are_those_of_the_errors(tmp_path):
     """Scores and decisions recomputed from the fake's formula, without plan, records or summary."""
     scorer = FakeScorer()
     results = run(scorer, tmp_path / "run")
-    salt = (NUM_SAMPLES, 0, "uniform")
+    timesteps = samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
     def mean(image, text):
-        return np.mean([float(scorer.error(image, text, sample, salt)) for sample in range(NUM_SAMPLES)])
+        return np.mean([float(scorer.error_of(image, text, i, (0, t))) for i, t in enumerate(timesteps)])
 
     right = [
         mean(fakes.image(number), f"{group} {number}") < mean(fakes.image(number), f"no {group}")
@@ -280,7 +289,7 @@ def test_published_timesteps_may_be_another_number(tmp_path):
 
 def test_ties_are_wrong_and_counted(tmp_path):
     class Constant(FakeScorer):
-        def error(self, image, text, sample, salt):
+        def error_of(self, image, text, sample, salt):
             return np.float32(0.5)
 
     results = run(Constant(), tmp_path / "run")
@@ -351,6 +360,7 @@ def test_parts_hold_what_pandas_and_duckdb_read(tmp_path):
     table = pq.read_table(tmp_path / "run" / "examples" / "square.parquet")
     assert table.column_names == [
         *("id", "groups", "images", "texts", "target", "scores", "prediction", "correct", "tie"),
+        *("normalized_text", "normalized_gray"),
         *("correct_text", "tie_text", "correct_image", "tie_image", "correct_group", "tie_group"),
     ]
     rows = table.to_pylist()
@@ -414,3 +424,163 @@ def test_two_processes_of_one_program_keep_one_set_of_records(tmp_path):
     sorted((workdir / "errors").iterdir())[1].unlink()
     assert both() == first
     assert set(recorded(workdir)) == set(found)
+
+
+def test_a_second_look_at_the_same_errors_needs_no_pass(tmp_path):
+    """Fewer samples, another normalisation, another kind of error, fewer tasks: all of it is recorded already."""
+    run(FakeScorer(), tmp_path / "first")
+    for number, (options, changes) in enumerate(
+        [
+            ({}, {"num_samples": 3}),
+            ({}, {"normalize": "none"}),
+            ({"error": "l2"}, {}),
+            ({}, {"tasks": TASKS[:1], "limit": 2}),
+        ]
+    ):
+        reused, fresh = FakeScorer(**options), FakeScorer(**options)
+        results = run(reused, tmp_path / f"second-{number}", reuse=True, **changes)
+        assert results["computed_passes"] == 0
+        assert reused.scored == []
+        expected = run(fresh, tmp_path / "apart" / f"{number}", **changes)
+        assert results["tasks"] == expected["tasks"]
+        assert len(fresh.scored) == results["passes"] == expected["computed_passes"]
+        # The folder stands by itself: the errors are in it, whatever becomes of the first run.
+        assert len(recorded(tmp_path / f"second-{number}")) == results["passes"]
+    more = FakeScorer()
+    results = run(more, tmp_path / "more", reuse=True, num_samples=NUM_SAMPLES + 2)
+    assert len(more.scored) == NUM_PAIRS * 2 == results["computed_passes"]
+    assert results["passes"] == NUM_PAIRS * (NUM_SAMPLES + 2)
+    for changes in ({"seed": 1}, {"timesteps": "even"}):
+        other = FakeScorer()
+        assert run(other, tmp_path / str(changes), reuse=True, **changes)["computed_passes"] == len(other.scored) > 0
+
+
+def test_gray_image_normalisation_scores_one_more_image(tmp_path):
+    scorer = FakeScorer()
+    run(scorer, tmp_path / "run", tasks=TASKS[:2], normalize="gray_image")
+    gray = [text for content, text, sample in scorer.scored if content == GRAY_IMAGE.tobytes() and sample == 0]
+    words = {f"{group} {number}" for number in range(5) for group in ("colour", "shape")} | {"no colour", "no shape"}
+    assert sorted(gray) == sorted(words)  # each once; where images compete, the gray one is not needed
+    rows = pq.read_table(tmp_path / "run" / "examples" / "words.parquet").to_pylist()
+    assert all(row["normalized_gray"] and not row["normalized_text"] for row in rows)
+    rows = pq.read_table(tmp_path / "run" / "examples" / "pictures.parquet").to_pylist()
+    assert all(row["normalized_text"] and not row["normalized_gray"] for row in rows)
+
+
+def test_a_task_with_bad_data_does_not_stop_the_others(tmp_path):
+    def broken(data_dir, limit):
+        yield from fakes.text_task().load(data_dir, limit)
+        raise InputError("row 11 of broken.json has no caption: get the file anew.")
+
+    tasks = (dataclasses.replace(fakes.text_task("broken"), load=broken), *TASKS)
+    scorer = FakeScorer()
+    results = run(scorer, tmp_path / "run", tasks=tasks)
+    assert results["failed"] == {"broken": "row 11 of broken.json has no caption: get the file anew."}
+    assert results["tasks"] == run(FakeScorer(), tmp_path / "without")["tasks"]
+    assert len(scorer.scored) == NUM_PAIRS * NUM_SAMPLES
+    with pytest.raises(InputError, match=r"^row 11 of broken\.json"):
+        run(FakeScorer(), tmp_path / "alone", tasks=tasks[:1])
+    assert not (tmp_path / "alone").exists()
+
+
+class ByTheBook:
+    """The least that a scorer may be: the sum of a picture's bytes and the length of the text decide."""
+
+    def __init__(self):
+        self.calls = []
+
+    def score(self, images, texts):
+        self.calls.append((len(images), list(texts)))
+        return np.array([[np.asarray(image).sum() % 7 - 0.1 * len(text) for text in texts] for image in images])
+
+
+def test_anything_with_score_can_be_evaluated(tmp_path):
+    scorer = ByTheBook()
+    results = run(scorer, tmp_path / "run", num_samples=50)
+    assert results["passes"] == NUM_PAIRS - 10  # one sample, and no unconditional pass
+    assert sum(len(texts) for _, texts in scorer.calls) == results["passes"]
+    assert len(scorer.calls) == 10  # an image at a time
+    rows = pq.read_table(tmp_path / "run" / "examples" / "words.parquet").to_pylist()
+    for example, row in zip(TASKS[0].load(None, 5), rows, strict=True):
+        np.testing.assert_allclose(row["scores"], scorer.score(example.images, example.texts), rtol=1e-6)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
+    with pytest.raises(InputError, match="normalize='unconditional' is for diffusion models"):
+        run(ByTheBook(), tmp_path / "other", normalize="unconditional")
+    with pytest.raises(TypeError, match="is no scorer"):
+        run(object(), tmp_path / "other")
+
+
+def test_a_scorer_without_a_fingerprint_is_never_taken_for_another(tmp_path):
+    run(ByTheBook(), tmp_path / "run")
+    with pytest.raises(InputError, match="holds another run"):
+        run(ByTheBook(), tmp_path / "run")
+
+
+def test_pairs_are_handed_over_together_where_a_scorer_can(tmp_path):
+    class Together(ByTheBook):
+        def fingerprint(self):
+            return {"scorer": "together", "model": "1"}
+
+        def iter_scores(self, images, texts, pairs):
+            for start in range(0, len(pairs), 4):
+                part = pairs[start : start + 4]
+                yield start, np.array([self.score([images[i]], [texts[t]])[0, 0] for i, t in part], np.float32)
+
+    together = run(Together(), tmp_path / "together")
+    assert together["tasks"] == run(ByTheBook(), tmp_path / "alone")["tasks"]
+    again = Together()
+    assert run(again, tmp_path / "together")["computed_passes"] == 0
+    assert again.calls == []
+
+
+def test_bias_tasks_have_samples_of_their_own(tmp_path):
+    phrases = ("good", "nice", "bad", "evil")
+
+    def load(data_dir, limit):
+        for number in range(8):
+            yield Example(f"{number}", (fakes.image(number),), phrases, None, ("left" if number < 4 else "right",))
+
+    pair = TargetPair("left-right", "left", "right", phrases[:2], phrases[2:])
+    bias = dataclasses.replace(
+        fakes.text_task("bias"),
+        load=load,
+        metric="effect_size",
+        shape=(1, 4),
+        chance={},
+        association=Association((pair,)),
+    )
+    scorer = FakeScorer()
+    results = run(scorer, tmp_path / "run", tasks=(TASKS[0], bias), num_bias_samples=3)
+    assert results["passes"] == 5 * 4 * NUM_SAMPLES + 8 * 4 * 3
+    assert not any(text == "" for _, text, _ in scorer.scored)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert [(one["tasks"], one["num_samples"]) for one in config["rounds"]] == [(["words"], 5), (["bias"], 3)]
+    timesteps = samples.choose_timesteps("uniform", 3, seed=0).tolist()
+
+    def score(image, text):
+        return -np.mean([scorer.error_of(image, text, i, (0, t)) for i, t in enumerate(timesteps)], dtype=np.float64)
+
+    psi = [
+        np.mean([score(fakes.image(n), text) for text in phrases[:2]])
+        - np.mean([score(fakes.image(n), text) for text in phrases[2:]])
+        for n in range(8)
+    ]
+    expected = (np.mean(psi[:4]) - np.mean(psi[4:])) / np.std(psi)
+    assert results["tasks"]["bias"]["left-right"]["value"] == pytest.approx(expected, rel=1e-6)
+    rows = pq.read_table(tmp_path / "run" / "examples" / "bias.parquet").to_pylist()
+    assert all(row["correct"] is None and row["prediction"] is None for row in rows)
+
+
+def test_pictures_of_telling_examples_are_kept(tmp_path):
+    run(FakeScorer(), tmp_path / "run")
+    for task in TASKS:
+        shown = pq.read_table(tmp_path / "run" / "gallery" / f"{task.name}.parquet").to_pylist()
+        asked = {
+            image
+            for row in pq.read_table(tmp_path / "run" / "examples" / f"{task.name}.parquet").to_pylist()
+            for image in row["images"]
+        }
+        assert {row["image"] for row in shown} <= asked
+        assert len(shown) == len({row["image"] for row in shown}) > 0
+        assert all(row["jpeg"][:2] == b"\xff\xd8" for row in shown)

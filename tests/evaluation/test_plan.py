@@ -99,7 +99,11 @@ _GOOD = Example("0", (fakes.image(0),), ("a", "b"))
     ("tasks", "arguments", "message"),
     [
         ([], {}, "no task is chosen"),
-        ([fakes.text_task()], {"normalize": "gray"}, "normalize is one of auto, none, unconditional, not 'gray'"),
+        (
+            [fakes.text_task()],
+            {"normalize": "gray"},
+            "normalize is one of auto, none, unconditional, gray_image, not 'gray'",
+        ),
         ([fakes.text_task()], {"limit": 0}, "limit is"),
         ([fakes.text_task(), fakes.text_task()], {}, "named twice"),
         (_loading(), {}, "'words' has no examples"),

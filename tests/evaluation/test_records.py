@@ -8,7 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from winobench.errors import InputError
-from winobench.evaluation.records import ErrorWriter, RunFolder, digest, write_json
+from winobench.evaluation.records import (
+    SCHEMA_VERSION,
+    ErrorWriter,
+    RunFolder,
+    ScoreSet,
+    digest,
+    read_errors,
+    write_json,
+)
 
 IMAGES, TEXTS = ["image-0", "image-1"], ["text-0", "text-1"]
 PAIRS = np.array([[0, 0], [0, 1], [1, 0]], np.int32)
@@ -21,8 +29,12 @@ def _folder(path, **identity):
     return folder
 
 
-def _writer(folder, scores="scores", **options):
-    return ErrorWriter(folder, scores, IMAGES, TEXTS, **options)
+def _scores(name, num, kind="squared_l2"):
+    return ScoreSet(name, tuple(range(100, 100 + num)), kind)
+
+
+def _writer(folder, scores="scores", num=8, kind="squared_l2", **options):
+    return ErrorWriter(folder, _scores(scores, num, kind), IMAGES, TEXTS, **options)
 
 
 def _triples(*rows):
@@ -35,7 +47,7 @@ def test_errors_come_back_as_written(tmp_path):
     writer.add(_triples([0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0]), np.float32([0.1, 0.2, 0.3, 0.4]))
     writer.add(_triples([0, 1, 1], [1, 0, 2]), np.float32([0.5, 0.6]))
     writer.flush()
-    errors, seconds = folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 3)
+    errors, seconds = folder.read_errors(_scores("scores", 3), IMAGES, TEXTS, PAIRS)
     nan = np.nan
     expected = np.float32([[0.1, 0.2, 0.3], [0.4, 0.5, nan], [nan, nan, 0.6]])
     np.testing.assert_array_equal(errors, expected)
@@ -93,9 +105,9 @@ def test_only_scores_of_the_same_identity_come_back(tmp_path):
         writer = _writer(folder, scores)
         writer.add(_triples([0, 0, 0]), np.float32([value]))
         writer.flush()
-    assert folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 1)[0][0, 0] == 1.0
-    assert folder.read_errors("other", IMAGES, TEXTS, PAIRS, 1)[0][0, 0] == 2.0
-    assert np.isnan(folder.read_errors("third", IMAGES, TEXTS, PAIRS, 1)[0]).all()
+    assert folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 1.0
+    assert folder.read_errors(_scores("other", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 2.0
+    assert np.isnan(folder.read_errors(_scores("third", 1), IMAGES, TEXTS, PAIRS)[0]).all()
 
 
 def test_what_the_plan_does_not_ask_for_is_left_aside(tmp_path):
@@ -103,16 +115,46 @@ def test_what_the_plan_does_not_ask_for_is_left_aside(tmp_path):
     writer = _writer(folder)
     writer.add(_triples([1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 2], [1, 0, 7]), np.float32([9, 1, 2, 3, 9]))
     writer.flush()
-    errors, _ = folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 2)
+    errors, _ = folder.read_errors(_scores("scores", 2), IMAGES, TEXTS, PAIRS)
     assert errors[0].tolist() == [1, 2]
     assert np.isnan(errors[1:]).all()
+
+
+def test_samples_are_taken_by_their_timesteps(tmp_path):
+    folder = _folder(tmp_path / "run")
+    writer = _writer(folder, num=4)  # timesteps 100, 101, 102, 103
+    writer.add(_triples([0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 0, 3]), np.float32([1, 2, 3, 4]))
+    writer.flush()
+    wanted = ScoreSet("scores", (100, 7, 102))
+    errors, _ = read_errors(folder.errors_path, wanted, IMAGES, TEXTS, PAIRS)
+    np.testing.assert_array_equal(errors[0], np.float32([1, np.nan, 3]))
+    longer = _scores("scores", 6)
+    errors, _ = read_errors(folder.errors_path, longer, IMAGES, TEXTS, PAIRS)
+    np.testing.assert_array_equal(errors[0], np.float32([1, 2, 3, 4, np.nan, np.nan]))
+
+
+def test_distances_and_their_squares_are_turned_into_each_other(tmp_path):
+    folder = _folder(tmp_path / "run")
+    for pair, (kind, value) in zip(((0, 0), (0, 1)), (("squared_l2", 9.0), ("l2", 4.0)), strict=True):
+        writer = _writer(folder, num=1, kind=kind)
+        writer.add(_triples([*pair, 0]), np.float32([value]))
+        writer.flush()
+    writer = _writer(folder, num=1, kind="minus_score")
+    writer.add(_triples([1, 0, 0]), np.float32([5]))
+    writer.flush()
+    squared, _ = folder.read_errors(_scores("scores", 1, "squared_l2"), IMAGES, TEXTS, PAIRS)
+    distance, _ = folder.read_errors(_scores("scores", 1, "l2"), IMAGES, TEXTS, PAIRS)
+    other, _ = folder.read_errors(_scores("scores", 1, "minus_score"), IMAGES, TEXTS, PAIRS)
+    np.testing.assert_array_equal(squared[:, 0], np.float32([9, 16, np.nan]))
+    np.testing.assert_array_equal(distance[:, 0], np.float32([3, 4, np.nan]))
+    np.testing.assert_array_equal(other[:, 0], np.float32([np.nan, np.nan, 5]))
 
 
 def test_an_unreadable_part_is_named(tmp_path):
     folder = _folder(tmp_path / "run")
     (folder.errors_path / "part-0-00000.parquet").write_bytes(b"PAR1 cut short")
     with pytest.raises(InputError, match=r"part-0-00000\.parquet cannot be read .* delete it"):
-        folder.read_errors("scores", IMAGES, TEXTS, PAIRS, 1)
+        folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)
 
 
 def test_the_same_run_may_go_on_and_leftovers_go(tmp_path):
@@ -122,7 +164,7 @@ def test_the_same_run_may_go_on_and_leftovers_go(tmp_path):
     leftover.write_bytes(b"half")
     again = _folder(tmp_path / "run")
     assert not leftover.exists()
-    assert json.loads(again.config_path.read_text())["schema"] == 1
+    assert json.loads(again.config_path.read_text())["schema"] == SCHEMA_VERSION
 
 
 def test_another_run_is_refused_by_what_differs(tmp_path):

@@ -9,6 +9,7 @@ import rich.console
 
 from tests.evaluation import fakes
 from winobench import metrics
+from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation import summary, table
 from winobench.evaluation.plan import Plan, Question
 
@@ -17,15 +18,16 @@ def _question(number, images=(0,), texts=(0, 1), target=0, groups=()):
     return Question(str(number), images, texts, target, groups)
 
 
-def _plan(questions, pairs, texts=("a", "b", ""), normalized=False):
+def _plan(questions, pairs, texts=("a", "b", ""), normalized=False, gray=False):
     return Plan(
         images=[None] * 3,
-        image_hashes=["x", "y", "z"],
+        image_hashes=["x", "y", image_hash(GRAY_IMAGE)],
         texts=list(texts),
         text_hashes=[""] * len(texts),
         pairs=np.array(pairs, np.int32),
         questions={"task": questions},
         normalized={"task": normalized},
+        gray_normalized={"task": gray},
     )
 
 
@@ -40,6 +42,13 @@ def test_normalised_scores_subtract_the_error_under_the_empty_text():
     plan = _plan([_question(0, images=(1, 0), texts=(0,), target=0)], [[0, 0], [0, 2], [1, 0], [1, 2]], normalized=True)
     (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [5, 5], [10, 20], [16, 16]]))
     assert scores.tolist() == [[1.0], [3.0]]  # image 1: 16 - 15; image 0: 5 - 2
+
+
+def test_the_gray_image_is_subtracted_text_by_text():
+    pairs = [[0, 0], [0, 1], [2, 0], [2, 1]]
+    plan = _plan([_question(0)], pairs, gray=True)
+    (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [4, 8], [1, 1], [5, 3]]))
+    assert scores.tolist() == [[-1.0, -2.0]]  # minus (2 - 1) and minus (6 - 4)
 
 
 def test_means_are_taken_finer_than_the_errors():
@@ -128,6 +137,8 @@ def test_example_rows():
             "prediction": prediction,
             "correct": correct,
             "tie": tie,
+            "normalized_text": False,
+            "normalized_gray": False,
         }
         for name, groups, target, scores, prediction, correct, tie in [
             ("e1", ["g"], 0, [[2.0, 1.0]], 0, True, False),

@@ -40,7 +40,7 @@ class Stopping:
     """A scorer that is interrupted after some batches."""
 
     def __init__(self, scorer, batches):
-        self.fingerprint = scorer.fingerprint
+        self.fingerprint, self.error, self.choose_timesteps = scorer.fingerprint, scorer.error, scorer.choose_timesteps
         self._scorer, self._batches = scorer, batches
 
     def iter_errors(self, *arguments, **named):
@@ -54,7 +54,7 @@ class Counting:
     """A scorer's identity without its work."""
 
     def __init__(self, scorer):
-        self.fingerprint = scorer.fingerprint
+        self.fingerprint, self.error, self.choose_timesteps = scorer.fingerprint, scorer.error, scorer.choose_timesteps
         self.scored = 0
 
     def iter_errors(self, images, texts, triples, **named):
@@ -73,7 +73,7 @@ def _errors(workdir):
 
 def test_an_interrupted_run_ends_with_the_very_same_errors(scorer, tasks, tmp_path):
     """Bit-equal: what is left to do after a stop are whole batches, which are cut and padded as they were before."""
-    arguments = {"num_samples": 3, "limit": 3, "progress": False}
+    arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}
     whole = evaluate.evaluate(scorer, tasks, tmp_path / "whole", **arguments)
     for batches in (1, 3):
         with pytest.raises(KeyboardInterrupt):

@@ -50,7 +50,7 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     assert status == 0, err
     (workdir,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"gdbench-debug-.*-[0-9a-f]{8}", workdir.name)
-    assert {path.name for path in workdir.iterdir()} == {"config.json", "errors", "examples", "results.json"}
+    assert {path.name for path in workdir.iterdir()} == {"config.json", "errors", "examples", "gallery", "results.json"}
 
     results = json.loads((workdir / "results.json").read_text())
     assert list(results["tasks"]) == ["clevr", "clevr_image"]

@@ -11,6 +11,10 @@ from PIL import Image, UnidentifiedImageError
 
 from winobench.errors import InputError
 
+GRAY_IMAGE = np.full((64, 64, 3), 128, np.uint8)
+"""The average image; resized, it is the same in every size."""
+GRAY_IMAGE.setflags(write=False)
+
 
 def open_image(source: Any) -> Image.Image:
     """Opens and decodes an image.

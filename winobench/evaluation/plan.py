@@ -10,18 +10,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from winobench.data import images as image_files
+from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
 from winobench.tasks.base import Example, ImageSource, Task
 
 EMPTY_TEXT = ""
 """The text of the unconditional error."""
 
-NORMALIZE = ("auto", "none", "unconditional")
+NORMALIZE = ("auto", "none", "unconditional", "gray_image")
 """How scores are normalised.
 
-``none``: a score is minus the mean error. ``unconditional``: minus the mean of the error less the error under the empty
-text, wherever images compete; where only texts compete that error is the same for every candidate, so it is neither
-computed nor subtracted. ``auto`` is what the scorer is meant to be used with: ``unconditional`` for a diffusion model.
+``none``: a score is minus the mean error (the Diffusion Classifier). ``unconditional``: minus the mean of the error
+less the error under the empty text, wherever images compete; where only texts compete that error is the same for every
+candidate, so it is neither computed nor subtracted. ``gray_image``: as ``unconditional``, and where texts compete also
+less the error of a gray image under the same text (appendix F of the paper). ``auto`` is what the scorer is meant to be
+used with: ``unconditional`` for a diffusion model, ``none`` for others.
 """
 
 
@@ -54,6 +57,7 @@ class Plan:
       pairs: [num_pairs, 2] int32, (image, text), in the order of scoring; each is scored on every sample.
       questions: task name -> its examples.
       normalized: task name -> whether its scores subtract the error under the empty text.
+      gray_normalized: task name -> whether its scores subtract the error of the gray image.
     """
 
     images: list[ImageSource]
@@ -63,6 +67,7 @@ class Plan:
     pairs: np.ndarray
     questions: Mapping[str, list[Question]]
     normalized: Mapping[str, bool]
+    gray_normalized: Mapping[str, bool]
 
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(image, text) -> row of ``pairs``."""
@@ -74,7 +79,14 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def make_plan(tasks: Sequence[Task], *, data_dir: str | None, limit: int | None, normalize: str) -> Plan:
+def make_plan(
+    tasks: Sequence[Task],
+    *,
+    data_dir: str | None,
+    limit: int | None,
+    normalize: str,
+    failed: dict[str, str] | None = None,
+) -> Plan:
     """Loads the tasks' examples and collects what they need.
 
     Two images are one when their content is, wherever they come from. Pairs are ordered by image and, within an image,
@@ -84,7 +96,9 @@ def make_plan(tasks: Sequence[Task], *, data_dir: str | None, limit: int | None,
       tasks: what to ask.
       data_dir: handed to the tasks.
       limit: scenes or items a task; None means all.
-      normalize: one of ``NORMALIZE``.
+      normalize: one of ``NORMALIZE``; ``auto`` means ``unconditional`` here.
+      failed: a task whose data are wrong is left out of the plan, and the reason is noted here under its name; without
+        it, the first such task is an error.
 
     Raises:
       InputError: no task, an unknown way to normalise, a task or an example without content, an id that occurs twice,
@@ -103,35 +117,36 @@ def make_plan(tasks: Sequence[Task], *, data_dir: str | None, limit: int | None,
     hash_of_file: dict[str, str] = {}
     needed: dict[int, dict[int, None]] = collections.defaultdict(dict)
     questions: dict[str, list[Question]] = {}
-    normalized = {task.name: normalize != "none" and task.images_compete for task in tasks}
+    # Bias compares differences between texts of one image, and these between images: both terms cancel.
+    normalized = {task.name: normalize != "none" and task.images_compete and task.association is None for task in tasks}
+    gray_normalized = {task.name: normalize == "gray_image" and task.texts_compete for task in tasks}
 
-    def image_number(source: ImageSource) -> int:
-        # An array or a picture may be changed in place, a path is taken to hold still while it is planned.
-        key = str(source) if isinstance(source, str) or hasattr(source, "__fspath__") else None
-        content = hash_of_file.get(key) if key is not None else None
-        if content is None:
-            content = image_files.image_hash(source)
-            if key is not None:
-                hash_of_file[key] = content
+    def image_number(source: ImageSource, content: str) -> int:
         if content not in image_numbers:
             image_numbers[content] = len(images)
             images.append(source)
         return image_numbers[content]
 
+    def text_number(text: str) -> int:
+        return text_numbers.setdefault(text, len(text_numbers))
+
     for task in tasks:
         if task.name in questions:
             raise InputError(f"task {task.name!r} is named twice.")
+        # All of a task is read before any of it enters the tables: one that fails leaves nothing behind.
+        try:
+            examples = _read(task, data_dir, limit, hash_of_file)
+        except InputError as error:
+            if failed is None:
+                raise
+            failed[task.name] = str(error)
+            continue
         questions[task.name] = rows = []
-        seen = set()
-        for example in task.load(data_dir, limit):
-            _check_example(task, example)
-            if example.id in seen:
-                raise InputError(f"task {task.name!r} has two examples with the id {example.id!r}.")
-            seen.add(example.id)
+        for example, contents in examples:
             question = Question(
                 example.id,
-                tuple(image_number(source) for source in example.images),
-                tuple(text_numbers.setdefault(text, len(text_numbers)) for text in example.texts),
+                tuple(image_number(*image) for image in zip(example.images, contents, strict=True)),
+                tuple(text_number(text) for text in example.texts),
                 example.target,
                 example.groups,
             )
@@ -139,9 +154,10 @@ def make_plan(tasks: Sequence[Task], *, data_dir: str | None, limit: int | None,
             for image in question.images:
                 needed[image].update(dict.fromkeys(question.texts))
                 if normalized[task.name]:
-                    needed[image][text_numbers.setdefault(EMPTY_TEXT, len(text_numbers))] = None
-        if not rows:
-            raise InputError(f"task {task.name!r} has no examples: check its data and --config.limit.")
+                    needed[image][text_number(EMPTY_TEXT)] = None
+        if gray_normalized[task.name]:
+            gray = image_number(GRAY_IMAGE, image_files.image_hash(GRAY_IMAGE))
+            needed[gray].update(dict.fromkeys(text for question in rows for text in question.texts))
 
     texts = list(text_numbers)
     pairs = [(image, text) for image in range(len(images)) for text in needed[image]]
@@ -152,8 +168,35 @@ def make_plan(tasks: Sequence[Task], *, data_dir: str | None, limit: int | None,
         text_hashes=[text_hash(text) for text in texts],
         pairs=np.array(pairs, np.int32).reshape(-1, 2),
         questions=questions,
-        normalized=normalized,
+        normalized={name: normalized[name] for name in questions},
+        gray_normalized={name: gray_normalized[name] for name in questions},
     )
+
+
+def _read(
+    task: Task, data_dir: str | None, limit: int | None, hash_of_file: dict[str, str]
+) -> list[tuple[Example, list[str]]]:
+    """A task's examples, checked, each with the content hashes of its images."""
+
+    def content_hash(source: ImageSource) -> str:
+        # An array or a picture may be changed in place, a path is taken to hold still while it is planned.
+        key = str(source) if isinstance(source, str) or hasattr(source, "__fspath__") else None
+        if key is None:
+            return image_files.image_hash(source)
+        if key not in hash_of_file:
+            hash_of_file[key] = image_files.image_hash(source)
+        return hash_of_file[key]
+
+    examples, seen = [], set()
+    for example in task.load(data_dir, limit):
+        _check_example(task, example)
+        if example.id in seen:
+            raise InputError(f"task {task.name!r} has two examples with the id {example.id!r}.")
+        seen.add(example.id)
+        examples.append((example, [content_hash(source) for source in example.images]))
+    if not examples:
+        raise InputError(f"task {task.name!r} has no examples: check its data and --config.limit.")
+    return examples
 
 
 def _check_example(task: Task, example: Example) -> None:

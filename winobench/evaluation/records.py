@@ -1,9 +1,10 @@
 """A run's folder: its identity, the errors of every scored pair, the examples and the results.
 
-    config.json                          what was asked, what the scores depend on, and how far it got
+    config.json                              what was asked, what the scores depend on, and how far it got
     errors/part-<process>-<number>.parquet   per-sample errors, written while the run goes on
-    examples/<task>.parquet              one row an example
-    results.json                         the numbers
+    examples/<task>.parquet                  one row an example
+    gallery/<task>.parquet                   small pictures of some examples
+    results.json                             the numbers
 
 Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
 synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else.
@@ -12,6 +13,7 @@ synced to disk and renamed. A run that is killed loses what it had not yet put i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -26,7 +28,7 @@ import pyarrow.parquet as pq
 
 from winobench.errors import InputError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a folder's layout or columns change."""
 
 # A part is written when this much time has passed since the last one, or, in long runs, this share of the time so far,
@@ -43,6 +45,25 @@ _ERRORS_SCHEMA = pa.schema(
     ]
 )
 _TEMPORARY = ".tmp"
+
+# (recorded, wanted) kinds of error -> how the one becomes the other.
+_CONVERSIONS = {("squared_l2", "l2"): np.sqrt, ("l2", "squared_l2"): np.square}
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreSet:
+    """Which errors are meant; whatever else two runs differ in, errors of equal sets are the same numbers.
+
+    Attributes:
+      digest: ``digest`` of everything that can change an error besides image, text, sample, timestep and kind: weights,
+        precision, image size, seed.
+      timesteps: the timestep of each sample; (-1,) for a scorer that has no samples.
+      kind: ``squared_l2``, ``l2``, or another name; recorded errors of the first two are turned into each other.
+    """
+
+    digest: str
+    timesteps: tuple[int, ...]
+    kind: str = "squared_l2"
 
 
 def digest(value: Any) -> str:
@@ -101,6 +122,11 @@ class RunFolder:
         """The folder with one table a task."""
         return self.path / "examples"
 
+    @property
+    def gallery_path(self) -> pathlib.Path:
+        """The folder with pictures, a table a task."""
+        return self.path / "gallery"
+
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuses a folder that does not belong to this run.
 
@@ -146,6 +172,7 @@ class RunFolder:
             self._made = not self.path.exists()
             self.errors_path.mkdir(parents=True, exist_ok=True)
             self.examples_path.mkdir(exist_ok=True)
+            self.gallery_path.mkdir(exist_ok=True)
             self._take()
             if overwrite:
                 self._delete_records()
@@ -167,6 +194,7 @@ class RunFolder:
         with contextlib.suppress(OSError):  # not empty: something else has come to lie there
             self.errors_path.rmdir()
             self.examples_path.rmdir()
+            self.gallery_path.rmdir()
             if self._made:
                 self.path.rmdir()
 
@@ -178,6 +206,15 @@ class RunFolder:
         """Writes the table of a task's examples."""
         write_table(self.examples_path / f"{task}.parquet", table)
 
+    def write_gallery(self, task: str, table: pa.Table) -> None:
+        """Writes the pictures of some of a task's examples."""
+        write_table(self.gallery_path / f"{task}.parquet", table)
+
+    def neighbours(self) -> list[pathlib.Path]:
+        """The ``errors`` folders of the other runs beside this one, whose errors may be of use here."""
+        own = self.errors_path.resolve()
+        return sorted(path for path in self.path.resolve().parent.glob("*/errors") if path.resolve() != own)
+
     def close(self) -> None:
         """Lets other processes write into the folder."""
         if self._lock is not None:
@@ -185,47 +222,10 @@ class RunFolder:
             self._lock = None
 
     def read_errors(
-        self, scores_digest: str, image_hashes: Sequence[str], text_hashes: Sequence[str], pairs: np.ndarray, num: int
+        self, scores: ScoreSet, image_hashes: Sequence[str], text_hashes: Sequence[str], pairs: np.ndarray
     ) -> tuple[np.ndarray, float]:
-        """Reads what earlier runs have scored.
-
-        Args:
-          scores_digest: ``digest`` of everything that can change an error besides image, text and sample; parts
-            written under another one are left aside.
-          image_hashes, text_hashes, pairs: the plan's.
-          num: number of samples a pair.
-
-        Returns:
-          [num_pairs, num] float32 errors, NaN where there is none yet, and the seconds that were spent on them.
-
-        Raises:
-          InputError: a part cannot be read.
-        """
-        errors = np.full((len(pairs), num), np.nan, np.float32)
-        rows = {(image_hashes[image], text_hashes[text]): index for index, (image, text) in enumerate(pairs.tolist())}
-        seconds = 0.0
-        for path in sorted(self.errors_path.glob("part-*.parquet")):
-            try:
-                with pq.ParquetFile(path) as file:
-                    metadata = file.schema_arrow.metadata or {}
-                    if metadata.get(b"winobench.scores", b"").decode() != scores_digest:
-                        continue
-                    table = file.read()
-                seconds += float(metadata.get(b"winobench.seconds", b"0"))
-            except (OSError, pa.ArrowException, ValueError) as error:
-                raise InputError(
-                    f"{path} cannot be read ({error}): delete it, and its scores are computed anew."
-                ) from error
-            columns = [table[name].to_pylist() for name in ("image", "text", "first_sample")]
-            values = table["errors"].combine_chunks()
-            offsets = values.offsets.to_numpy()
-            flat = values.values.to_numpy(zero_copy_only=False)
-            for number, (image, text, first) in enumerate(zip(*columns, strict=True)):
-                row = rows.get((image, text))
-                if row is not None:
-                    part = flat[offsets[number] : offsets[number + 1]][: max(0, num - first)]
-                    errors[row, first : first + len(part)] = part
-        return errors, seconds
+        """Reads what earlier calls of this run have scored; arguments, result and errors as of ``read_errors``."""
+        return read_errors(self.errors_path, scores, image_hashes, text_hashes, pairs)
 
     def _read_config(self) -> dict[str, Any] | None:
         """The folder's ``config.json``; None for a folder that holds no file and can become a run."""
@@ -246,8 +246,8 @@ class RunFolder:
         return found
 
     def _delete_records(self) -> None:
-        for records in (self.errors_path.glob("*.parquet"), self.examples_path.glob("*.parquet")):
-            for path in records:
+        for folder in (self.errors_path, self.examples_path, self.gallery_path):
+            for path in folder.glob("*.parquet"):
                 path.unlink()
         self.results_path.unlink(missing_ok=True)
         # Last, so that a half-deleted run is still known as one.
@@ -269,6 +269,67 @@ class RunFolder:
             ) from None
 
 
+def read_errors(
+    folder: pathlib.Path,
+    scores: ScoreSet,
+    image_hashes: Sequence[str],
+    text_hashes: Sequence[str],
+    pairs: np.ndarray,
+) -> tuple[np.ndarray, float]:
+    """Reads those recorded errors that are wanted.
+
+    A sample is taken where its timestep is the wanted one, so that a run with fewer samples finds what a longer one
+    has computed, if their rule for timesteps makes the one a part of the other.
+
+    Args:
+      folder: of the parts.
+      scores: which errors; parts of others are left aside.
+      image_hashes, text_hashes, pairs: the plan's.
+
+    Returns:
+      [num_pairs, num_samples] float32 errors, NaN where there is none yet, and the seconds that were spent on them.
+
+    Raises:
+      InputError: a part cannot be read.
+    """
+    num = len(scores.timesteps)
+    errors = np.full((len(pairs), num), np.nan, np.float32)
+    rows = {(image_hashes[image], text_hashes[text]): index for index, (image, text) in enumerate(pairs.tolist())}
+    seconds = 0.0
+    for path in sorted(folder.glob("part-*.parquet")):
+        try:
+            with pq.ParquetFile(path) as file:
+                metadata = file.schema_arrow.metadata or {}
+                if metadata.get(b"winobench.scores", b"").decode() != scores.digest:
+                    continue
+                there = json.loads(metadata[b"winobench.timesteps"])
+                kind = metadata[b"winobench.error"].decode()
+                table = file.read()
+            spent = float(metadata[b"winobench.seconds"])
+        except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+            raise InputError(
+                f"{path} cannot be read ({error}): delete it, and its scores are computed anew."
+            ) from error
+        convert = np.asarray if kind == scores.kind else _CONVERSIONS.get((kind, scores.kind))
+        if convert is None:
+            continue
+        seconds += spent
+        common = min(num, len(there))
+        usable = np.zeros(num, bool)
+        usable[:common] = np.equal(there[:common], scores.timesteps[:common])
+        columns = [table[name].to_pylist() for name in ("image", "text", "first_sample")]
+        values = table["errors"].combine_chunks()
+        offsets = values.offsets.to_numpy()
+        flat = convert(values.values.to_numpy(zero_copy_only=False))
+        for number, (image, text, first) in enumerate(zip(*columns, strict=True)):
+            row = rows.get((image, text))
+            if row is not None:
+                part = flat[offsets[number] : offsets[number + 1]][: max(0, num - first)]
+                wanted = usable[first : first + len(part)]
+                errors[row, first : first + len(part)][wanted] = part[wanted]
+    return errors, seconds
+
+
 class ErrorWriter:
     """Collects batches of errors and writes them as parts, every few seconds and at the end.
 
@@ -279,7 +340,7 @@ class ErrorWriter:
     def __init__(
         self,
         folder: RunFolder,
-        scores_digest: str,
+        scores: ScoreSet,
         image_hashes: Sequence[str],
         text_hashes: Sequence[str],
         *,
@@ -290,7 +351,9 @@ class ErrorWriter:
         self._folder = folder
         self._metadata = {
             "winobench.schema": str(SCHEMA_VERSION),
-            "winobench.scores": scores_digest,
+            "winobench.scores": scores.digest,
+            "winobench.timesteps": json.dumps(list(scores.timesteps)),
+            "winobench.error": scores.kind,
             "winobench.versions": json.dumps(note),
         }
         self._image_hashes = np.asarray(image_hashes, object)

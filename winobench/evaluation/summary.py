@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from winobench import metrics
+from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import EMPTY_TEXT, Plan, Question
 from winobench.tasks.base import Task
 
@@ -16,8 +17,9 @@ from winobench.tasks.base import Task
 def question_scores(plan: Plan, task: str, errors: np.ndarray) -> list[np.ndarray]:
     """The score matrix of each question of a task.
 
-    A score is minus the mean error, less the mean error of the same image under the empty text where the plan says
-    that the task is normalised. Means and differences are taken in float64, so that they make no ties.
+    A score is minus the mean error, less the mean error of the same image under the empty text and that of the gray
+    image under the same text, where the plan says so. Means and differences are taken in float64, so that they make no
+    ties.
 
     Args:
       plan: the plan.
@@ -32,27 +34,43 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray) -> list[np.ndarra
     means = np.mean(errors, axis=1, dtype=np.float64)
     rows = plan.pair_index()
     empty = plan.texts.index(EMPTY_TEXT) if plan.normalized[task] else None
+    gray = plan.image_hashes.index(image_hash(GRAY_IMAGE)) if plan.gray_normalized[task] else None
     scores = []
     for question in plan.questions[task]:
         matrix = means[[[rows[image, text] for text in question.texts] for image in question.images]]
         if empty is not None:
             matrix = matrix - means[[rows[image, empty] for image in question.images]][:, None]
+        if gray is not None:
+            matrix = matrix - means[[rows[gray, text] for text in question.texts]][None, :]
         scores.append(-matrix)
     return scores
 
 
-def task_results(task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray]) -> dict[str, dict[str, Any]]:
+def task_results(
+    task: Task,
+    questions: Sequence[Question],
+    scores: Sequence[np.ndarray],
+    *,
+    texts: Sequence[str] = (),
+    seed: int = 0,
+) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
+
+    A bias task has the rows of `winobench.metrics.association_results` instead.
 
     Args:
       task: names the metric and the chance levels.
       questions: its examples.
       scores: [images, texts] an example, higher = better.
+      texts: the plan's; bias tasks need them.
+      seed: of permutations and resamples of bias tasks.
 
     Returns:
       metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}; all but the counts
       in [0, 1].
     """
+    if task.association is not None:
+        return _association_results(task, questions, scores, texts, seed)
     outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
     clusters = image_clusters(questions)
     members: dict[str, list[int]] = {}
@@ -85,6 +103,22 @@ def task_results(task: Task, questions: Sequence[Question], scores: Sequence[np.
             interval = metrics.clustered(outcome.correct[indices], clusters[indices])
             results[key] = entry(key, interval, outcome.tie[indices], task.chance.get(key, task.chance.get(name)))
     return results
+
+
+def _association_results(
+    task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], texts: Sequence[str], seed: int
+) -> dict[str, dict[str, Any]]:
+    columns = {text: column for column, text in enumerate(dict.fromkeys(t for q in questions for t in q.texts))}
+    table = np.full((len(questions), len(columns)), np.nan)  # a group need not be asked about another's texts
+    for row, (question, matrix) in enumerate(zip(questions, scores, strict=True)):
+        table[row, [columns[text] for text in question.texts]] = matrix[0]
+    return metrics.association_results(
+        table,
+        [texts[text] for text in columns],
+        [question.groups[0] for question in questions],
+        task.association,
+        seed=seed,
+    )
 
 
 def image_clusters(questions: Sequence[Question]) -> np.ndarray:
@@ -121,11 +155,15 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate; null where the best
     score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the task's headline metric; where the
     metric has several parts, also ``correct_<part>`` and ``tie_<part>``, and the headline is the last and hardest part
-    for the diagonal and the first otherwise.
+    for the diagonal and the first otherwise. ``normalized_text`` and ``normalized_gray``: whether the scores subtract
+    the error under the empty text, and that of the gray image. For a bias task nothing is right or wrong: ``target``,
+    ``prediction``, ``correct`` and ``tie`` are null.
     """
     questions = plan.questions[task.name]
-    outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
-    headline = "group" if "group" in outcomes else next(iter(outcomes))
+    outcomes, headline = {}, None
+    if task.association is None:
+        outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
+        headline = "group" if "group" in outcomes else next(iter(outcomes))
     columns = {
         "id": pa.array([question.id for question in questions], pa.string()),
         "groups": pa.array([list(question.groups) for question in questions], pa.list_(pa.string())),
@@ -138,8 +176,10 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
         "target": pa.array([question.target for question in questions], pa.int32()),
         "scores": pa.array([matrix.tolist() for matrix in scores], pa.list_(pa.list_(pa.float64()))),
         "prediction": pa.array(_predictions(questions, scores), pa.int32()),
-        "correct": pa.array(outcomes[headline].correct),
-        "tie": pa.array(outcomes[headline].tie),
+        "correct": pa.array(outcomes[headline].correct) if headline else pa.nulls(len(questions), pa.bool_()),
+        "tie": pa.array(outcomes[headline].tie) if headline else pa.nulls(len(questions), pa.bool_()),
+        "normalized_text": pa.array([plan.normalized[task.name]] * len(questions), pa.bool_()),
+        "normalized_gray": pa.array([plan.gray_normalized[task.name]] * len(questions), pa.bool_()),
     }
     if len(outcomes) > 1:
         for name, outcome in outcomes.items():

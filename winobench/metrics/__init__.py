@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from winobench.metrics.association import association_results
 from winobench.metrics.intervals import Interval, clustered, wilson
 from winobench.metrics.matching import (
     WINOGROUND_CHANCE,
@@ -40,6 +41,7 @@ __all__ = [
     "Interval",
     "Metric",
     "Outcome",
+    "association_results",
     "clustered",
     "recall",
     "recall_chance",

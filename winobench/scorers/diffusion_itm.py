@@ -36,7 +36,7 @@ SCORING_VERSION = 1
 
 ERRORS = ("squared_l2", "l2")
 TARGETS = ("own", "epsilon")
-NORMALIZE = ("auto", "none", "unconditional")
+NORMALIZE = ("auto", "none", "unconditional", "gray_image")
 
 # Work of one step on each device, as positions of the latents (batch x height x width). On a CPU, larger batches leave
 # the caches; on a GPU, smaller ones leave it idle. Pairs are (accelerator, CPU).
@@ -347,8 +347,9 @@ class DiffusionITM:
           texts: strings; the empty string is the unconditional text, and otherwise a text like others.
           num_samples: samples of noise and timestep that each score is a mean over; 32 when None.
           normalize: ``unconditional`` compares each error with that for the empty text (Eq. 5), which makes the scores
-            of different images comparable; ``none`` does not; ``auto`` does so if there is more than one image. For
-            ranking texts it changes nothing.
+            of different images comparable; ``none`` does not (the Diffusion Classifier); ``auto`` does so if there is
+            more than one image. For ranking texts it changes nothing. ``gray_image`` does as ``auto`` and also compares
+            each error with that of a gray image under the same text (appendix F), for ranking texts.
           seed: of noise and timesteps; an integer from 0 to 2**32 - 1.
           timesteps: ``uniform``, ``stratified``, ``even`` or ``published``
             (see `winobench.scorers.samples.choose_timesteps`), or an integer array [num_samples].
@@ -362,14 +363,22 @@ class DiffusionITM:
         """
         _choice("normalize", normalize, NORMALIZE)
         images, texts = _checked_list("images", images), _checked_texts(texts)
-        if normalize == "none" or (normalize == "auto" and len(images) == 1):
-            errors = self.errors(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
-            return -errors.mean(axis=-1, dtype=np.float64)
+        unconditional = normalize == "unconditional" or (normalize != "none" and len(images) > 1)
+        gray = normalize == "gray_image"
         errors = self.errors(
-            images, [*texts, ""], num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise
+            [*images, image_files.GRAY_IMAGE] if gray else images,
+            [*texts, ""] if unconditional else texts,
+            num_samples=num_samples,
+            seed=seed,
+            timesteps=timesteps,
+            noise=noise,
         ).astype(np.float64)
         # The difference of each sample's errors: their common part is large, and goes before anything is added up.
-        return -(errors[:, :-1] - errors[:, -1:]).mean(axis=-1)
+        if unconditional:
+            errors = errors[:, :-1] - errors[:, -1:]
+        if gray:
+            errors = errors[:-1] - errors[-1:]
+        return -errors.mean(axis=-1)
 
     def errors(
         self,
@@ -462,6 +471,12 @@ class DiffusionITM:
         )
         noise = parallel.put(noise, parallel.replicated(self.mesh))
         return self._run(image_table, text_table, triples, chosen, noise)
+
+    def choose_timesteps(
+        self, num_samples: int | None = None, seed: int = 0, timesteps: str | ArrayLike = "uniform"
+    ) -> np.ndarray:
+        """The timestep of each sample, int32 [number of samples]; arguments and errors as in `score`."""
+        return self._samples(num_samples, seed, timesteps, None)[0]
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change an error by more than rounding, ready for JSON.

@@ -57,7 +57,7 @@ TASKS = (
     Task(
         name="clevr_image",
         version=1,
-        description="Which of two rendered images a caption describes; colours, shapes or sizes are swapped in the other.",
+        description="Which of two rendered images a caption describes; in the other, an attribute is swapped.",
         metric="accuracy",
         shape=(2, 1),
         chance={"accuracy": 0.5},

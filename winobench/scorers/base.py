@@ -1,0 +1,112 @@
+"""What a scorer is, and how the evaluation sees one that has no samples."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from winobench.data import images as image_files
+from winobench.tasks.base import ImageSource
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Anything that says how well images and texts match.
+
+    A scorer may also have
+
+    - ``fingerprint() -> dict``: everything about it that can change a score, as JSON values; ``model`` is its weights'
+      SHA-256. Without it, a run that was stopped starts anew, because nobody could tell whether the scorer is the same.
+    - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
+      (index of the first pair, float32 scores) of batch after batch, in the order of the pairs. Without it, ``score``
+      is called for one image at a time, with the texts that are asked about that image.
+    """
+
+    def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:
+        """Float [num_images, num_texts], higher = better match."""
+
+
+@runtime_checkable
+class SampledScorer(Protocol):
+    """A scorer whose scores are means over samples of noise and timestep, such as `winobench.DiffusionITM`."""
+
+    error: str
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything about the scorer that can change an error, as JSON values; ``model`` is its weights' SHA-256."""
+
+    def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[int]) -> np.ndarray:
+        """The timestep of each sample, int [number of samples]."""
+
+    def iter_errors(
+        self,
+        images: Sequence[ImageSource],
+        texts: Sequence[str],
+        triples: np.ndarray,
+        *,
+        num_samples: int,
+        seed: int,
+        timesteps: str | Sequence[int],
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (index of the first triple, float32 errors) of batch after batch, in the order of the triples."""
+
+
+NO_TIMESTEP = -1
+"""Stands for the timestep of the one sample of a scorer that has no samples."""
+
+
+class WithoutSamples:
+    """A `Scorer` as the evaluation uses it: one sample, whose error is minus the score."""
+
+    error = "minus_score"
+
+    def __init__(self, scorer: Scorer):
+        self.scorer = scorer
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The scorer's own, or one that no other scorer has."""
+        if hasattr(self.scorer, "fingerprint"):
+            return self.scorer.fingerprint()
+        kind = type(self.scorer)
+        return {"scorer": f"{kind.__module__}.{kind.__qualname__}", "instance": uuid.uuid4().hex}
+
+    def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[int]) -> np.ndarray:
+        """One sample, whatever is asked for."""
+        return np.array([NO_TIMESTEP])
+
+    def iter_errors(
+        self, images: Sequence[ImageSource], texts: Sequence[str], triples: np.ndarray, **_: Any
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """As of `SampledScorer`."""
+        pairs = np.asarray(triples)[:, :2]
+        if hasattr(self.scorer, "iter_scores"):
+            for start, scores in self.scorer.iter_scores(images, texts, pairs):
+                yield start, -np.asarray(scores, np.float32)
+            return
+        ends = [*np.flatnonzero(np.diff(pairs[:, 0])) + 1, len(pairs)]
+        for start, end in zip([0, *ends], ends, strict=False):
+            asked = [texts[text] for text in pairs[start:end, 1]]
+            picture = image_files.open_image(images[pairs[start, 0]])
+            scores = np.asarray(self.scorer.score([picture], asked), np.float32)
+            if scores.shape != (1, len(asked)):
+                raise ValueError(
+                    f"{type(self.scorer).__name__}.score returned the shape {scores.shape} for 1 image and {len(asked)}"
+                    " texts"
+                )
+            yield start, -scores[0]
+
+
+def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
+    """The scorer as the evaluation uses it.
+
+    Raises:
+      TypeError: it is no scorer.
+    """
+    if hasattr(scorer, "iter_errors"):
+        return scorer
+    if not hasattr(scorer, "score"):
+        raise TypeError(f"{type(scorer).__name__} is no scorer: it has no method score(images, texts)")
+    return WithoutSamples(scorer)
