@@ -61,6 +61,12 @@ KEY_TABLES: dict[str, KeyTable] = {
         # 0, 1, 2, ...: a buffer that the published files hold.
         ignored=(r"text_encoder\.embeddings\.position_ids",),
     ),
+    "CLIPModel": KeyTable(
+        ignored=(
+            r"(text|vision)_model\.embeddings\.position_ids",  # 0, 1, 2, ...: buffers of transformers before 4.31
+            r"vision_model\..*\.num_batches_tracked",  # of batch norms: how long training took
+        ),
+    ),
     "CLIPTextModel": KeyTable(
         # transformers 5 saves the text tower without its prefix.
         renames=((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),),

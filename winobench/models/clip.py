@@ -1,10 +1,10 @@
-"""The text tower of CLIP (Radford et al., 2021), in the published layout."""
+"""The text tower of CLIP (Radford et al., 2021), as published, and the layers that it shares with vision towers."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,74 @@ def _gelu(x: jax.Array) -> jax.Array:
     return jax.nn.gelu(x, approximate=False)
 
 
-_ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"quick_gelu": _quick_gelu, "gelu": _gelu}
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"quick_gelu": _quick_gelu, "gelu": _gelu}
+
+# Options of transformers' configs without influence on a network: bookkeeping, initialisation, and defaults of text
+# generation, which older versions wrote into every config.
+IDLE_OPTIONS = frozenset(
+    {
+        "architectures",
+        "dtype",
+        "torch_dtype",
+        "transformers_version",
+        "initializer_factor",
+        "initializer_range",
+        "attn_implementation",
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "chunk_size_feed_forward",
+        "cross_attention_hidden_size",
+        "decoder_start_token_id",
+        "diversity_penalty",
+        "do_sample",
+        "early_stopping",
+        "encoder_no_repeat_ngram_size",
+        "exponential_decay_length_penalty",
+        "finetuning_task",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "id2label",
+        "label2id",
+        "length_penalty",
+        "max_length",
+        "min_length",
+        "no_repeat_ngram_size",
+        "num_beam_groups",
+        "num_beams",
+        "num_return_sequences",
+        "output_attentions",
+        "output_hidden_states",
+        "output_scores",
+        "prefix",
+        "problem_type",
+        "remove_invalid_values",
+        "repetition_penalty",
+        "return_dict",
+        "return_dict_in_generate",
+        "sep_token_id",
+        "suppress_tokens",
+        "task_specific_params",
+        "temperature",
+        "tf_legacy_loss",
+        "tie_encoder_decoder",
+        "tie_word_embeddings",
+        "tokenizer_class",
+        "top_k",
+        "top_p",
+        "torchscript",
+        "typical_p",
+        "use_bfloat16",
+    }
+)
+# Options that are implemented at one value only.
+FIXED_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "attention_dropout": (0.0, 0),
+    "dropout": (0.0, 0),
+    "add_cross_attention": (False,),
+    "is_decoder": (False,),
+    "is_encoder_decoder": (False,),
+    "pruned_heads": ({}, ()),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,70 +131,8 @@ class CLIPTextConfig(NetworkConfig):
 
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "clip_text_model"
-    _only: ClassVar = {
-        "attention_dropout": (0.0, 0),
-        "dropout": (0.0, 0),
-        "add_cross_attention": (False,),
-        "is_decoder": (False,),
-        "is_encoder_decoder": (False,),
-        "pruned_heads": ({}, ()),
-    }
-    # Bookkeeping, initialisation, and defaults of text generation, which older versions wrote into every config.
-    _no_effect: ClassVar = frozenset(
-        {
-            "architectures",
-            "dtype",
-            "torch_dtype",
-            "transformers_version",
-            "initializer_factor",
-            "initializer_range",
-            "attn_implementation",
-            "bad_words_ids",
-            "begin_suppress_tokens",
-            "chunk_size_feed_forward",
-            "cross_attention_hidden_size",
-            "decoder_start_token_id",
-            "diversity_penalty",
-            "do_sample",
-            "early_stopping",
-            "encoder_no_repeat_ngram_size",
-            "exponential_decay_length_penalty",
-            "finetuning_task",
-            "forced_bos_token_id",
-            "forced_eos_token_id",
-            "id2label",
-            "label2id",
-            "length_penalty",
-            "max_length",
-            "min_length",
-            "no_repeat_ngram_size",
-            "num_beam_groups",
-            "num_beams",
-            "num_return_sequences",
-            "output_attentions",
-            "output_hidden_states",
-            "output_scores",
-            "prefix",
-            "problem_type",
-            "remove_invalid_values",
-            "repetition_penalty",
-            "return_dict",
-            "return_dict_in_generate",
-            "sep_token_id",
-            "suppress_tokens",
-            "task_specific_params",
-            "temperature",
-            "tf_legacy_loss",
-            "tie_encoder_decoder",
-            "tie_word_embeddings",
-            "tokenizer_class",
-            "top_k",
-            "top_p",
-            "torchscript",
-            "typical_p",
-            "use_bfloat16",
-        }
-    )
+    _only: ClassVar = FIXED_OPTIONS
+    _no_effect: ClassVar = IDLE_OPTIONS
 
     def __post_init__(self):
         self._require_positive(
@@ -143,7 +148,7 @@ class CLIPTextConfig(NetworkConfig):
             "num_attention_heads",
             f"a divisor of hidden_size={self.hidden_size}",
         )
-        self._require(self.hidden_act in _ACTIVATIONS, "hidden_act", " or ".join(map(repr, _ACTIVATIONS)))
+        self._require(self.hidden_act in ACTIVATIONS, "hidden_act", " or ".join(map(repr, ACTIVATIONS)))
         self._require_number("layer_norm_eps")
         eos = self.eos_token_id
         self._require(is_count(eos) or (eos == 0 and eos is not False), "eos_token_id", "one token id")
@@ -183,11 +188,23 @@ class CLIPTextEmbeddings(nnx.Module):
         return self.token_embedding(input_ids) + self.position_embedding(jnp.arange(input_ids.shape[-1]))
 
 
-class CLIPAttention(nnx.Module):
-    """Causal multi-head self-attention."""
+class LayerConfig(Protocol):
+    """What the layers of a tower need to know of its config."""
 
-    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    hidden_act: str
+    layer_norm_eps: float
+
+
+class CLIPAttention(nnx.Module):
+    """Multi-head self-attention, causal over texts."""
+
+    def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         self.heads = config.num_attention_heads
+        self.is_causal = is_causal
 
         def projection():
             return layers.linear(
@@ -204,13 +221,14 @@ class CLIPAttention(nnx.Module):
         query, key, value = (
             layer(x).reshape(*x.shape[:-1], self.heads, -1) for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
-        return self.out_proj(layers.dot_product_attention(query, key, value, is_causal=True).reshape(x.shape))
+        result = layers.dot_product_attention(query, key, value, is_causal=self.is_causal)
+        return self.out_proj(result.reshape(x.shape))
 
 
 class CLIPMLP(nnx.Module):
     """The feed-forward layer."""
 
-    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: LayerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.activation = config.hidden_act
         self.fc1 = layers.linear(config.hidden_size, config.intermediate_size, **kwargs)
@@ -218,15 +236,15 @@ class CLIPMLP(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> the same shape."""
-        return self.fc2(_ACTIVATIONS[self.activation](self.fc1(x)))
+        return self.fc2(ACTIVATIONS[self.activation](self.fc1(x)))
 
 
 class CLIPEncoderLayer(nnx.Module):
     """Attention and feed-forward, each after a layer norm and around a residual."""
 
-    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.self_attn = CLIPAttention(config, **kwargs)
+        self.self_attn = CLIPAttention(config, is_causal=is_causal, **kwargs)
         self.layer_norm1 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.mlp = CLIPMLP(config, **kwargs)
         self.layer_norm2 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
@@ -240,9 +258,11 @@ class CLIPEncoderLayer(nnx.Module):
 class CLIPEncoder(nnx.Module):
     """The stack of layers."""
 
-    def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.layers = nnx.List([CLIPEncoderLayer(config, **kwargs) for _ in range(config.num_hidden_layers)])
+        self.layers = nnx.List(
+            [CLIPEncoderLayer(config, is_causal=is_causal, **kwargs) for _ in range(config.num_hidden_layers)]
+        )
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> the same shape."""
@@ -257,7 +277,7 @@ class CLIPTextTransformer(nnx.Module):
     def __init__(self, config: CLIPTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.embeddings = CLIPTextEmbeddings(config, **kwargs)
-        self.encoder = CLIPEncoder(config, **kwargs)
+        self.encoder = CLIPEncoder(config, is_causal=True, **kwargs)
         self.final_layer_norm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
@@ -298,17 +318,20 @@ class CLIPTextModel(layers.Network):
         Raises:
           ValueError: if L is longer than there are positions.
         """
-        length, positions = input_ids.shape[-1], self.config.max_position_embeddings
-        if length > positions:
-            raise ValueError(
-                f"CLIPTextModel: {length} tokens, but there are only {positions} positions; truncate the texts."
-            )
-        states = self.text_model(input_ids)
-        return CLIPTextOutput(states, states[jnp.arange(len(states)), self._pooled_position(input_ids)])
+        return encode(self.text_model, self.config, input_ids)
 
-    def _pooled_position(self, input_ids: jax.Array) -> jax.Array:
-        eos = self.config.eos_token_id
-        if eos == _LEGACY_EOS_TOKEN_ID:
-            return jnp.argmax(input_ids, axis=-1)
+
+def encode(transformer: CLIPTextTransformer, config: CLIPTextConfig, input_ids: jax.Array) -> CLIPTextOutput:
+    """The states of some texts, and the one at the end of each; as ``CLIPTextModel.__call__``."""
+    length, positions = input_ids.shape[-1], config.max_position_embeddings
+    if length > positions:
+        raise ValueError(
+            f"CLIPTextModel: {length} tokens, but there are only {positions} positions; truncate the texts."
+        )
+    states = transformer(input_ids)
+    if config.eos_token_id == _LEGACY_EOS_TOKEN_ID:
+        end = jnp.argmax(input_ids, axis=-1)
+    else:
         # The first one: padding may use the same id. A text without one pools position 0, as transformers does.
-        return jnp.argmax(input_ids == eos, axis=-1)
+        end = jnp.argmax(input_ids == config.eos_token_id, axis=-1)
+    return CLIPTextOutput(states, states[jnp.arange(len(states)), end])

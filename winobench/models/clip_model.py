@@ -1,0 +1,152 @@
+"""The whole of CLIP (Radford et al., 2021): a text tower and a vision tower with a joint space."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.models import clip, layers
+from winobench.models.clip import CLIPTextConfig, CLIPTextTransformer
+from winobench.models.clip_resnet import CLIPResNetConfig, ModifiedResNet
+from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer
+from winobench.models.config import NetworkConfig
+
+# ln(1 / 0.07), as rounded in the published configs: where the temperature of training starts.
+_LOGIT_SCALE = 2.6592
+
+
+@dataclasses.dataclass(frozen=True)
+class CLIPConfig(NetworkConfig):
+    """Shape of both towers, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      text_config: the text tower.
+      vision_config: the vision tower, a transformer or a modified ResNet.
+      projection_dim: width of the joint space.
+      logit_scale_init_value: where the logarithm of the inverse temperature starts in training.
+    """
+
+    text_config: CLIPTextConfig = dataclasses.field(default_factory=CLIPTextConfig)
+    vision_config: CLIPVisionConfig | CLIPResNetConfig = dataclasses.field(default_factory=CLIPVisionConfig)
+    projection_dim: int = 512
+    logit_scale_init_value: float = _LOGIT_SCALE
+
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "clip"
+    _no_effect: ClassVar = clip.IDLE_OPTIONS
+
+    def __post_init__(self):
+        self._require_positive("projection_dim")
+        self._require_number("logit_scale_init_value")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``; as of ``NetworkConfig``.
+
+        Each tower's part may be missing, or leave out what its defaults say. Old files hold it twice; then
+        ``text_config_dict`` and ``vision_config_dict`` count, with the defaults for what they leave out, as in
+        transformers.
+        """
+        if isinstance(values, Mapping):
+            values = dict(values)
+            for key, tower in (("text_config", CLIPTextConfig), ("vision_config", CLIPVisionConfig)):
+                duplicate = values.pop(f"{key}_dict", None)
+                options = duplicate if duplicate is not None else values.get(key)
+                if options is None:
+                    options = {}
+                if key == "vision_config" and isinstance(options, Mapping):
+                    named = options.get(CLIPResNetConfig._class_key)
+                    tower = CLIPResNetConfig if named == CLIPResNetConfig._class_value else tower
+                values[key] = tower.from_dict(options)
+        return super().from_dict(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        parts = {key: getattr(self, key).to_dict() for key in ("text_config", "vision_config")}
+        return {"architectures": ["CLIPModel"]} | super().to_dict() | parts
+
+
+class CLIPModel(layers.Network):
+    """Texts and images as vectors of one space. Attribute names equal those of transformers' published weights.
+
+    A modified ResNet, which transformers does not have, sits under ``vision_model`` with OpenAI's and OpenCLIP's names
+    below it (theirs has ``visual``), and projects by itself, so that there is no ``visual_projection``.
+
+    Args:
+      config: the network's shape.
+      dtype: compute dtype, that of the results too.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = CLIPConfig
+    weights_name: ClassVar[str] = "model"
+
+    def __init__(self, config: CLIPConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        width = config.projection_dim
+        self.text_model = CLIPTextTransformer(config.text_config, **kwargs)
+        self.text_projection = layers.linear(config.text_config.hidden_size, width, bias=False, **kwargs)
+        if isinstance(config.vision_config, CLIPResNetConfig):
+            self.vision_model = ModifiedResNet(config.vision_config, width, **kwargs)
+            self.visual_projection = None
+        else:
+            self.vision_model = CLIPVisionTransformer(config.vision_config, **kwargs)
+            self.visual_projection = layers.linear(config.vision_config.hidden_size, width, bias=False, **kwargs)
+        self.logit_scale = nnx.Param(jnp.asarray(config.logit_scale_init_value, param_dtype))
+
+    def encode_images(self, pixels: jax.Array) -> jax.Array:
+        """Images as vectors, not normalised.
+
+        Args:
+          pixels: [B, image_size, image_size, 3], normalised as in training.
+
+        Returns:
+          [B, projection_dim] in the compute dtype.
+
+        Raises:
+          ValueError: if the images are of another size.
+        """
+        size = self.config.vision_config.image_size
+        if pixels.shape[1:] != (size, size, 3):
+            raise ValueError(f"CLIPModel: images of the shape {list(pixels.shape[1:])}, expected [{size}, {size}, 3].")
+        pooled = self.vision_model(pixels.astype(self.dtype))
+        return pooled if self.visual_projection is None else self.visual_projection(pooled)
+
+    def encode_texts(self, input_ids: jax.Array) -> jax.Array:
+        """Texts as vectors, not normalised.
+
+        Args:
+          input_ids: [B, L] int32, L up to ``max_position_embeddings``. How texts are padded does not matter: attention
+            is causal, and what is used is the state at the end of the text.
+
+        Returns:
+          [B, projection_dim] in the compute dtype.
+
+        Raises:
+          ValueError: if L is longer than there are positions.
+        """
+        return self.text_projection(clip.encode(self.text_model, self.config.text_config, input_ids).pooled)
+
+    def __call__(self, pixels: jax.Array, input_ids: jax.Array) -> jax.Array:
+        """The logits of training: cosine similarities over the temperature, float32 [images, texts].
+
+        Args:
+          pixels: as in ``encode_images``.
+          input_ids: as in ``encode_texts``.
+        """
+        images, texts = unit(self.encode_images(pixels)), unit(self.encode_texts(input_ids))
+        return jnp.exp(self.logit_scale[...].astype(jnp.float32)) * images @ texts.T
+
+
+def unit(vectors: jax.Array) -> jax.Array:
+    """Vectors [..., d] divided by their length, float32."""
+    vectors = vectors.astype(jnp.float32)
+    return vectors / jnp.linalg.norm(vectors, axis=-1, keepdims=True)

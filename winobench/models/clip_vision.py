@@ -1,0 +1,105 @@
+"""The vision transformer of CLIP (Radford et al., 2021), in the published layout."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.models import clip, layers
+from winobench.models.config import NetworkConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class CLIPVisionConfig(NetworkConfig):
+    """Shape of a vision transformer, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      hidden_size: width of the states.
+      intermediate_size: width within the feed-forward layers.
+      projection_dim: width of the joint space of texts and images, as far as this tower alone is concerned; kept for
+        the file's sake.
+      num_hidden_layers: number of layers.
+      num_attention_heads: number of heads.
+      image_size: height and width of the images in pixels.
+      patch_size: height and width of the patches in pixels.
+      hidden_act: "quick_gelu" or "gelu".
+      layer_norm_eps: epsilon of the layer norms.
+    """
+
+    hidden_size: int = 768
+    intermediate_size: int = 3072
+    projection_dim: int | None = 512
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    image_size: int = 224
+    patch_size: int = 32
+    hidden_act: str = "quick_gelu"
+    layer_norm_eps: float = 1e-5
+
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "clip_vision_model"
+    _only: ClassVar = clip.FIXED_OPTIONS | {"num_channels": (3,)}
+    # The ids of words are no matter of this tower, but older versions wrote them into its config too.
+    _no_effect: ClassVar = clip.IDLE_OPTIONS | {"bos_token_id", "eos_token_id", "pad_token_id"}
+
+    def __post_init__(self):
+        self._require_positive(
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "image_size",
+            "patch_size",
+        )
+        self._require(
+            self.hidden_size % self.num_attention_heads == 0,
+            "num_attention_heads",
+            f"a divisor of hidden_size={self.hidden_size}",
+        )
+        self._require(self.patch_size <= self.image_size, "patch_size", f"at most image_size={self.image_size}")
+        self._require(self.hidden_act in clip.ACTIVATIONS, "hidden_act", " or ".join(map(repr, clip.ACTIVATIONS)))
+        self._require_number("layer_norm_eps")
+
+
+class CLIPVisionEmbeddings(nnx.Module):
+    """Patches of an image as vectors, behind one that stands for the whole, with their positions."""
+
+    def __init__(self, config: CLIPVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.dtype = dtype
+        init = nnx.initializers.normal(0.02)
+        self.class_embedding = nnx.Param(init(rngs.params(), (config.hidden_size,), param_dtype))
+        self.patch_embedding = layers.Conv2d(
+            3, config.hidden_size, config.patch_size, stride=config.patch_size, bias=False, **kwargs
+        )
+        patches = (config.image_size // config.patch_size) ** 2
+        self.position_embedding = nnx.Embed(1 + patches, config.hidden_size, embedding_init=init, **kwargs)
+
+    def __call__(self, pixels: jax.Array) -> jax.Array:
+        """pixels [B, image_size, image_size, 3] -> [B, 1 + patches, hidden_size]."""
+        patches = self.patch_embedding(pixels)
+        batch, width = len(patches), patches.shape[-1]
+        whole = jnp.broadcast_to(self.class_embedding[...].astype(self.dtype), (batch, 1, width))
+        states = jnp.concatenate([whole, patches.reshape(batch, -1, width)], axis=1)
+        return states + self.position_embedding(jnp.arange(states.shape[1]))
+
+
+class CLIPVisionTransformer(nnx.Module):
+    """Embeddings, encoder and norms: everything under ``vision_model.`` in the published weights."""
+
+    def __init__(self, config: CLIPVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.embeddings = CLIPVisionEmbeddings(config, **kwargs)
+        # The published name, misspelt.
+        self.pre_layrnorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.encoder = clip.CLIPEncoder(config, is_causal=False, **kwargs)
+        self.post_layernorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+
+    def __call__(self, pixels: jax.Array) -> jax.Array:
+        """pixels [B, image_size, image_size, 3], normalised -> [B, hidden_size], the state of the whole image."""
+        states = self.encoder(self.pre_layrnorm(self.embeddings(pixels)))
+        return self.post_layernorm(states[:, 0])
