@@ -90,12 +90,15 @@ class PublishedData:
         holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
       downloads: what may be downloaded into the folder; need not be all that it must hold.
+      shared_folder: where downloads go, in ``<data_dir>/sources``; the task's name by default. Tasks that read the same
+        files give the same name, so that they are downloaded once.
     """
 
     read: Callable[[pathlib.Path], Iterable[Item]]
     how_to_get: str
     num_examples: int | None
     downloads: tuple[Download, ...] = ()
+    shared_folder: str | None = None
 
 
 def published_task(*, source: PublishedData, **fields: Any) -> Task:
@@ -128,14 +131,14 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
         if state["task_version"] != version:
             return (
                 f"{folder} was prepared for version {state['task_version']} of the task, which is now at {version}:"
-                f" renew it with `{prepare_command(name)} --overwrite`, where DIR holds {source.how_to_get}"
+                f" renew it with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
             )
         return None
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
         found = prepared(data_dir)
         found.verify()
-        return found.examples(limit, per_group=per_group)
+        return (Example(**example._asdict()) for example in found.examples(limit, per_group=per_group))
 
     def count(data_dir: str | None) -> int | None:
         return None if ready(data_dir) is not None else prepared(data_dir).num_examples

@@ -1,0 +1,327 @@
+"""Prepared data sets: the examples of a task and their images, in ArrayRecord files that tfds can open.
+
+The folder of a task holds two data sets, readable by ``tensorflow_datasets.builder_from_directory`` without TensorFlow,
+and two files beside them:
+
+* ``images/1.0.0``: each image once, with ``image`` (an encoded JPEG or PNG in RGB), ``name`` (its file, and the box
+  that was cut out) and ``sha256`` (of the decoded pixels, see `winobench.data.images.image_hash`);
+* ``examples/1.0.0``: ``id``, ``images`` (record numbers in the set above), ``texts``, ``target`` (-1 for none) and
+  ``groups``;
+* ``image_hashes.npy``: uint8 [images, 32], the images' ``sha256`` once more, so that images can be told apart without
+  reading them;
+* ``prepared.json``: which version of which task this is, what it holds, and the SHA-256 of every file. Written last.
+
+`winobench.data.preparing` writes such folders.
+"""
+
+from __future__ import annotations
+
+import bisect
+import concurrent.futures
+import dataclasses
+import functools
+import hashlib
+import io
+import itertools
+import json
+import os
+import pathlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from winobench.errors import InputError
+
+FORMAT = 1  # of the folder; a folder of another one has to be prepared anew
+IMAGES, EXAMPLES = "images", "examples"
+SET_VERSION = "1.0.0"
+SPLIT = "test"
+IMAGE_HASHES = "image_hashes.npy"
+STATE = "prepared.json"
+NO_TARGET = -1
+
+# Records of examples are small: enough of them to keep a scorer's planning busy, on few threads.
+_NUM_READERS = 4
+_NUM_READ_AHEAD = 256
+_NUM_VERIFIERS = 8
+
+
+def default_data_dir() -> pathlib.Path:
+    """Where prepared data are unless the user names a folder: ``$WINOBENCH_DATA``, or ``~/winobench_data``."""
+    return pathlib.Path(os.environ.get("WINOBENCH_DATA") or "~/winobench_data").expanduser()
+
+
+def data_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:
+    """The folder of all prepared data; None means the default one."""
+    return default_data_dir() if data_dir is None else pathlib.Path(data_dir).expanduser()
+
+
+def task_folder(task: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:
+    """The folder of a task's prepared data."""
+    return data_folder(data_dir) / task
+
+
+def set_folder(folder: str | os.PathLike, kind: str) -> pathlib.Path:
+    """The folder of one of the two data sets of a task: ``kind`` is ``"images"`` or ``"examples"``."""
+    return pathlib.Path(folder) / kind / SET_VERSION
+
+
+def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
+    """What ``prepared.json`` says, or None where no finished set of this format is.
+
+    Returns:
+      {"format", "task", "task_version", "num_examples", "num_published" (None where that depends on the user),
+      "num_images", "num_bytes", "is_partial", "content" (SHA-256 over examples and pixels), "files": {relative path:
+      {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}.
+    """
+    try:
+        state = json.loads((pathlib.Path(folder) / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return state if isinstance(state, dict) and state.get("format") == FORMAT else None
+
+
+class PreparedExample(NamedTuple):
+    """A question, as `winobench.tasks.base.Example` has it; its images are opened when they are asked for."""
+
+    id: str
+    images: tuple[PreparedImage, ...]
+    texts: tuple[str, ...]
+    target: int | None
+    groups: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedImage:
+    """An image in a prepared set. Nothing is read before `open`; may be pickled, and used by several threads.
+
+    Attributes:
+      content_hash: SHA-256 of the decoded pixels in hexadecimal, as `winobench.data.images.image_hash` gives it.
+      records: the set's images.
+      number: of its record.
+    """
+
+    content_hash: str
+    records: Records = dataclasses.field(repr=False, compare=False)
+    number: int = dataclasses.field(compare=False)
+
+    def open(self) -> Image.Image:
+        """Reads and decodes the image.
+
+        Returns:
+          A PIL image in RGB.
+
+        Raises:
+          InputError: the file with the record is missing or damaged.
+        """
+        encoded = self.records[self.number]["image"]
+        try:
+            with Image.open(io.BytesIO(encoded)) as image:
+                return image.convert("RGB")
+        except Exception as error:  # what PIL raises on broken bytes depends on where they are broken
+            raise self.records.damaged(self.number) from error
+
+
+class Records:
+    """Random access to the records of one of a task's data sets; safe for threads, and pickled without its readers.
+
+    A record is what tfds gives: strings are bytes, and images stay encoded.
+    """
+
+    def __init__(self, folder: str | os.PathLike, kind: str, task: str):
+        """
+        Args:
+          folder: the task's folder.
+          kind: ``"images"`` or ``"examples"``.
+          task: the task's name, for messages.
+        """
+        self._place = (str(folder), kind, task)
+        self._lock = threading.Lock()
+        self._opened: tuple[Sequence[Any], list[int], list[str]] | None = None
+
+    def __reduce__(self):
+        return Records, self._place
+
+    def __len__(self) -> int:
+        return len(self._open()[0])
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """The record of this number.
+
+        Raises:
+          InputError: its file is missing or damaged.
+        """
+        source = self._open()[0]
+        number = number.__index__()
+        if not 0 <= number < len(source):
+            raise IndexError(number)
+        try:
+            return source[number]
+        except Exception as error:  # ArrayRecord has several types of errors for files that it cannot read
+            raise self.damaged(number) from error
+
+    def damaged(self, number: int) -> InputError:
+        """The error to raise where a record cannot be used."""
+        _, ends, paths = self._open()
+        return _damaged(paths[bisect.bisect_right(ends, number)], self._place[2])
+
+    def _open(self) -> tuple[Sequence[Any], list[int], list[str]]:
+        """The tfds data source, and of each of its files the number of the record after its last one, and its path."""
+        with self._lock:
+            if self._opened is None:
+                import tensorflow_datasets as tfds
+
+                folder, kind, task = self._place
+                path = set_folder(folder, kind)
+                decoders = {"image": tfds.decode.SkipDecoding()} if kind == IMAGES else None
+                try:
+                    builder = tfds.builder_from_directory(path)
+                    split = builder.info.splits[SPLIT]
+                    source = builder.as_data_source(split=SPLIT, decoders=decoders)
+                    # Shards without a record are left out by tfds, as they are here.
+                    lengths = [length for length in split.shard_lengths if length]
+                    paths = [str(file) for file, n in zip(split.filepaths, split.shard_lengths, strict=True) if n]
+                except Exception as error:  # broken metadata fail in as many ways as there are of breaking JSON
+                    raise _damaged(path / "dataset_info.json", task) from error
+                self._opened = source, list(itertools.accumulate(lengths)), paths
+            return self._opened
+
+
+class PreparedSet:
+    """The prepared data of a task."""
+
+    def __init__(self, folder: str | os.PathLike):
+        """
+        Args:
+          folder: of the task, as `task_folder` gives it.
+
+        Raises:
+          InputError: it holds no prepared data.
+        """
+        self.folder = pathlib.Path(folder)
+        state = read_state(folder)
+        if state is None:
+            raise InputError(
+                f"{folder} holds no prepared data: run `python -m launch.prepare --task=NAME --source=DIR`"
+            )
+        self.state = state
+
+    def __len__(self) -> int:
+        return self.num_examples
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples."""
+        return self.state["num_examples"]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over all examples and pixels: the same wherever and whenever the same data were prepared."""
+        return self.state["content"]
+
+    @functools.cached_property
+    def images(self) -> Records:
+        """The images' records."""
+        return Records(self.folder, IMAGES, self.state["task"])
+
+    @functools.cached_property
+    def _examples(self) -> Records:
+        return Records(self.folder, EXAMPLES, self.state["task"])
+
+    @functools.cached_property
+    def _image_hashes(self) -> np.ndarray:
+        path = self.folder / IMAGE_HASHES
+        try:
+            return np.load(path)
+        except (OSError, ValueError) as error:
+            raise _damaged(path, self.state["task"]) from error
+
+    def subset_fingerprint(self, limit: int | None) -> str:
+        """SHA-256 that changes whenever what ``examples(limit)`` gives could."""
+        return hashlib.sha256(f"{self.fingerprint}/{limit}".encode()).hexdigest()
+
+    def verify(self) -> None:
+        """Compares every file with its checksum.
+
+        Raises:
+          InputError: names the first file that is missing or damaged, and the command that mends it.
+        """
+        with concurrent.futures.ThreadPoolExecutor(_NUM_VERIFIERS) as pool:
+            sound = pool.map(lambda name: self._is_sound(name), self.state["files"])
+            broken = [name for name, is_sound in zip(self.state["files"], sound, strict=True) if not is_sound]
+        if broken:
+            raise _damaged(self.folder / broken[0], self.state["task"], others=len(broken) - 1)
+
+    def _is_sound(self, name: str) -> bool:
+        expected = self.state["files"][name]
+        try:
+            with open(self.folder / name, "rb") as file:
+                return (
+                    os.fstat(file.fileno()).st_size == expected["num_bytes"]
+                    and hashlib.file_digest(file, "sha256").hexdigest() == expected["sha256"]
+                )
+        except OSError:
+            return False
+
+    def examples(
+        self, limit: int | None = None, *, seed: int = 0, per_group: bool = False
+    ) -> Iterator[PreparedExample]:
+        """Reads examples, a little ahead of the caller.
+
+        Args:
+          limit: None for all examples, in the order in which they were published; otherwise at most so many, chosen at
+            random. A smaller limit gives the first examples of a larger one.
+          seed: of the choice.
+          per_group: ``limit`` is of each combination of groups that examples have, instead of all examples.
+
+        Raises:
+          InputError: a file is missing or damaged; raised where the reader meets it.
+        """
+        if limit is not None and limit < 1:
+            raise InputError(f"the limit is {limit}: it must be at least 1, or none for all examples")
+        if limit is None:
+            return map(self._example, self._read(range(self.num_examples)))
+        if not per_group:
+            return map(self._example, self._read(_shuffled(range(self.num_examples), seed)[:limit]))
+        members: dict[tuple[bytes, ...], list[int]] = {}
+        for number, record in enumerate(self._read(range(self.num_examples))):
+            members.setdefault(tuple(record["groups"]), []).append(number)
+        chosen = [number for numbers in members.values() for number in _shuffled(numbers, seed)[:limit]]
+        return map(self._example, self._read(chosen))
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """The records of these numbers, in their order."""
+        import grain
+
+        dataset = grain.MapDataset.source(numbers).map(self._examples.__getitem__)
+        return iter(dataset.to_iter_dataset(grain.ReadOptions(_NUM_READERS, _NUM_READ_AHEAD)))
+
+    def _example(self, record: dict[str, Any]) -> PreparedExample:
+        target = int(record["target"])
+        return PreparedExample(
+            id=record["id"].decode(),
+            images=tuple(
+                PreparedImage(self._image_hashes[number].tobytes().hex(), self.images, int(number))
+                for number in record["images"]
+            ),
+            texts=tuple(text.decode() for text in record["texts"]),
+            target=None if target == NO_TARGET else target,
+            groups=tuple(group.decode() for group in record["groups"]),
+        )
+
+
+def _shuffled(numbers: Sequence[int], seed: int) -> list[int]:
+    """The numbers in an order that depends on the seed alone, and on no library's random generator."""
+    return sorted(numbers, key=lambda number: hashlib.sha256(f"{seed}/{number}".encode()).digest())
+
+
+def _damaged(path: str | os.PathLike, task: str, others: int = 0) -> InputError:
+    more = f" and {others} more file{'s' if others > 1 else ''}" if others else ""
+    verb = "are" if others else "is"
+    return InputError(
+        f"{os.fspath(path)}{more} {verb} damaged or missing: prepare the data anew with"
+        f" `python -m launch.prepare --task={task} --source=DIR --overwrite`"
+    )

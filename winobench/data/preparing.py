@@ -1,0 +1,665 @@
+"""Writes prepared data sets from published files; `winobench.data.prepared` says what they hold.
+
+Images are worked off in shards, each by one process: decoded, hashed, written under a temporary name, synced, renamed,
+and noted in a journal. A run that was stopped, however hard, goes on at the first shard that is not noted. All this
+happens in ``<folder>.unfinished``, which takes the place of ``<folder>`` when it is complete.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import datetime
+import functools
+import hashlib
+import io
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+import winobench
+from winobench.data import images as image_files
+from winobench.data import prepared
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.tasks.published import Box, Item
+
+# About 40 MB of photographs of 640 x 480 pixels: seconds of work are lost when a run is killed.
+IMAGES_A_SHARD = 256
+EXAMPLES_A_SHARD = 8192
+
+_JOURNAL = "journal.jsonl"
+# Photographs as PNG take four times as long at zlib's default level, and hardly less space.
+_PNG_LEVEL = 1
+# What PIL calls the formats whose bytes are kept: JPEG, JPEG with more pictures behind the first, PNG.
+_KEPT_FORMATS = ("JPEG", "MPO", "PNG")
+
+
+class SourceProblems(InputError):
+    """Images that are missing or cannot be decoded.
+
+    Attributes:
+      problems: a line for each: its name, and what is wrong.
+    """
+
+    def __init__(self, message: str, problems: Sequence[str]):
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Image:
+    path: str
+    box: Box | None
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """An item whose images are positions in the list of all images."""
+
+    id: str
+    images: tuple[int, ...]
+    texts: tuple[str, ...]
+    target: int | None
+    groups: tuple[str, ...]
+
+
+def prepare(
+    folder: str | os.PathLike,
+    items: Iterable[Item],
+    *,
+    task: str,
+    task_version: int,
+    root: str | os.PathLike,
+    num_published: int | None = None,
+    allow_partial: bool = False,
+    workers: int | None = None,
+    on_start: Callable[[int, int], None] = lambda total, done: None,
+    on_progress: Callable[[int], None] = lambda count: None,
+    note: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Writes a prepared set, or finishes one that an earlier call has begun with the same files.
+
+    Args:
+      folder: of the task; what is prepared there already is replaced when the new set is complete.
+      items: the task's examples.
+      task: its name.
+      task_version: its version.
+      root: the folder of the published files; images are named relative to it.
+      num_published: how many examples the publication has; None where that depends on the user.
+      allow_partial: leave out examples whose images are missing or broken, and accept fewer than were published.
+      workers: number of processes; None for one a core.
+      on_start: called once with the number of images, and how many of them are done.
+      on_progress: called with a number of images whenever so many more are done.
+      note: called with a line for the user.
+
+    Returns:
+      The content of ``prepared.json``, see `prepared.read_state`.
+
+    Raises:
+      SourceProblems: images are missing or cannot be decoded.
+      InputError: duplicate or malformed examples, a wrong number of them, a folder that another process prepares, or a
+        disk that is full.
+    """
+    folder, root = pathlib.Path(os.path.abspath(folder)), pathlib.Path(root)
+    _make_folder(folder.parent)
+    problems_path = folder.with_name(f"{folder.name}.problems.txt")
+    found, questions = _collect(items, root, task)
+    if not questions:
+        raise InputError(f"{root} holds no examples of task {task!r}: check that it is the folder that is meant")
+    _check_count(len(questions), num_published, allow_partial, root, task)
+
+    stamps, missing = _stamps(found)
+    num_read, num_images = len(questions), len(found)
+    found, questions = _keep(found, questions, missing)
+    if missing and not (allow_partial and questions):
+        raise _problems(missing, num_images, root, task, problems_path, allow_partial)
+
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    with _locked(unfinished, task):
+        jobs = _jobs(unfinished, found, stamps)
+        journal = _Journal(unfinished / _JOURNAL)
+        entries = {
+            job.path.name: entry
+            for job in jobs
+            if (entry := journal.find(job)) is not None and (allow_partial or not entry["problems"])
+        }
+        if stale := len(journal.entries.keys() - entries.keys()):
+            note(f"{task}: the source has changed or was incomplete, {stale} finished shards are made anew")
+        _remove_all_but(prepared.set_folder(unfinished, prepared.IMAGES), entries)
+        on_start(len(found), sum(len(job.images) for job in jobs if job.path.name in entries))
+        left = [job for job in jobs if job.path.name not in entries]
+        for job, entry in _work_off(left, workers or _num_cores()):
+            journal.add(job, entry)
+            entries[job.path.name] = entry
+            on_progress(len(job.images))
+
+        ordered = [entries[job.path.name] for job in jobs]
+        hashes = [digest for entry in ordered for digest in entry["hashes"]]
+        broken = {name: reason for entry in ordered for name, reason in entry["problems"].items()}
+        kept = [question for question in questions if all(hashes[n] is not None for n in question.images)]
+        if broken and not (allow_partial and kept):
+            raise _problems(broken, num_images, root, task, problems_path, allow_partial)
+        about = {
+            "task": task,
+            "task_version": task_version,
+            "num_published": num_published,
+            "is_partial": len(kept) < max(num_read, num_published or 0),
+            "source": str(root.resolve()),
+        }
+        state = _finish(unfinished, jobs, ordered, kept, hashes, about)
+        _replace(folder, unfinished)
+    problems_path.unlink(missing_ok=True)
+    return state
+
+
+def _collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[_Image], list[_Question]]:
+    """The distinct images, in the order in which they first occur, and the questions about them."""
+    numbers: dict[tuple[str, Box | None], int] = {}
+    questions: list[_Question] = []
+    ids: set[str] = set()
+    try:
+        for item in items:
+            if item.id in ids:
+                raise InputError(
+                    f"two examples of task {task!r} have the id {item.id!r}: an annotation file in {root} holds them"
+                    " twice or was changed, so get it anew"
+                )
+            ids.add(item.id)
+            _check_item(item, root, task)
+            keys = [(os.fspath(image.path), image.box) for image in item.images]
+            positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+            questions.append(_Question(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
+    except OSError as error:
+        raise InputError(f"{error.filename or root} cannot be read: {error.strerror or error}") from error
+    return [_Image(path, box, _name(path, box, root)) for path, box in numbers], questions
+
+
+def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
+    wrong = None
+    if not item.images or not item.texts:
+        wrong = "has no image or no text"
+    elif item.target is not None and not 0 <= item.target < max(len(item.images), len(item.texts)):
+        wrong = f"has {len(item.images)} images and {len(item.texts)} texts, but the right answer is {item.target}"
+    else:
+        try:
+            "".join((item.id, *item.texts, *item.groups)).encode()
+        except (UnicodeEncodeError, TypeError):
+            wrong = "has a text that is no Unicode text"
+    if wrong:
+        raise InputError(f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} anew")
+
+
+def _check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
+    if num_published is None or count == num_published or (allow_partial and count < num_published):
+        return
+    way_out = ", or give --allow_partial to prepare what is there" if count < num_published else ""
+    raise InputError(
+        f"{root} has {count:,} examples of task {task!r}, but {num_published:,} were published: get the annotation"
+        f" files anew{way_out}"
+    )
+
+
+def _name(path: str, box: Box | None, root: pathlib.Path) -> str:
+    """How an image is called in the records and in messages."""
+    name = pathlib.Path(path)
+    with contextlib.suppress(ValueError):
+        name = name.relative_to(root)
+    # Names of files are bytes, which need not be UTF-8.
+    text = os.fsencode(name.as_posix()).decode("utf-8", "replace")
+    return text if box is None else f"{text}[{','.join(map(str, box))}]"
+
+
+def _stamps(found: Sequence[_Image]) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """Of each file its size and time of change; and the images whose files are missing, with the reason."""
+    stamps: dict[str, list[int]] = {}
+    reasons: dict[str, str] = {}
+    for path in dict.fromkeys(image.path for image in found):
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            reasons[path] = "missing" if is_missing else str(error.strerror)
+            continue
+        if stat.S_ISREG(status.st_mode):
+            stamps[path] = [status.st_size, status.st_mtime_ns]
+        else:
+            reasons[path] = "is no file"
+    return stamps, {image.name: reasons[image.path] for image in found if image.path in reasons}
+
+
+def _keep(
+    found: Sequence[_Image], questions: Sequence[_Question], missing: dict[str, str]
+) -> tuple[list[_Image], list[_Question]]:
+    """The questions whose images are all there, and these images."""
+    if not missing:
+        return list(found), list(questions)
+    kept = [q for q in questions if all(found[number].name not in missing for number in q.images)]
+    numbers = {number: new for new, number in enumerate(sorted({number for q in kept for number in q.images}))}
+    renumbered = [dataclasses.replace(q, images=tuple(numbers[number] for number in q.images)) for q in kept]
+    return [found[number] for number in numbers], renumbered
+
+
+def _problems(
+    problems: dict[str, str], num_images: int, root: pathlib.Path, task: str, path: pathlib.Path, allow_partial: bool
+) -> SourceProblems:
+    """Lists all problems in a file and makes the error that tells of it."""
+    lines = [f"{name}: {reason}" for name, reason in problems.items()]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    way_out = "as no example has all of its images" if allow_partial else "or give --allow_partial to leave them out"
+    return SourceProblems(
+        f"{len(problems):,} of {num_images:,} images of task {task!r} are missing from {root} or cannot be decoded, all"
+        f" of them listed in {path}: add or replace them, {way_out}",
+        lines,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """A shard of images.
+
+    Attributes:
+      path: of the finished file.
+      images: what it holds.
+      inputs: digest of all that its content depends on.
+    """
+
+    path: pathlib.Path
+    images: tuple[_Image, ...]
+    inputs: str
+
+
+def _jobs(folder: pathlib.Path, found: Sequence[_Image], stamps: dict[str, list[int]]) -> list[_Job]:
+    num_shards = -(-len(found) // IMAGES_A_SHARD)
+    jobs = []
+    for shard in range(num_shards):
+        images = tuple(found[shard * IMAGES_A_SHARD : (shard + 1) * IMAGES_A_SHARD])
+        about = [prepared.FORMAT, [(image.path, image.box, image.name, stamps[image.path]) for image in images]]
+        inputs = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+        jobs.append(_Job(_shard_path(folder, prepared.IMAGES, shard, num_shards), images, inputs))
+    return jobs
+
+
+def _shard_path(folder: pathlib.Path, kind: str, shard: int, num_shards: int) -> pathlib.Path:
+    template = _template(folder, kind)
+    return pathlib.Path(template.sharded_filepath(shard_index=shard, num_shards=num_shards))
+
+
+def _template(folder: pathlib.Path, kind: str):
+    import tensorflow_datasets as tfds
+
+    return tfds.core.ShardedFileTemplate(
+        data_dir=prepared.set_folder(folder, kind),
+        dataset_name=kind,
+        split=prepared.SPLIT,
+        filetype_suffix="array_record",
+    )
+
+
+class _Journal:
+    """What is finished: a line a shard, durable when `add` returns."""
+
+    def __init__(self, path: pathlib.Path):
+        self._path = path
+        self.entries: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(FileNotFoundError):
+            text = path.read_text(encoding="utf-8")
+            for line in text.splitlines():
+                # A killed run can leave a part of a line at the end.
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    self.entries[entry["file"]] = entry
+            if text and not text.endswith("\n"):
+                self._append("\n")
+
+    def find(self, job: _Job) -> dict[str, Any] | None:
+        """The entry of a shard that is finished and was made from the files that are there now."""
+        entry = self.entries.get(job.path.name)
+        if entry is None or entry["inputs"] != job.inputs or not job.path.is_file():
+            return None
+        return entry if job.path.stat().st_size == entry["num_bytes"] else None
+
+    def add(self, job: _Job, entry: dict[str, Any]) -> None:
+        """Notes a shard."""
+        self._append(json.dumps({"file": job.path.name, "inputs": job.inputs, **entry}) + "\n")
+
+    def _append(self, text: str) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _work_off(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, dict[str, Any]]]:
+    """Makes the shards and yields each with its journal entry, in the order in which they become ready."""
+    if workers == 1 or len(jobs) <= 1:
+        yield from ((job, _write_images(job)) for job in jobs)
+        return
+    # Processes, as PIL encodes PNG under the interpreter's lock; spawned, as a fork would copy locked locks.
+    pool = concurrent.futures.ProcessPoolExecutor(
+        min(workers, len(jobs)), multiprocessing.get_context("spawn"), initializer=_follow_parent
+    )
+    try:
+        futures = {pool.submit(_write_images, job): job for job in jobs}
+        for future in concurrent.futures.as_completed(futures):
+            yield futures[future], future.result()
+    except concurrent.futures.process.BrokenProcessPool as error:
+        raise InputError(
+            "a process that was preparing images was killed, probably for lack of memory: give the same command again"
+            " with fewer --workers, and it goes on where it was"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _follow_parent() -> None:
+    """Ends this worker with its parent, even one that was killed, and leaves Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _write_images(job: _Job) -> dict[str, Any]:
+    """Decodes, hashes and writes the images of a shard; those that cannot be decoded are left out.
+
+    Returns:
+      {"sha256", "num_bytes", "num_records", "hashes": of each image its pixels' SHA-256, or None, "problems"}.
+    """
+    hashes: list[str | None] = []
+    problems: dict[str, str] = {}
+
+    def records() -> Iterator[dict[str, Any]]:
+        for image in job.images:
+            try:
+                encoded, digest = encode(image.path, image.box)
+            except Exception as error:  # what PIL raises on a broken file depends on where it is broken
+                hashes.append(None)
+                problems[image.name] = " ".join(str(error).split()) or type(error).__name__
+                continue
+            hashes.append(digest)
+            yield {"image": io.BytesIO(encoded), "name": image.name, "sha256": digest}
+
+    written = _write_shard(job.path, prepared.IMAGES, records())
+    return {**written, "hashes": hashes, "problems": problems}
+
+
+def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]:
+    """The bytes to store for an image, and the SHA-256 of its pixels.
+
+    Whole JPEG and PNG files in RGB keep their bytes; others, and parts of images, become PNG in RGB. A box that reaches
+    beyond the image is filled with black, as PIL does.
+
+    Raises:
+      Exception: whatever PIL raises where the file cannot be decoded; ValueError for an empty box.
+    """
+    data = pathlib.Path(path).read_bytes()
+    with Image.open(io.BytesIO(data)) as opened:
+        keeps_bytes = box is None and opened.mode == "RGB" and opened.format in _KEPT_FORMATS
+        image = opened.convert("RGB")
+    if box is not None:
+        left, top, right, bottom = box
+        if right <= left or bottom <= top:
+            raise ValueError("the box is empty")
+        image = image.crop(box)
+    if not keeps_bytes:
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG", compress_level=_PNG_LEVEL)
+        data = buffer.getvalue()
+    return data, image_files.image_hash(image)
+
+
+@functools.cache
+def features(kind: str):
+    """The tfds features of the images or of the examples."""
+    import tensorflow_datasets as tfds
+
+    text, texts = tfds.features.Text, lambda doc: tfds.features.Sequence(tfds.features.Text(), doc=doc)
+    if kind == prepared.IMAGES:
+        return tfds.features.FeaturesDict(
+            {
+                "image": tfds.features.Image(doc="JPEG or PNG, RGB."),
+                "name": text(doc="The published file, and the box that was cut out."),
+                "sha256": text(doc="Of the decoded pixels and their shape."),
+            }
+        )
+    return tfds.features.FeaturesDict(
+        {
+            "id": text(doc="Unique within the task."),
+            "images": tfds.features.Sequence(np.int64, doc="Record numbers in the set of images."),
+            "texts": texts("The candidate texts, or the one text."),
+            "target": tfds.features.Scalar(np.int64, doc="The right candidate; -1 for none."),
+            "groups": texts("Sub-tasks or tags."),
+        }
+    )
+
+
+@functools.cache
+def _serializer(kind: str):
+    from tensorflow_datasets.core import example_serializer
+
+    return example_serializer.ExampleSerializer(features(kind).get_serialized_info())
+
+
+def _write_shard(path: pathlib.Path, kind: str, records: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Writes an ArrayRecord file, whole or not at all.
+
+    Returns:
+      {"sha256", "num_bytes", "num_records"}.
+    """
+    from array_record.python import array_record_module
+
+    count = 0
+    with _atomic(path) as temporary:
+        # One record a group, as reading is random access.
+        writer = array_record_module.ArrayRecordWriter(str(temporary), "group_size:1")
+        try:
+            for record in records:
+                writer.write(_serializer(kind).serialize_example(features(kind).encode_example(record)))
+                count += 1
+        finally:
+            writer.close()
+    return {**_checksum(path), "num_records": count}
+
+
+def _finish(
+    folder: pathlib.Path,
+    jobs: Sequence[_Job],
+    entries: Sequence[dict[str, Any]],
+    questions: Sequence[_Question],
+    hashes: Sequence[str | None],
+    about: dict[str, Any],
+) -> dict[str, Any]:
+    """Writes all that follows from the images: examples, metadata, checksums."""
+    # Images that could not be decoded have no record.
+    numbers = {position: number for number, position in enumerate(n for n, digest in enumerate(hashes) if digest)}
+    num_shards = -(-len(questions) // EXAMPLES_A_SHARD)
+    paths = [_shard_path(folder, prepared.EXAMPLES, shard, num_shards) for shard in range(num_shards)]
+    _remove_all_but(prepared.set_folder(folder, prepared.EXAMPLES), ())
+    written = []
+    content = hashlib.sha256()
+    for shard, path in enumerate(paths):
+        part = questions[shard * EXAMPLES_A_SHARD : (shard + 1) * EXAMPLES_A_SHARD]
+        written.append(_write_shard(path, prepared.EXAMPLES, (_record(question, numbers) for question in part)))
+        for q in part:
+            line = [q.id, [hashes[position] for position in q.images], q.texts, q.target, q.groups]
+            content.update(json.dumps(line).encode() + b"\n")
+
+    _write_metadata(folder, prepared.IMAGES, about["task"], entries)
+    _write_metadata(folder, prepared.EXAMPLES, about["task"], written)
+    table = np.array([list(bytes.fromhex(digest)) for digest in hashes if digest], np.uint8)
+    with _atomic(folder / prepared.IMAGE_HASHES) as temporary, open(temporary, "wb") as file:
+        np.save(file, table)
+
+    checksums = {job.path: entry for job, entry in zip(jobs, entries, strict=True)}
+    checksums |= dict(zip(paths, written, strict=True))
+    for kind in (prepared.IMAGES, prepared.EXAMPLES):
+        checksums |= {path: _checksum(path) for path in sorted(prepared.set_folder(folder, kind).glob("*.json"))}
+    checksums[folder / prepared.IMAGE_HASHES] = _checksum(folder / prepared.IMAGE_HASHES)
+    files = {
+        path.relative_to(folder).as_posix(): {key: entry[key] for key in ("sha256", "num_bytes")}
+        for path, entry in checksums.items()
+    }
+    state = {
+        "format": prepared.FORMAT,
+        **about,
+        "num_examples": len(questions),
+        "num_images": len(table),
+        "num_bytes": sum(entry["num_bytes"] for entry in files.values()),
+        "content": content.hexdigest(),
+        "prepared": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "winobench": winobench.__version__,
+        "files": files,
+    }
+    with _atomic(folder / prepared.STATE) as temporary:
+        temporary.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+    return state
+
+
+def _record(question: _Question, numbers: dict[int, int]) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "images": [numbers[position] for position in question.images],
+        "texts": list(question.texts),
+        "target": prepared.NO_TARGET if question.target is None else question.target,
+        "groups": list(question.groups),
+    }
+
+
+def _write_metadata(folder: pathlib.Path, kind: str, task: str, entries: Sequence[dict[str, Any]]) -> None:
+    import tensorflow_datasets as tfds
+
+    template = _template(folder, kind)
+    split = tfds.core.SplitInfo(
+        name=prepared.SPLIT,
+        shard_lengths=[entry["num_records"] for entry in entries],
+        num_bytes=sum(entry["num_bytes"] for entry in entries),
+        filename_template=template,
+    )
+    tfds.folder_dataset.write_metadata(
+        data_dir=template.data_dir,
+        features=features(kind),
+        split_infos=[split],
+        filename_template=template,
+        version=prepared.SET_VERSION,
+        description=f"The {kind} of the task {task}, prepared by winobench.",
+        check_data=False,  # needs TensorFlow
+    )
+
+
+def _replace(folder: pathlib.Path, finished: pathlib.Path) -> None:
+    """Puts a finished set in the place of an earlier one."""
+    old = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    finished.rename(folder)
+    _sync(folder.parent)
+    (folder / _JOURNAL).unlink(missing_ok=True)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: pathlib.Path, task: str) -> Iterator[None]:
+    """Makes the folder of an unfinished set and keeps other processes out of it."""
+    for kind in (prepared.IMAGES, prepared.EXAMPLES):
+        _make_folder(prepared.set_folder(folder, kind))
+    try:
+        import fcntl
+    except ImportError:  # no advisory locks on this system
+        yield
+        return
+    # Held on the folder itself, so that nothing is left behind and the lock dies with the process.
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another process is preparing task {task!r} in {folder}: wait for it or stop it"
+            ) from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _make_folder(folder: pathlib.Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK) else "Permission denied"
+    except OSError as error:
+        reason = error.strerror
+    if reason:
+        raise InputError(f"{folder} cannot be written ({reason}): name another folder with --data_dir")
+
+
+def _remove_all_but(folder: pathlib.Path, names: Iterable[str]) -> None:
+    """Removes what a killed run, or one with other files, has left."""
+    for path in folder.iterdir():
+        if path.name not in names:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def _atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Gives a temporary name in the same folder; its file is synced and renamed to ``path`` unless an error occurs.
+
+    Raises:
+      InputError: the file cannot be written.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = pathlib.Path(name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes files that only their owner may read
+        _sync(temporary)
+        temporary.rename(path)
+        _sync(path.parent)
+    except InputError:
+        temporary.unlink(missing_ok=True)
+        raise
+    except (OSError, RuntimeError) as error:  # ArrayRecord raises the latter
+        temporary.unlink(missing_ok=True)
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be written ({reason}): check the disk's space, then go on") from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _sync(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(path: pathlib.Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "num_bytes": os.fstat(file.fileno()).st_size}
