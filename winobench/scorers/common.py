@@ -65,8 +65,8 @@ def checked_pairs(pairs: ArrayLike, num_images: int, num_texts: int) -> np.ndarr
         return np.zeros((0, 2), np.int32)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise InputError(
-            f"pairs has the shape {list(pairs.shape)} and the type {pairs.dtype}, but it must be an integer array [n, 2]"
-            " of rows (image, text)"
+            f"pairs has the shape {list(pairs.shape)} and the type {pairs.dtype}, but it must be an integer array"
+            " [n, 2] of rows (image, text)"
         )
     for column, (name, limit) in enumerate((("images", num_images), ("texts", num_texts))):
         low, high = pairs[:, column].min(), pairs[:, column].max()

@@ -1,0 +1,228 @@
+"""BLIP against torch transformers: from a folder that torch wrote, through the loader, to states, logits and scores.
+
+Float32, relative to the largest expected value; measured errors stand beside the bounds.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from PIL import Image
+
+from tests.parity.torch_copy import NETWORK_TOLERANCE, call, randomize, relative_error, to_torch
+from winobench import checkpoints
+from winobench.errors import InputError
+from winobench.models.blip import BlipForImageTextRetrieval
+from winobench.scorers.itm_head import ItmHead
+
+SIZE = 32
+WORDS = ["a", "red", "blue", "cube", "ball", "left", "of", "the", ",", "##s"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+CONFIG = {
+    "text_config": {
+        # Two more ids than the tokenizer knows: [DEC] and [ENC], as published.
+        "vocab_size": len(VOCABULARY) + 2,
+        "bos_token_id": len(VOCABULARY),
+        "hidden_size": 24,
+        "intermediate_size": 40,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "max_position_embeddings": 20,
+    },
+    "vision_config": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": SIZE,
+        "patch_size": 8,
+    },
+    "image_text_hidden_size": 16,
+}
+TEXTS = ["a red cube", "a blue ball left of the red cubes, of the red cubes, of the red cubes", "", "the ball"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(scope="module")
+def network():
+    return randomize(transformers.BlipForImageTextRetrieval(transformers.BlipConfig(**CONFIG)))
+
+
+@pytest.fixture(scope="module")
+def processor(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
+    return transformers.BlipProcessor(
+        transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE}),
+        transformers.BertTokenizerFast.from_pretrained(folder),
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(network, processor, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("blip")
+    network.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ours(folder):
+    return BlipForImageTextRetrieval.from_pretrained(folder)
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def texts(length=12):
+    """Ids, lengths and torch's mask of texts of 1, 5, 12 and 2 tokens."""
+    lengths = np.array([1, 5, length, 2], np.int32)
+    ids = np.random.default_rng(3).integers(0, CONFIG["text_config"]["vocab_size"], (4, length)).astype(np.int32)
+    return ids, lengths, np.arange(length) < lengths[:, None]
+
+
+def test_image_states(network, ours):
+    pixels = random(3, SIZE, SIZE, 3)
+    expected = network.vision_model(to_torch(pixels)).last_hidden_state
+    error = relative_error(call(ours, pixels, method="image_states"), expected)
+    print("image states", error)
+    assert error < NETWORK_TOLERANCE
+
+
+def test_text_states(network, ours):
+    ids, lengths, mask = texts()
+    expected = network.text_encoder(torch.from_numpy(ids).long(), attention_mask=torch.from_numpy(mask).long())[0]
+    got = call(ours, ids, lengths, method="text_states")
+    error = relative_error(got[mask], expected.numpy()[mask])
+    print("text states", error)
+    assert error < NETWORK_TOLERANCE
+
+
+def test_text_states_with_images(network, ours):
+    ids, lengths, mask = texts()
+    states = random(4, 17, 32, seed=1)
+    expected = network.text_encoder(
+        torch.from_numpy(ids).long(),
+        attention_mask=torch.from_numpy(mask).long(),
+        encoder_hidden_states=torch.from_numpy(states),
+        encoder_attention_mask=torch.ones(4, 17, dtype=torch.long),
+    )[0]
+    image = call(ours, states, method="image_keys_values")
+    got = call(ours, ids, lengths, image, method="text_states")
+    error = relative_error(got[mask], expected.numpy()[mask])
+    print("with images", error)
+    assert error < NETWORK_TOLERANCE
+    alone = call(ours, ids, lengths, method="text_states")
+    assert relative_error(alone[mask], expected.numpy()[mask]) > 1000 * NETWORK_TOLERANCE
+
+
+def test_match_logits(network, ours):
+    ids, lengths, mask = texts()
+    pixels = random(4, SIZE, SIZE, 3, seed=5)
+    expected = network(
+        torch.from_numpy(ids).long(), to_torch(pixels), attention_mask=torch.from_numpy(mask).long()
+    ).itm_score
+    image = call(ours, call(ours, pixels, method="image_states"), method="image_keys_values")
+    error = relative_error(call(ours, ids, lengths, image, method="match_logits"), expected)
+    print("match logits", error)
+    assert error < NETWORK_TOLERANCE
+
+
+def test_similarities(network, ours):
+    ids, lengths, mask = texts()
+    pixels = random(3, SIZE, SIZE, 3, seed=5)
+    expected = network(
+        torch.from_numpy(ids).long(),
+        to_torch(pixels),
+        attention_mask=torch.from_numpy(mask).long(),
+        use_itm_head=False,
+    ).itm_score
+    image = call(ours, call(ours, pixels, method="image_states"), method="image_features")
+    got = image @ call(ours, ids, lengths, method="text_features").T
+    error = relative_error(got, expected)
+    print("similarities", error)
+    assert error < NETWORK_TOLERANCE
+
+
+def images():
+    rng = np.random.default_rng(4)
+    return [Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in ((50, 70), (32, 32), (20, 9))]
+
+
+def torch_scores(network, processor, *, itm, first_token):
+    """Pair by pair, as the model card shows it, with texts cut off at 16 tokens."""
+    scores = np.zeros((len(images()), len(TEXTS)))
+    for row, image in enumerate(images()):
+        for column, text in enumerate(TEXTS):
+            inputs = processor(images=image, text=text, return_tensors="pt", truncation=True, max_length=16)
+            if first_token == "enc":
+                inputs["input_ids"][:, 0] = len(VOCABULARY) + 1
+            score = network(**inputs, use_itm_head=itm).itm_score
+            scores[row, column] = score[0, 1] - score[0, 0] if itm else score[0, 0]
+    return scores
+
+
+@pytest.mark.parametrize(("head", "first_token"), [("itm", "enc"), ("itm", "cls"), ("itc", "cls")])
+def test_scores(network, processor, folder, head, first_token):
+    """The whole way from images and texts, of unlike lengths, one beyond the limit."""
+    expected = torch_scores(network, processor, itm=head == "itm", first_token=first_token)
+    scorer = ItmHead.from_pretrained(folder, head=head, first_token=first_token, max_text_tokens=16, batch_size=1)
+    error = relative_error(scorer.score(images(), TEXTS), expected)
+    print("scores", head, first_token, error)
+    assert error < 1e-4
+    # Otherwise any order would do.
+    assert np.ptp(expected, axis=0).min() > 1e-3
+    assert np.ptp(expected, axis=1).min() > 1e-3
+
+
+def test_preprocessing(processor, folder):
+    ours = ItmHead.from_pretrained(folder).processor
+    for image in images():
+        expected = processor.image_processor(image, return_tensors="np")["pixel_values"][0].transpose(1, 2, 0)
+        np.testing.assert_array_equal(ours.normalize(ours(image)), expected)
+
+
+def test_published_files_of_2022(network, folder, tmp_path):
+    """A pickle or safetensors file with the buffer of positions, the text encoder's image width left out of the config,
+    an image processor of its own with a number for a size, and a tokenizer with a word list only."""
+    tensors = {key: tensor.clone() for key, tensor in network.state_dict().items()}
+    tensors["text_encoder.embeddings.position_ids"] = torch.arange(20)[None]
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    del config["text_config"]["encoder_hidden_size"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"image_processor_type": "BlipImageProcessor", "size": SIZE, "do_pad": True, "size_divisor": 32})
+    )
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
+    first, second = (ItmHead.from_pretrained(place) for place in (folder, tmp_path))
+    np.testing.assert_array_equal(first.score(images(), TEXTS), second.score(images(), TEXTS))
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="pickle"):
+        ItmHead.from_pretrained(tmp_path)
+    third = ItmHead.from_pretrained(tmp_path, allow_pickle=True)
+    assert third.fingerprint() == second.fingerprint()
+
+
+def test_every_tensor_of_torchs_file_is_a_parameter(network, ours):
+    names = {name: shape for name, (_, shape) in checkpoints.torch_names(ours).items()}
+    assert names == {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+
+
+def test_torch_loads_what_we_saved(network, ours, tmp_path):
+    checkpoints.save_model(ours, tmp_path)
+    again = transformers.BlipForImageTextRetrieval.from_pretrained(tmp_path)
+    expected, got = network.state_dict(), again.state_dict()
+    assert expected.keys() == got.keys()
+    assert all(torch.equal(tensor, got[key]) for key, tensor in expected.items())
+    assert again.config.text_config.num_attention_heads == 3
