@@ -64,6 +64,8 @@ setuptools.setup(
             "pytest-xdist>=3.8,<4",
             # Another minor release may format differently.
             "ruff>=0.17.6,<0.18",
+            # A test installs a package that plugs in a task and a scorer.
+            "setuptools>=77",
             "torch==2.13.0",
         ],
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm

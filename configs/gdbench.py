@@ -1,9 +1,12 @@
 """Scores images against texts with a diffusion model on the tasks of GDBench.
 
 python -m launch.eval --config=gdbench           # 100 scenes, 16 samples: minutes on a laptop
-python -m launch.eval --config=gdbench:full      # 1,000 scenes, 32 samples: the figure to quote
+python -m launch.eval --config=gdbench:full      # everything, 32 samples: the figure to quote
 python -m launch.eval --config=gdbench:debug     # 4 scenes, 2 samples: does everything run?
-python -m launch.eval --config=gdbench --config.model=sd21-base --config.dtype=bfloat16
+python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
+python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.normalize=none  # Diffusion Classifier
+python -m launch.eval --config=gdbench:table2 --config.model=sd21-base
+python -m launch.eval --config=gdbench:table3 --config.model=sd15
 """
 
 from __future__ import annotations
@@ -13,25 +16,34 @@ from ml_collections import config_dict
 
 LAUNCHER = "eval"
 
-FORMS = {"standard": (100, 16), "full": (1_000, 32), "debug": (4, 2)}
-"""Form -> (scenes or items a task, samples a pair)."""
+FORMS = {
+    "standard": (100, 16, "ready"),
+    "full": (None, 32, "ready"),
+    "debug": (4, 2, "ready"),
+    # The paper's: Tables 1, 6 and figures with 250 samples, Table 2 with 10, Tables 3 and 5 with 20 (footnote 6).
+    "table1": (None, 250, "ready"),
+    "table2": (None, 10, "ready"),
+    "table3": (None, 20, "mmbias"),
+}
+"""Form -> (scenes or items a task, samples a pair, tasks)."""
 
 HELP = {
-    "model": "a registry name (clevr-tiny, sd15, sd21-base, sd21), a folder, or a hub id",
+    "model": "a name of --list_models (clevr-tiny, sd21-base, clip-rn50x64, ...), a folder, or a hub id",
     "variant": "which of several weight files, such as fp16",
     "revision": "the hub repository's branch, tag or commit",
     "allow_pickle": "load .bin weights through a restricted unpickler",
     "dtype": "of the computation: float32 or bfloat16",
     "tasks": "names with commas, or ready for every task whose data are there (--list_tasks)",
-    "data_dir": "where tasks find data that winobench does not make itself",
-    "limit": "scenes or items a task; none for all",
-    "normalize": "auto and unconditional subtract the error under the empty text where images compete; or none",
+    "data_dir": "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
+    "limit": "scenes or items a task, or images of each group for bias; none for all",
+    "normalize": "auto, unconditional (less the error under the empty text), gray_image, or none",
     "error": "squared_l2 (the paper) or l2 (the published code)",
     "target": "own compares in what the network predicts, noise or velocity; epsilon in noise",
     "image_size": "pixels that images are resized to; none for the model's own size",
     "batch_size": "passes at once on each device; none lets the scorer choose",
     "seed": "of noise and timesteps",
     "sampling.num_samples": "pairs of noise and timestep that each image-text pair is judged on",
+    "sampling.num_bias_samples": "the same for tasks of social bias",
     "sampling.timesteps": "uniform, stratified, even, published, or timesteps with commas",
     "sampling.timestep_range": "first,end of the timesteps that are drawn; none for the model's own, or all",
 }
@@ -41,7 +53,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     """The config in one of its ``FORMS``."""
     if form not in FORMS:
         raise ValueError(f"gdbench comes as {', '.join(FORMS)}, not {form!r}.")
-    limit, num_samples = FORMS[form]
+    limit, num_samples, tasks = FORMS[form]
     config = ml_collections.ConfigDict()
 
     config.model = "clevr-tiny"
@@ -50,7 +62,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.allow_pickle = False
     config.dtype = "float32"
 
-    config.tasks = "ready"
+    config.tasks = tasks
     config.data_dir = config_dict.placeholder(str)
     config.limit = config_dict.FieldReference(limit, field_type=int)
 
@@ -62,6 +74,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.seed = 0
     config.sampling = ml_collections.ConfigDict()
     config.sampling.num_samples = num_samples
+    config.sampling.num_bias_samples = 2 if form == "debug" else 20
     config.sampling.timesteps = "uniform"
     config.sampling.timestep_range = config_dict.placeholder(tuple)
     return config

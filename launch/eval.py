@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -13,30 +14,40 @@ from winobench import registry
 if TYPE_CHECKING:
     import ml_collections
 
+    from winobench.scorers.base import SampledScorer, Scorer
+
 DEFAULT_CONFIG = "gdbench"
 
 USAGE = """
-Scores images against texts with a text-to-image model, task by task: accuracy, 95% interval, chance level, ties.
+Scores images against texts with a text-to-image model, task by task: accuracy, 95% interval, chance level, ties, and
+the paper's number where it has one.
 
   python -m launch.eval --config=gdbench                          the embedded model, a few minutes on a laptop
   python -m launch.eval --config=gdbench:full                     the same with 1,000 scenes and 32 samples
   python -m launch.eval --config=gdbench --config.tasks=clevr,clevr_image --config.limit=10
-  python -m launch.eval --config=gdbench --config.model=sd21-base --config.dtype=bfloat16
-  python -m launch.eval --list_tasks                              what can be asked, and how to get the data
+  python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
+  python -m launch.eval --config=gdbench:table1 --config.model=clip-rn50x64        a baseline
+  python -m launch.eval --list_tasks                              what can be asked, and whether the data are there
+  python -m launch.eval --list_models                             what can be judged by a short name
 
-Errors are recorded while they come in; a run that was stopped goes on when the same command is given again.
+Errors are recorded while they come in; a run that was stopped goes on when the same command is given again, and runs
+beside each other share what they have in common. python -m launch.report makes a page of one or more runs.
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<model>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
+_REUSE = flags.DEFINE_bool("reuse", True, "Take errors that runs beside this one have recorded.")
 _LIST_TASKS = flags.DEFINE_bool("list_tasks", False, "List the tasks: what they ask, and how to get their data.")
+_LIST_MODELS = flags.DEFINE_bool("list_models", False, "List the models that have a short name.")
+
+_SOME_TASKS_FAILED = 2
 
 
 def main(config: ml_collections.ConfigDict) -> None:
     """Evaluates the config's model on its tasks and prints a table of the results; or lists the tasks."""
     configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
-    if _LIST_TASKS.value:
-        print(task_listing(config.data_dir))
+    if _LIST_TASKS.value or _LIST_MODELS.value:
+        print(task_listing(config.data_dir) if _LIST_TASKS.value else model_listing())
         return
     # Late, so that --help and --list_tasks answer at once.
     from winobench import parallel
@@ -55,36 +66,45 @@ def main(config: ml_collections.ConfigDict) -> None:
         data_dir=config.data_dir,
         limit=config.limit,
         num_samples=config.sampling.num_samples,
+        num_bias_samples=config.sampling.num_bias_samples,
         seed=config.seed,
         timesteps=parse_timesteps(config.sampling.timesteps),
         normalize=config.normalize,
         overwrite=_OVERWRITE.value,
+        reuse=_REUSE.value,
+        model=config.model,
         name=f"{registry.model_label(spec.removesuffix('.py'))}-{registry.model_label(config.model)}",
         config=configuration.plain(config),
     )
     table.print_results(results)
     if config.tasks == evaluate.READY:
         print(_how_to_get_data(config.data_dir), end="")
+    if results["failed"]:
+        sys.exit(_SOME_TASKS_FAILED)
 
 
-def load_scorer(config: ml_collections.ConfigDict) -> winobench.DiffusionITM:
+def load_scorer(config: ml_collections.ConfigDict) -> Scorer | SampledScorer:
     """Loads the model that the config names.
 
     Raises:
-      InputError: the source is no pipeline, or an option is not one of its choices.
+      InputError: the source is no model, or an option is not one of its choices.
     """
-    named = config.model in registry.MODELS
-    return winobench.DiffusionITM.from_pretrained(
-        config.model if named else registry.model_source(config.model),
+    from winobench.scorers import loading
+
+    defaults = {"error": "squared_l2", "target": "own"}
+    diffusion = {
+        **{name: config[name] for name in defaults if config[name] != defaults[name]},
+        "image_size": config.image_size,
+        "timestep_range": config.sampling.timestep_range,
+    }
+    return loading.load_scorer(
+        config.model,
         config.dtype,
         variant=config.variant,
         revision=config.revision,
         allow_pickle=config.allow_pickle,
-        error=config.error,
-        target=config.target,
-        image_size=config.image_size,
-        timestep_range=config.sampling.timestep_range,
         batch_size=config.batch_size,
+        diffusion=diffusion,
     )
 
 
@@ -97,16 +117,28 @@ def parse_timesteps(text: str) -> str | list[int]:
 def task_listing(data_dir: str | None) -> str:
     """What ``--list_tasks`` prints."""
     lines = []
-    for name in winobench.TASKS:
-        task = winobench.get_task(name)
+    for name, task in winobench.TASKS.items():
         images, texts = map(_counted, task.shape, ("image", "text"))
         chance = ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in task.chance.items())
+        how_to_get_data = task.ready(data_dir)
+        data = f"not ready: {how_to_get_data}"
+        if how_to_get_data is None:
+            count = task.count(data_dir)
+            data = "ready" if count is None else f"ready, {count:,} examples"
         lines += [
             f"{name} (version {task.version})",
             f"    {task.description}",
-            f"    {images} x {texts}, metric {task.metric} (chance: {chance})",
-            f"    data: {task.ready(data_dir) or 'ready'}",
+            f"    {images} x {texts}, metric {task.metric}" + (f" (chance: {chance})" if chance else ""),
+            f"    data: {data}",
         ]
+    return "\n".join(lines)
+
+
+def model_listing() -> str:
+    """What ``--list_models`` prints."""
+    width = max(map(len, [*registry.MODELS, *registry.plugged_in()]))
+    lines = [f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.MODELS.items()]
+    lines += [f"{name:<{width}}  plugged in ({point.value})" for name, point in registry.plugged_in().items()]
     return "\n".join(lines)
 
 
@@ -116,7 +148,7 @@ def _counted(count: int, noun: str) -> str:
 
 def _how_to_get_data(data_dir: str | None) -> str:
     """A line for each task that could not be evaluated."""
-    missing = {name: winobench.get_task(name).ready(data_dir) for name in winobench.TASKS}
+    missing = {name: task.ready(data_dir) for name, task in winobench.TASKS.items()}
     return "".join(f"not evaluated: {name}: {reason}\n" for name, reason in missing.items() if reason is not None)
 
 

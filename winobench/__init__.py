@@ -19,43 +19,56 @@ if TYPE_CHECKING:
     from winobench.models.autoencoder_kl import AutoencoderKL
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
+    from winobench.scorers.contrastive import Contrastive
     from winobench.scorers.diffusion_itm import DiffusionITM, denoising_errors
+    from winobench.scorers.itm_head import ItmHead
+    from winobench.scorers.loading import load_scorer
     from winobench.tasks import TASKS, get_task
-    from winobench.tasks.base import Example, Task
+    from winobench.tasks.base import Association, Example, TargetPair, Task
 
 _HOME = {
     "METRICS": "winobench.metrics",
     "TASKS": "winobench.tasks",
+    "Association": "winobench.tasks.base",
     "AutoencoderKL": "winobench.models.autoencoder_kl",
     "CLIPTextModel": "winobench.models.clip",
+    "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
     "InputError": "winobench.errors",
+    "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
+    "TargetPair": "winobench.tasks.base",
     "Task": "winobench.tasks.base",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "denoising_errors": "winobench.scorers.diffusion_itm",
     "evaluate": "winobench.evaluation.evaluate",
     "get_task": "winobench.tasks",
+    "load_scorer": "winobench.scorers.loading",
 }
 
 __all__ = [
     "METRICS",
     "TASKS",
+    "Association",
     "AutoencoderKL",
     "CLIPTextModel",
+    "Contrastive",
     "DiffusionITM",
     "Example",
     "InputError",
+    "ItmHead",
     "NoiseSchedule",
     "StableDiffusion",
+    "TargetPair",
     "Task",
     "UNet2DConditionModel",
     "__version__",
     "denoising_errors",
     "evaluate",
     "get_task",
+    "load_scorer",
 ]
 
 
