@@ -23,7 +23,12 @@ _REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit of the 
 
 # What a pipeline, or a single network at the top of a repository, is read from.
 _SUBFOLDERS = ("", "unet/", "vae/", "text_encoder/", "tokenizer/", "scheduler/")
-_WEIGHTS = ("diffusion_pytorch_model*.bin", "pytorch_model*.bin", "pytorch_lora_weights*.bin")
+_WEIGHTS = (
+    "diffusion_pytorch_model*.bin",
+    "pytorch_model*.bin",
+    "pytorch_lora_weights*.bin",
+    "open_clip_pytorch_model*.bin",
+)
 _INDICES = ("diffusion_pytorch_model*.bin.index*.json", "pytorch_model*.bin.index*.json")
 # Other forms of the same weights, which nothing here reads.
 _OTHER_WEIGHTS = ("*.non_ema.bin", "*.ema.bin")
@@ -86,7 +91,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
         raise InputError(f"{folder} exists already and is not empty: name a new folder")
     # Says in one sentence what is wrong with the repository, if anything.
     source = sources.HubRepository(repo_id, revision)
-    if source.find("model_index.json") is None:
+    if all(source.find(name) is None for name in ("model_index.json", "open_clip_config.json")):
         source.require("config.json", "nor a model_index.json, so it is no model in the diffusers layout")
     wanted = {
         "allow_patterns": [subfolder + name for subfolder in _SUBFOLDERS for name in ("*.json", "*.txt", *_WEIGHTS)],

@@ -22,6 +22,7 @@ from flax import nnx
 from winobench.checkpoints import sources, weights
 from winobench.checkpoints.files import write_json
 from winobench.errors import InputError
+from winobench.models.clip import CLIPTextConfig
 
 Model = TypeVar("Model", bound=nnx.Module)
 Path = tuple[str | int, ...]
@@ -134,7 +135,8 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
     name = sources.join(subfolder, "config.json")
     path = source.require(name, f"so there is no {cls.__name__} in it")
     content = sources.read_json(path)
-    if content.get("model_type") == "clip" and isinstance(content.get("text_config"), dict):
+    text_only = cls.config_class is CLIPTextConfig
+    if text_only and content.get("model_type") == "clip" and isinstance(content.get("text_config"), dict):
         # The file of a whole CLIP; the text tower's part of it may leave out what its class knows.
         content = {**content["text_config"], "model_type": "clip_text_model"}
     try:
@@ -144,7 +146,12 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
 
 
 def build_model(
-    cls: type[Model], config: Any, tensors: Mapping[str, weights.FileTensor], *, dtype: Any = jnp.float32
+    cls: type[Model],
+    config: Any,
+    tensors: Mapping[str, weights.FileTensor],
+    *,
+    dtype: Any = jnp.float32,
+    config_name: str = "config.json",
 ) -> Model:
     """Builds a network and fills it with tensors; as :func:`load_model`, which finds config and tensors first.
 
@@ -153,13 +160,14 @@ def build_model(
       config: its config.
       tensors: keys in torch's naming -> tensors; every one is used.
       dtype: of the parameters and of the computation.
+      config_name: the file that the config is from, for messages.
     """
     dtype = as_dtype(dtype)
     abstract = abstract_model(cls, config, dtype=dtype)
     graph, state = nnx.split(abstract)
     named = _rename(cls.__name__, tensors)
     expected = torch_names(abstract)
-    _check_fit(cls.__name__, expected, named)
+    _check_fit(cls.__name__, expected, named, config_name)
 
     def fill(item: tuple[Path, Any]) -> tuple[Path, Any]:
         path, leaf = item
@@ -309,6 +317,7 @@ def _check_fit(
     network: str,
     expected: Mapping[str, tuple[Path, tuple[int, ...]]],
     tensors: Mapping[str, weights.FileTensor],
+    config_name: str,
 ) -> None:
     """Raises one error that lists every kind of difference between parameters and tensors."""
     differences = []
@@ -326,7 +335,7 @@ def _check_fit(
     if differences:
         files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
         raise InputError(
-            f"{sources.shorten(files, 1)} does not fit the {network} that its config.json describes:"
+            f"{sources.shorten(files, 1)} does not fit the {network} that its {config_name} describes:"
             f" {'; '.join(differences)}; check that both are of the same model"
         )
 

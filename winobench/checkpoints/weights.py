@@ -16,8 +16,8 @@ from winobench.checkpoints.files import atomic_path
 from winobench.checkpoints.sources import Source, join, read_json, shorten
 from winobench.errors import InputError
 
-# The stems of weight files that differ between safetensors and pickles: transformers'.
-PICKLE_STEMS = {"model": "pytorch_model"}
+# The stems of weight files that differ between safetensors and pickles: transformers' and OpenCLIP's.
+PICKLE_STEMS = {"model": "pytorch_model", "open_clip_model": "open_clip_pytorch_model"}
 
 
 @dataclasses.dataclass(frozen=True)

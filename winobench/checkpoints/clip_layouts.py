@@ -1,0 +1,428 @@
+"""Whole CLIP models from the files they are published in: network, image processor and tokenizer.
+
+Two layouts are read, each from a folder or a hub repository.
+
+- transformers (``openai/clip-vit-base-patch32``, ``laion/CLIP-ViT-H-14-laion2B-s32B-b79K``): ``config.json`` of the
+  model type ``clip``, ``model.safetensors`` or ``pytorch_model.bin``, and ``preprocessor_config.json``. Vision
+  transformers only.
+- OpenCLIP (``timm/resnet50x64_clip.openai``, ``timm/vit_base_patch32_clip_224.openai``, the repositories of LAION):
+  ``open_clip_config.json`` with ``model_cfg`` and ``preprocess_cfg``, and ``open_clip_model.safetensors``,
+  ``open_clip_pytorch_model.safetensors`` or ``open_clip_pytorch_model.bin``. Vision transformers and modified ResNets.
+  Keys are ``visual.*`` and ``transformer.resblocks.*``; an attention holds its three projections in one
+  ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the transposes of dense layers'.
+
+A repository may hold both, then the one with safetensors files is read, transformers' first. ``.bin`` files are read
+where that is allowed, with the restricted unpickler. OpenAI's own archives (``RN50x64.pt``) are programs of TorchScript
+and are not read; the same weights are published as ``timm/resnet50x64_clip.openai`` and its siblings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from winobench.checkpoints import models, sources, tokenizer_files, weights
+from winobench.checkpoints.weights import FileTensor
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+from winobench.models.clip import CLIPTextConfig
+from winobench.models.clip_model import CLIPConfig, CLIPModel
+from winobench.models.clip_resnet import CLIPResNetConfig
+from winobench.models.clip_vision import CLIPVisionConfig
+from winobench.models.config import is_count
+
+_CONFIG = "config.json"
+_OPEN_CLIP_CONFIG = "open_clip_config.json"
+_PREPROCESSOR = "preprocessor_config.json"
+# Newer repositories first.
+_OPEN_CLIP_STEMS = ("open_clip_model", "open_clip_pytorch_model")
+# Whose tokenizer all models with its number of tokens have, for folders that bring none.
+_TOKENIZER_REPOSITORY = "openai/clip-vit-base-patch32"
+_TOKENIZER_SIZE = 49408
+# What OpenAI's models were trained with, for the first uploads of their OpenCLIP configs, which do not say so.
+_OPENAI_SUFFIX = ".openai"
+
+# OpenCLIP's options that are implemented at one value only; values that mean the same are listed together.
+_OPEN_CLIP_ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
+    "model_cfg": {
+        "custom_text": (False,),
+        "init_logit_bias": (None,),
+        "nonscalar_logit_scale": (False,),
+    },
+    "vision_cfg": {
+        "act_kwargs": (None, {}),
+        "attentional_pool": (False,),
+        "block_type": (None, "default"),
+        "final_ln_after_pool": (False,),
+        "global_average_pool": (False,),
+        "ls_init_value": (None,),
+        "no_ln_pre": (False,),
+        "norm_kwargs": (None, {}),
+        "pool_type": ("tok",),
+        "pos_embed_type": ("learnable",),
+        "qk_norm": (False,),
+        "scale_attn": (False,),
+        "scale_attn_inner": (False,),
+        "scale_fc": (False,),
+        "scale_heads": (False,),
+        "scaled_cosine_attn": (False,),
+        "timm_model_name": (None,),
+    },
+    "text_cfg": {
+        "act_kwargs": (None, {}),
+        "block_type": (None, "default"),
+        "embed_cls": (False,),
+        "final_ln_after_pool": (False,),
+        "hf_model_name": (None,),
+        "ls_init_value": (None,),
+        "no_causal_mask": (False,),
+        "norm_kwargs": (None, {}),
+        "pool_type": ("argmax",),
+        "proj_bias": (False,),
+        "proj_type": ("linear",),
+        "qk_norm": (False,),
+        "scale_attn": (False,),
+        "scale_attn_inner": (False,),
+        "scale_fc": (False,),
+        "scale_heads": (False,),
+        "scaled_cosine_attn": (False,),
+        "text_arch": ("clip",),
+        "variable_text": (False,),
+    },
+}
+_OPEN_CLIP_USED = {
+    "model_cfg": {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu"},
+    "vision_cfg": {"image_size", "layers", "width", "patch_size", "head_width", "mlp_ratio"},
+    "text_cfg": {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio"},
+}
+# Of training, of other tokenizers than the one that is read, or of parts that the options above rule out.
+_OPEN_CLIP_IDLE = {
+    "model_cfg": {"cast_dtype", "init_logit_scale", "output_dict"},
+    "vision_cfg": {"patch_dropout", "input_patchnorm", "output_tokens", "attn_pooler_queries", "attn_pooler_heads"}
+    | {f"timm_{name}" for name in ("model_pretrained", "pool", "proj", "proj_bias", "drop", "drop_path")},
+    "text_cfg": {"hf_tokenizer_name", "tokenizer_kwargs", "pad_id", "output_tokens", "hf_model_pretrained"},
+}
+
+# OpenCLIP's key -> transformers', below the prefix of each tower's blocks.
+_BLOCK_NAMES = {
+    "ln_1": "layer_norm1",
+    "ln_2": "layer_norm2",
+    "attn.out_proj": "self_attn.out_proj",
+    "mlp.c_fc": "mlp.fc1",
+    "mlp.c_proj": "mlp.fc2",
+}
+_TEXT_NAMES = {
+    "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
+    "positional_embedding": "text_model.embeddings.position_embedding.weight",
+    "ln_final.weight": "text_model.final_layer_norm.weight",
+    "ln_final.bias": "text_model.final_layer_norm.bias",
+}
+_VISION_NAMES = {
+    "visual.class_embedding": "vision_model.embeddings.class_embedding",
+    "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
+    "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
+    "visual.ln_pre.weight": "vision_model.pre_layrnorm.weight",
+    "visual.ln_pre.bias": "vision_model.pre_layrnorm.bias",
+    "visual.ln_post.weight": "vision_model.post_layernorm.weight",
+    "visual.ln_post.bias": "vision_model.post_layernorm.bias",
+}
+_TRANSPOSED = {"text_projection": "text_projection.weight", "visual.proj": "visual_projection.weight"}
+# The causal mask, which old versions saved, and what the state of OpenAI's archives holds besides.
+_OPEN_CLIP_BUFFERS = {"attn_mask", "input_resolution", "context_length", "vocab_size"}
+_BLOCK = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.(.+)")
+
+
+class Checkpoint(NamedTuple):
+    """A CLIP that is ready for use.
+
+    Attributes:
+      model: the network.
+      processor: what images go through first.
+      tokenizer: a ``transformers.CLIPTokenizer``.
+    """
+
+    model: CLIPModel
+    processor: ImageProcessor
+    tokenizer: Any
+
+
+class _Layout(NamedTuple):
+    """A layout that a source has the config of."""
+
+    stems: tuple[str, ...]
+    config_name: str
+    config: CLIPConfig
+    processor: ImageProcessor
+    convert: Callable[[Mapping[str, FileTensor]], dict[str, FileTensor]]
+
+
+def load_clip(
+    source: str | os.PathLike | sources.Source,
+    *,
+    dtype: Any = "float32",
+    variant: str | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> Checkpoint:
+    """Loads a CLIP in one of the layouts that this module describes.
+
+    Args:
+      source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
+      dtype: of the parameters and of the computation: float32, bfloat16 or float16.
+      variant: suffix of the weight files, e.g. ``"fp16"``.
+      revision: branch, tag or commit of a hub repository.
+      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+
+    Raises:
+      InputError: if there is no CLIP, if a file is missing or damaged, if an option is not supported, or if the parts
+        do not fit each other.
+    """
+    dtype = models.as_dtype(dtype)
+    source = sources.resolve(source, revision=revision)
+    layouts = _layouts(source)
+    layout, paths = _find_weights(source, layouts, variant, allow_pickle)
+    config = layout.config
+    size = config.vision_config.image_size
+    if layout.processor.size != (size, size):
+        raise InputError(
+            f"{source} makes images of {layout.processor.size[0]} x {layout.processor.size[1]} pixels, but its network"
+            f" takes {size} x {size}: the two are not of the same model"
+        )
+    tokenizer = _read_tokenizer(source, config.text_config.vocab_size)
+    tensors = layout.convert(weights.read_weights(paths))
+    model = models.build_model(CLIPModel, config, tensors, dtype=dtype, config_name=layout.config_name)
+    return Checkpoint(model, layout.processor, tokenizer)
+
+
+def _layouts(source: sources.Source) -> list[_Layout]:
+    """The layouts that a source has, the preferred one first; at least one."""
+    config_path, open_clip_path = source.find(_CONFIG), source.find(_OPEN_CLIP_CONFIG)
+    # timm's networks have a config.json too, which is not transformers'.
+    kind = None if config_path is None else sources.read_json(config_path).get("model_type")
+    found = []
+    if kind == "clip":
+        found.append(_transformers_layout(source, open_clip_path))
+    if open_clip_path is not None:
+        found.append(_open_clip_layout(source, open_clip_path))
+    if found:
+        return found
+    if kind is not None:
+        raise InputError(f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP")
+    archives = [name for name in source.names("") if name.endswith(".pt")]
+    if archives:
+        raise InputError(
+            f"{source} holds {archives[0]}: archives of OpenAI's are programs and are not read; take the same weights"
+            " from the hub, such as timm/resnet50x64_clip.openai or openai/clip-vit-large-patch14"
+        )
+    source.require(_CONFIG, f"nor {_OPEN_CLIP_CONFIG}, so there is no CLIP in it")
+    raise InputError(f"{config_path} names no model_type and there is no {_OPEN_CLIP_CONFIG}, so this is no CLIP")
+
+
+def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
+    config = models.read_config(CLIPModel, source)
+    path = source.find(_PREPROCESSOR)
+    if path is None and open_clip_path is not None:
+        processor = _open_clip_processor(open_clip_path, config.vision_config.image_size)
+    else:
+        path = source.require(_PREPROCESSOR, "so it is unknown how its images are resized and normalised")
+        with _blame(path):
+            processor = ImageProcessor.from_config("clip", sources.read_json(path))
+    return _Layout(("model",), _CONFIG, config, processor, dict)
+
+
+def _open_clip_layout(source: sources.Source, path: str) -> _Layout:
+    content = sources.read_json(path)
+    with _blame(path):
+        config = open_clip_config(content.get("model_cfg"), quick_gelu=str(source).endswith(_OPENAI_SUFFIX))
+    processor = _open_clip_processor(path, config.vision_config.image_size)
+    return _Layout(_OPEN_CLIP_STEMS, _OPEN_CLIP_CONFIG, config, processor, from_open_clip)
+
+
+def _open_clip_processor(path: str, image_size: int) -> ImageProcessor:
+    options = sources.read_json(path).get("preprocess_cfg") or {}
+    with _blame(path):
+        if not isinstance(options, Mapping):
+            raise InputError("preprocess_cfg is no object of options")
+        return ImageProcessor.from_open_clip(options, image_size)
+
+
+@contextlib.contextmanager
+def _blame(path: str) -> Iterator[None]:
+    """Puts a file's name before the message of an InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _find_weights(
+    source: sources.Source, layouts: list[_Layout], variant: str | None, allow_pickle: bool
+) -> tuple[_Layout, list[str]]:
+    """The first layout with safetensors files and their paths; with pickles if there are none and they are allowed."""
+    first_error = None
+    for pickles in (False, True) if allow_pickle else (False,):
+        for layout in layouts:
+            for stem in layout.stems:
+                try:
+                    return layout, weights.find_weights(source, None, stem, variant=variant, allow_pickle=pickles)
+                except InputError as error:
+                    first_error = first_error or error
+    raise first_error
+
+
+def _read_tokenizer(source: sources.Source, vocab_size: int) -> Any:
+    """The tokenizer of a source, or OpenAI's where it brings none and has its vocabulary."""
+    own = source.find("tokenizer.json") or all(source.find(name) for name in ("vocab.json", "merges.txt"))
+    if own or vocab_size != _TOKENIZER_SIZE:
+        tokenizer = tokenizer_files.read_clip_tokenizer(source)
+    else:
+        try:
+            tokenizer = tokenizer_files.read_clip_tokenizer(_TOKENIZER_REPOSITORY)
+        except InputError as error:
+            raise InputError(
+                f"{source} has no tokenizer, and {_TOKENIZER_REPOSITORY}, which has the same one, cannot be read"
+                f" ({error}): copy its vocab.json and merges.txt"
+            ) from error
+    if len(tokenizer) > vocab_size:
+        raise InputError(
+            f"the tokenizer of {source} has {len(tokenizer)} tokens, but its text tower knows {vocab_size}: the two are"
+            " not of the same model"
+        )
+    return tokenizer
+
+
+def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
+    """Reads the ``model_cfg`` of an ``open_clip_config.json``.
+
+    Args:
+      options: the decoded JSON object.
+      quick_gelu: which activation it means when it names none; GELU in OpenCLIP.
+
+    Raises:
+      InputError: if an option is missing, unknown or not supported.
+    """
+    options = _checked("model_cfg", options)
+    vision, text = _checked("vision_cfg", options.get("vision_cfg")), _checked("text_cfg", options.get("text_cfg"))
+    chosen = options.get("quick_gelu", quick_gelu)
+    if not isinstance(chosen, bool):
+        raise InputError(f"unsupported option quick_gelu={chosen!r}; expected true or false")
+    activation = "quick_gelu" if chosen else "gelu"
+    vision_width, text_width = _count(vision, "width", 768), _count(text, "width", 512)
+    head_width, image_size = _count(vision, "head_width", 64), _count(vision, "image_size", 224)
+    depth = vision.get("layers", 12)
+    if isinstance(depth, list):
+        vision_config = CLIPResNetConfig(
+            depths=tuple(depth),
+            width=vision_width,
+            num_attention_heads=max(1, 32 * vision_width // head_width),
+            image_size=image_size,
+        )
+    else:
+        vision_config = CLIPVisionConfig(
+            hidden_size=vision_width,
+            intermediate_size=_feed_forward_width(vision, vision_width),
+            num_hidden_layers=_count(vision, "layers", 12),
+            num_attention_heads=max(1, vision_width // head_width),
+            image_size=image_size,
+            patch_size=_count(vision, "patch_size", 16),
+            hidden_act=activation,
+        )
+    text_config = CLIPTextConfig(
+        vocab_size=_count(text, "vocab_size", _TOKENIZER_SIZE),
+        hidden_size=text_width,
+        intermediate_size=_feed_forward_width(text, text_width),
+        num_hidden_layers=_count(text, "layers", 12),
+        num_attention_heads=_count(text, "heads", 8),
+        max_position_embeddings=_count(text, "context_length", 77),
+        hidden_act=activation,
+        # The state at the largest id of a text is pooled.
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    return CLIPConfig(text_config, vision_config, projection_dim=_count(options, "embed_dim", None))
+
+
+def _checked(part: str, options: Any) -> Mapping[str, Any]:
+    """One part of OpenCLIP's config, once all of its options are known to be supported."""
+    if not isinstance(options, Mapping):
+        raise InputError(f"there is no object of options named {part}")
+    only = _OPEN_CLIP_ONLY[part]
+    for key, value in options.items():
+        if key in only and value not in only[key]:
+            raise InputError(
+                f"unsupported option {key}={value!r} of {part}; winobench implements {only[key][0]!r} only"
+            )
+        if not (key in only or key in _OPEN_CLIP_USED[part] or key in _OPEN_CLIP_IDLE[part]):
+            raise InputError(f"unknown option {key}={value!r} of {part}; remove it if it is idle")
+    return options
+
+
+def _count(options: Mapping[str, Any], key: str, default: int | None) -> int:
+    value = options.get(key, default)
+    if not is_count(value):
+        raise InputError(f"unsupported option {key}={value!r}; expected a positive whole number")
+    return value
+
+
+def _feed_forward_width(options: Mapping[str, Any], width: int) -> int:
+    ratio = options.get("mlp_ratio", 4.0)
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio * width < 1:
+        raise InputError(f"unsupported option mlp_ratio={ratio!r}; expected a positive number")
+    return int(width * ratio)
+
+
+def from_open_clip(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
+    """Renames, splits and transposes the tensors of OpenCLIP's layout into those that ``CLIPModel`` names.
+
+    Args:
+      tensors: key of the file -> tensor. What is unknown keeps its key, so that it is reported as unexpected.
+    """
+    resnet = "visual.attnpool.positional_embedding" in tensors
+    converted = {}
+    for key, tensor in tensors.items():
+        block = _BLOCK.fullmatch(key)
+        if key in _OPEN_CLIP_BUFFERS:
+            continue
+        if block:
+            tower = "vision_model" if block[1] else "text_model"
+            converted |= _convert_block(f"{tower}.encoder.layers.{block[2]}", block[3], tensor)
+        elif key in _TRANSPOSED:
+            converted[_TRANSPOSED[key]] = _changed(tensor, tensor.shape[::-1], np.transpose)
+        elif key == "logit_scale":
+            # Some versions saved it with an axis.
+            shape = () if tensor.shape == (1,) else tensor.shape
+            converted[key] = _changed(tensor, shape, lambda values, shape=shape: values.reshape(shape))
+        elif resnet and key.startswith("visual."):
+            converted["vision_model." + key.removeprefix("visual.")] = tensor
+        else:
+            converted[_TEXT_NAMES.get(key) or _VISION_NAMES.get(key, key)] = tensor
+    return converted
+
+
+def _convert_block(prefix: str, key: str, tensor: FileTensor) -> dict[str, FileTensor]:
+    """The tensors that one of OpenCLIP's becomes within a transformer's block."""
+    kind = key.removeprefix("attn.in_proj_")
+    if kind in ("weight", "bias") and kind != key:
+        # The projections of queries, keys and values, one below the other.
+        rows = tensor.shape[0] // 3
+        return {
+            f"{prefix}.self_attn.{name}_proj.{kind}": _changed(
+                tensor,
+                (rows, *tensor.shape[1:]),
+                lambda values, start=number * rows, stop=(number + 1) * rows: values[start:stop],
+            )
+            for number, name in enumerate("qkv")
+        }
+    name, _, leaf = key.rpartition(".")
+    return {f"{prefix}.{_BLOCK_NAMES.get(name, name)}.{leaf}": tensor}
+
+
+def _changed(tensor: FileTensor, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray]) -> FileTensor:
+    """A tensor whose values are changed when they are read."""
+    return dataclasses.replace(tensor, shape=shape, read=lambda: change(tensor.read()))
