@@ -84,6 +84,18 @@ def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
     return state if isinstance(state, dict) and state.get("format") == FORMAT else None
 
 
+def describe(state: dict[str, Any]) -> str:
+    """What a prepared set holds, for listings; says so if it is not all that was published.
+
+    Args:
+      state: what `read_state` gave.
+    """
+    count, published = state["num_examples"], state["num_published"]
+    of = f" of {published:,}" if state["is_partial"] and published else ""
+    partial = " (partial)" if state["is_partial"] else ""
+    return f"{count:,}{of} examples{partial}, {state['num_images']:,} images, {state['num_bytes'] / 1e6:,.1f} MB"
+
+
 class PreparedExample(NamedTuple):
     """A question, as `winobench.tasks.base.Example` has it; its images are opened when they are asked for."""
 

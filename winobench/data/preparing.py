@@ -22,7 +22,6 @@ import pathlib
 import shutil
 import signal
 import stat
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -629,14 +628,10 @@ def _atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
     Raises:
       InputError: the file cannot be written.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = pathlib.Path(name)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.touch()
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files that only their owner may read
         _sync(temporary)
         temporary.rename(path)
         _sync(path.parent)

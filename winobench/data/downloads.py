@@ -1,0 +1,318 @@
+"""Downloads published files: by URL, going on where an earlier attempt broke off, or from the Hugging Face hub."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import tarfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import winobench
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.tasks.published import Download
+
+_CHUNK = 2**20
+_SECONDS_WITHOUT_DATA = 60.0
+# Statuses of servers that are busy, restarting or in trouble for a while.
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_LONGEST_WAIT = 60.0
+
+
+class Display(Protocol):
+    """What a download tells of its progress, such as `winobench.data.progress.Progress` in bytes."""
+
+    def start(self, total: int | None, done: int = 0) -> None:
+        """A file begins or goes on; ``total`` bytes, None where the server does not say."""
+
+    def advance(self, count: int) -> None:
+        """So many more bytes are there."""
+
+    def say(self, line: str) -> None:
+        """A line for the user."""
+
+
+def fetch(
+    download: Download,
+    folder: str | os.PathLike,
+    display: Display,
+    *,
+    attempts: int = 8,
+    first_wait: float = 1.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Downloads a file into a folder, and unpacks it if it is an archive that wants it; does nothing where it is done.
+
+    Args:
+      download: what to get.
+      folder: of the task's sources.
+      display: is told of the progress.
+      attempts: how often in a row the server may fail without sending anything.
+      first_wait: seconds before the second attempt; doubled from attempt to attempt.
+      sleep: waits.
+
+    Raises:
+      InputError: it cannot be had, differs from its checksum, or cannot be unpacked; says what to do.
+    """
+    target = pathlib.Path(folder) / download.to
+    # Stays when the archive has gone, so that nothing is downloaded twice.
+    unpacked = target.with_name(f"{target.name}.unpacked")
+    if unpacked.exists() or (target.exists() and not download.unpack):
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            archive = target
+        elif download.url is None:
+            archive = _from_hub(download, target)
+        else:
+            _from_url(download, target, display, attempts, first_wait, sleep)
+            archive = target
+        if download.unpack:
+            display.say(f"unpacking {target.name}")
+            _unpack(archive, target.parent, is_own=archive == target)
+            unpacked.touch()
+            target.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
+
+
+@dataclasses.dataclass
+class _Part:
+    """The beginning of a file, and what the server said of the whole."""
+
+    path: pathlib.Path
+    url: str
+    validator: str | None = None  # an entity tag or a date, which change with the file
+    total: int | None = None
+
+    @property
+    def _notes(self) -> pathlib.Path:
+        return self.path.with_name(f"{self.path.name}.json")
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def recall(self) -> None:
+        """Takes up what an earlier process has left, if that can be told to be of the same file."""
+        try:
+            notes = json.loads(self._notes.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            notes = {}
+        if notes.get("url") == self.url and notes.get("validator"):
+            self.validator, self.total = notes["validator"], notes["total"]
+        else:
+            self.drop()
+
+    def note(self) -> None:
+        notes = {"url": self.url, "validator": self.validator, "total": self.total}
+        self._notes.write_text(json.dumps(notes), encoding="utf-8")
+
+    def drop(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._notes.unlink(missing_ok=True)
+        self.validator = self.total = None
+
+    def finish(self, target: pathlib.Path) -> None:
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+        self.path.replace(target)
+        self._notes.unlink(missing_ok=True)
+
+
+class _Interrupted(Exception):
+    """The server failed in a way that may pass; its words and the seconds that it wants to be left alone."""
+
+    def __init__(self, reason: str, wait: float = 0.0):
+        super().__init__(reason)
+        self.wait = wait
+
+
+def _from_url(
+    download: Download,
+    target: pathlib.Path,
+    display: Display,
+    attempts: int,
+    first_wait: float,
+    sleep: Callable[[float], None],
+) -> None:
+    part = _Part(target.with_name(f"{target.name}.part"), download.url)
+    part.recall()
+    failures = 0
+    while True:
+        before = part.size
+        try:
+            _receive(part, display)
+            break
+        except _Interrupted as error:
+            failures = 1 if part.size > before else failures + 1
+            if failures >= attempts:
+                raise InputError(
+                    f"{download.url} cannot be downloaded ({error}): give the same command again later, and it goes on"
+                    f" where it was, or get the file by other means and put it at {target}"
+                ) from error
+            wait = min(max(first_wait * 2 ** (failures - 1), error.wait), _LONGEST_WAIT)
+            display.say(f"{target.name}: {error}, trying again in {wait:.0f} s")
+            sleep(wait)
+    if download.sha256 is not None:
+        with open(part.path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != download.sha256:
+            part.drop()
+            raise InputError(
+                f"{download.url} is not the file that was published (SHA-256 {found} instead of {download.sha256}): get"
+                f" the file by other means and put it at {target}"
+            )
+    part.finish(target)
+
+
+def _receive(part: _Part, display: Display) -> None:
+    """Asks for what is missing of a file and appends it.
+
+    Raises:
+      _Interrupted: the answer broke off, or there was none.
+      InputError: there is no point in asking again.
+    """
+    if part.total is not None and part.size == part.total:
+        return
+    request = urllib.request.Request(part.url, headers={"User-Agent": f"winobench/{winobench.__version__}"})
+    offset = part.size
+    if offset:
+        request.add_header("Range", f"bytes={offset}-")
+        if part.validator:
+            request.add_header("If-Range", part.validator)
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS_WITHOUT_DATA) as answer:
+            offset = _agree(part, answer, offset)
+            _check_space(part, offset)
+            display.start(part.total, offset)
+            with open(part.path, "ab") as file:
+                while chunk := answer.read(_CHUNK):
+                    file.write(chunk)
+                    display.advance(len(chunk))
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            part.drop()  # the file there is shorter than what was here of another one
+            raise _Interrupted("the file has changed") from error
+        if error.code in _PASSING:
+            raise _Interrupted(f"{error.code} {error.reason}", _retry_after(error)) from error
+        raise InputError(
+            f"{part.url} cannot be downloaded ({error.code} {error.reason}): see whether it has moved, or get the file"
+            f" by other means and put it at {part.path.with_suffix('')}"
+        ) from error
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        raise _Interrupted(str(getattr(error, "reason", "") or error or type(error).__name__)) from error
+    if part.total is not None and part.size != part.total:
+        if part.size > part.total:
+            part.drop()
+        raise _Interrupted("the connection broke off")
+
+
+def _agree(part: _Part, answer: Any, offset: int) -> int:
+    """Where the answer begins; the part is cut or dropped to fit, and takes note of what the server says."""
+    headers = answer.headers
+    length = int(headers["Content-Length"]) if (headers["Content-Length"] or "").isdigit() else None
+    # A weak tag promises no equal bytes.
+    tag = headers["ETag"] if not (headers["ETag"] or "").startswith("W/") else None
+    validator = tag or headers["Last-Modified"]
+    if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
+        span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers["Content-Range"] or "")
+        total = None if span is None or span[2] == "*" else int(span[2])
+        if span is None or int(span[1]) != offset or (part.total is not None and total != part.total):
+            part.drop()
+            raise _Interrupted("the server sent another part of the file than was asked for")
+    else:
+        part.drop()
+        offset, total = 0, length
+    part.validator, part.total = validator, total
+    part.note()
+    return offset
+
+
+def _check_space(part: _Part, offset: int) -> None:
+    missing, free = (part.total or offset) - offset, shutil.disk_usage(part.path.parent).free
+    if missing > free:
+        raise InputError(
+            f"{part.url} needs {missing / 1e9:.1f} GB, but {part.path.parent} has {free / 1e9:.1f} GB left: make room or"
+            " name another folder with --data_dir"
+        )
+
+
+def _retry_after(error: urllib.error.HTTPError) -> float:
+    text = error.headers.get("Retry-After") or ""
+    return float(text) if text.isdigit() else 0.0
+
+
+def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
+    """Fetches a file into the hub's cache; returns its path there, and links it to ``target`` unless it is unpacked."""
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    place = f"the hub data set {download.hub_id}"
+    page = f"https://huggingface.co/datasets/{download.hub_id}"
+    log_in = "log in with `hf auth login` or set the environment variable HF_TOKEN"
+    try:
+        path = huggingface_hub.hf_hub_download(download.hub_id, download.filename, repo_type="dataset")
+    except errors.GatedRepoError as error:
+        raise InputError(f"{place} is gated: accept its terms at {page}, then {log_in}, and try again") from error
+    except errors.RepositoryNotFoundError as error:
+        raise InputError(f"{place} does not exist or is private: see {page}, and {log_in}") from error
+    except (errors.LocalEntryNotFoundError, ConnectionError) as error:
+        raise InputError(
+            f"{download.filename} of {place} cannot be downloaded, as the hub cannot be reached: check the connection"
+            " and the environment variable HF_HUB_OFFLINE"
+        ) from error
+    except errors.EntryNotFoundError as error:
+        raise InputError(f"{place} has no {download.filename} any more: see {page}") from error
+    except Exception as error:  # whatever else the transport or the disk of the cache has to say
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{download.filename} of {place} cannot be downloaded: {reason}") from error
+    found = pathlib.Path(path).resolve()
+    if not download.unpack:
+        try:
+            target.symlink_to(found)
+        except OSError:  # a file system without links
+            shutil.copyfile(found, target)
+    return found
+
+
+def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> None:
+    """Unpacks a zip or tar archive; nothing is written outside of the folder.
+
+    Args:
+      archive: the file.
+      folder: where its content goes.
+      is_own: a damaged one may be deleted.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                opened.extractall(folder)
+        else:
+            with tarfile.open(archive) as opened:
+                opened.extractall(folder, filter="data")
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT):
+            raise
+        advice = "give the same command again to download it anew" if is_own else "delete it from the hub's cache"
+        if is_own:
+            with contextlib.suppress(OSError):
+                archive.unlink()
+        raise InputError(f"the archive {archive} is damaged ({' '.join(str(error).split())}): {advice}") from error
