@@ -68,7 +68,7 @@ class PublishedNumber:
 
 
 def source() -> dict[str, str]:
-    """Where all numbers are from: ``arxiv`` (its id), ``authors``, ``title``, ``venue`` and ``short``, how to cite it."""
+    """Where all numbers are from: ``arxiv`` (its id), ``authors``, ``title``, ``venue``, ``short`` (to cite it by)."""
     return dict(_content()["source"])
 
 
