@@ -28,7 +28,7 @@ FORMS = {
 """Form -> (scenes or items a task, samples a pair, tasks)."""
 
 HELP = {
-    "model": "a name of --list_models (clevr-tiny, sd21-base, clip-rn50x64, ...), a folder, or a hub id",
+    "model": "a name of --list_models (clevr-tiny, sd21-base, ...), a folder, or a hub id; several with commas",
     "variant": "which of several weight files, such as fp16",
     "revision": "the hub repository's branch, tag or commit",
     "allow_pickle": "load .bin weights through a restricted unpickler",

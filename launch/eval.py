@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,7 +28,7 @@ the paper's number where it has one.
   python -m launch.eval --config=gdbench:full                     the same with 1,000 scenes and 32 samples
   python -m launch.eval --config=gdbench --config.tasks=clevr,clevr_image --config.limit=10
   python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
-  python -m launch.eval --config=gdbench:table1 --config.model=clip-rn50x64        a baseline
+  python -m launch.eval --config=gdbench:table1 --config.model=clip-rn50x64,blip-itm-base    baselines, in turn
   python -m launch.eval --list_tasks                              what can be asked, and whether the data are there
   python -m launch.eval --list_models                             what can be judged by a short name
 
@@ -44,7 +46,7 @@ _SOME_TASKS_FAILED = 2
 
 
 def main(config: ml_collections.ConfigDict) -> None:
-    """Evaluates the config's model on its tasks and prints a table of the results; or lists the tasks."""
+    """Evaluates the config's models on its tasks and prints a table of each one's results; or lists tasks or models."""
     configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     if _LIST_TASKS.value or _LIST_MODELS.value:
         print(task_listing(config.data_dir) if _LIST_TASKS.value else model_listing())
@@ -55,36 +57,55 @@ def main(config: ml_collections.ConfigDict) -> None:
 
     parallel.one_device_per_core()
 
-    # What is cheap to check comes before the model is loaded.
-    registry.model_source(config.model)
+    # What is cheap to check comes before the models are loaded.
+    models = [name.strip() for name in config.model.split(",") if name.strip()] or [config.model]
+    for model in models:
+        registry.model_source(model)
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
-    spec = flags.FLAGS.config or DEFAULT_CONFIG
-    results = evaluate.evaluate(
-        load_scorer(config),
-        tasks,
-        _WORKDIR.value or None,
-        data_dir=config.data_dir,
-        limit=config.limit,
-        num_samples=config.sampling.num_samples,
-        num_bias_samples=config.sampling.num_bias_samples,
-        seed=config.seed,
-        timesteps=parse_timesteps(config.sampling.timesteps),
-        normalize=config.normalize,
-        overwrite=_OVERWRITE.value,
-        reuse=_REUSE.value,
-        model=config.model,
-        name=f"{registry.model_label(spec.removesuffix('.py'))}-{registry.model_label(config.model)}",
-        config=configuration.plain(config),
-    )
-    table.print_results(results)
+    runs, some_failed = [], False
+    for model in models:
+        if len(models) > 1:
+            print(f"model {model}", flush=True)
+        results = evaluate.evaluate(
+            load_scorer(config, model),
+            tasks,
+            _workdir(model, len(models)),
+            data_dir=config.data_dir,
+            limit=config.limit,
+            num_samples=config.sampling.num_samples,
+            num_bias_samples=config.sampling.num_bias_samples,
+            seed=config.seed,
+            timesteps=parse_timesteps(config.sampling.timesteps),
+            normalize=config.normalize,
+            overwrite=_OVERWRITE.value,
+            reuse=_REUSE.value,
+            model=model,
+            name=f"{_label(flags.FLAGS.config or DEFAULT_CONFIG)}-{registry.model_label(model)}",
+            config=configuration.plain(config) | {"model": model},
+        )
+        table.print_results(results)
+        runs.append(results["workdir"])
+        some_failed = some_failed or bool(results["failed"])
     if config.tasks == evaluate.READY:
         print(_how_to_get_data(config.data_dir), end="")
-    if results["failed"]:
+    print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
+    if some_failed:
         sys.exit(_SOME_TASKS_FAILED)
 
 
-def load_scorer(config: ml_collections.ConfigDict) -> Scorer | SampledScorer:
-    """Loads the model that the config names.
+def _workdir(model: str, num_models: int) -> str | None:
+    """The folder that the user names, with one inside for each model where there are several."""
+    if not _WORKDIR.value:
+        return None
+    return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, registry.model_label(model))
+
+
+def _label(spec: str) -> str:
+    return registry.model_label(spec.removesuffix(".py"))
+
+
+def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | SampledScorer:
+    """Loads a model with the config's options.
 
     Raises:
       InputError: the source is no model, or an option is not one of its choices.
@@ -98,7 +119,7 @@ def load_scorer(config: ml_collections.ConfigDict) -> Scorer | SampledScorer:
         "timestep_range": config.sampling.timestep_range,
     }
     return loading.load_scorer(
-        config.model,
+        model,
         config.dtype,
         variant=config.variant,
         revision=config.revision,

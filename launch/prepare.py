@@ -106,9 +106,9 @@ def prepare_task(task: Task, source: pathlib.Path | None) -> str:
 
     folder = prepared.task_folder(task.name, _DATA_DIR.value)
     state = prepared.read_state(folder)
-    if state is not None and state["task_version"] == task.version and not _OVERWRITE.value:
-        if _ALLOW_PARTIAL.value or not state["is_partial"]:
-            return f"{task.name}: is ready, {prepared.describe(state)} in {folder}; --overwrite prepares it anew"
+    is_current = state is not None and state["task_version"] == task.version
+    if is_current and not _OVERWRITE.value and (_ALLOW_PARTIAL.value or not state["is_partial"]):
+        return f"{task.name}: is ready, {prepared.describe(state)} in {folder}; --overwrite prepares it anew"
     root = download(task) if source is None else source
     try:
         with Progress(f"preparing {task.name}", "images") as progress:

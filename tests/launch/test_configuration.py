@@ -46,7 +46,8 @@ def test_names_paths_and_arguments(path):
     assert configuration.load(str(path)).size == "small"
     assert configuration.load(f"{path}:large").size == "large"
     assert configuration.load("gdbench").limit == 100
-    assert configuration.load("gdbench:full").limit == 1000
+    assert configuration.load("gdbench:full").limit is None
+    assert configuration.load("gdbench:table3").tasks == "mmbias"
     assert configuration.load("gdbench:full").sampling.num_samples == 32
 
 

@@ -157,7 +157,7 @@ def test_listing_says_how_to_get_data(monkeypatch):
     elsewhere = type(task)(**{**vars(task), "name": "far", "ready": lambda data_dir: "fetch it."})
     monkeypatch.setattr(winobench, "TASKS", {"far": elsewhere})
     monkeypatch.setattr(winobench, "get_task", lambda name: elsewhere)
-    assert "data: fetch it." in launcher.task_listing(None)
+    assert "data: not ready: fetch it." in launcher.task_listing(None)
     assert launcher._how_to_get_data(None) == "not evaluated: far: fetch it.\n"
 
 

@@ -102,7 +102,8 @@ def evaluate(
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
       "failed": {task: why its data could not be used}, "config", "versions", "passes": triples that the numbers rest
-      on, "computed_passes": those computed by this call, "seconds": with those of the calls that this one continues}.
+      on, "computed_passes": those computed by this call, "seconds": with those of the calls that this one continues},
+      and "workdir", the run's folder.
 
     Raises:
       InputError: unknown or unready tasks, no task with usable data, a folder of another run, errors that are not
@@ -227,7 +228,7 @@ def evaluate(
         raise
     finally:
         folder.close()
-    return results
+    return {**results, "workdir": str(folder.path)}
 
 
 def choose_tasks(tasks: str | Sequence[str | Task], data_dir: str | None = None) -> list[Task]:
