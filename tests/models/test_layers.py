@@ -81,6 +81,15 @@ class TestAttention:
         for a, b in zip(*gradients, strict=True):
             np.testing.assert_allclose(a, b, atol=2e-6)
 
+    def test_padding_is_left_out(self):
+        query, key, value = normal(3, 5, 2, 8), normal(3, 5, 2, 8, seed=1), normal(3, 5, 2, 8, seed=2)
+        lengths = np.array([1, 3, 5], np.int32)
+        result = layers.dot_product_attention(query, key, value, lengths=lengths)
+        for row, length in enumerate(lengths):
+            part = slice(row, row + 1)
+            expected = jax.nn.dot_product_attention(query[part], key[part, :length], value[part, :length])
+            np.testing.assert_allclose(result[part], expected, atol=1e-6)
+
     @pytest.mark.parametrize(
         ("limits", "shape"),
         [

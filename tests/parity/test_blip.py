@@ -31,6 +31,8 @@ CONFIG = {
         "num_hidden_layers": 2,
         "num_attention_heads": 3,
         "max_position_embeddings": 20,
+        # Larger than those published and unlike, so that a swapped or forgotten one shows.
+        "layer_norm_eps": 0.03,
     },
     "vision_config": {
         "hidden_size": 32,
@@ -39,6 +41,7 @@ CONFIG = {
         "num_attention_heads": 4,
         "image_size": SIZE,
         "patch_size": 8,
+        "layer_norm_eps": 0.01,
     },
     "image_text_hidden_size": 16,
 }

@@ -17,7 +17,7 @@ from flax import nnx
 
 from winobench.errors import InputError
 from winobench.models import layers
-from winobench.models.clip import CLIPTextConfig
+from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig, is_count
 
 _ARCHITECTURE = "BlipForImageTextRetrieval"
@@ -25,9 +25,8 @@ _ARCHITECTURE = "BlipForImageTextRetrieval"
 # One layer's keys and values of an image: twice [B, T, heads, head_size].
 KeysValues = tuple[jax.Array, jax.Array]
 
-# Bookkeeping and defaults of text generation, which early versions of transformers wrote into every part of a config,
-# what acts in training alone, and the widths of projections that this network does not have.
-_NO_EFFECT = CLIPTextConfig._no_effect | {
+# What acts in training or in generation alone, and the widths of projections that this network does not have.
+_NO_EFFECT = IDLE_OPTIONS | {
     "add_cross_attention",
     "attention_dropout",
     "attention_probs_dropout_prob",

@@ -22,7 +22,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
-from winobench import parallel
+from winobench import parallel, registry
 from winobench.checkpoints import models, sources
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
@@ -218,8 +218,9 @@ class ItmHead:
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.registry.MODELS`, a folder as transformers' ``BlipForImageTextRetrieval`` and
-            ``BlipProcessor`` write it, or a hub id such as ``Salesforce/blip-itm-base-coco``.
+          source: a name in `winobench.registry.MODELS`, which may decide the head, a folder as transformers'
+            ``BlipForImageTextRetrieval`` and ``BlipProcessor`` write it, or a hub id such as
+            ``Salesforce/blip-itm-base-coco``.
           dtype: of the parameters and of the encoders' computation: ``float32``, ``bfloat16`` or ``float16``.
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
@@ -229,8 +230,10 @@ class ItmHead:
         Raises:
           InputError: when files are missing or damaged, or an option is not one of its choices.
         """
-        if unknown := sorted(options.keys() - _OPTIONS):
+        if unknown := sorted(options.keys() - set(_OPTIONS)):
             raise InputError(f"{unknown[0]!r} is no option of ItmHead: it has {', '.join(_OPTIONS)}")
+        known = registry.MODELS.get(source) if isinstance(source, str) else None
+        options = {**(known.options if known is not None else {}), **options}
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("head", options.get("head", "itm"), HEADS)
         place = sources.resolve(source, revision=revision)
