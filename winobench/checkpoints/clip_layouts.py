@@ -3,8 +3,8 @@
 Two layouts are read, each from a folder or a hub repository.
 
 - transformers (``openai/clip-vit-base-patch32``, ``laion/CLIP-ViT-H-14-laion2B-s32B-b79K``): ``config.json`` of the
-  model type ``clip``, ``model.safetensors`` or ``pytorch_model.bin``, and ``preprocessor_config.json``. Vision
-  transformers only.
+  model type ``clip``, ``model.safetensors`` or ``pytorch_model.bin``, and ``preprocessor_config.json`` or
+  ``processor_config.json``. Vision transformers only.
 - OpenCLIP (``timm/resnet50x64_clip.openai``, ``timm/vit_base_patch32_clip_224.openai``, the repositories of LAION):
   ``open_clip_config.json`` with ``model_cfg`` and ``preprocess_cfg``, and ``open_clip_model.safetensors``,
   ``open_clip_pytorch_model.safetensors`` or ``open_clip_pytorch_model.bin``. Vision transformers and modified ResNets.
@@ -39,6 +39,8 @@ from winobench.models.config import is_count
 
 _CONFIG = "config.json"
 _OPEN_CLIP_CONFIG = "open_clip_config.json"
+# transformers 5 writes how images are processed into the first, earlier versions into the second.
+_PROCESSOR = "processor_config.json"
 _PREPROCESSOR = "preprocessor_config.json"
 # Newer repositories first.
 _OPEN_CLIP_STEMS = ("open_clip_model", "open_clip_pytorch_model")
@@ -226,13 +228,17 @@ def _layouts(source: sources.Source) -> list[_Layout]:
 
 def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
     config = models.read_config(CLIPModel, source)
-    path = source.find(_PREPROCESSOR)
-    if path is None and open_clip_path is not None:
+    path = source.find(_PROCESSOR)
+    options = None if path is None else sources.read_json(path).get("image_processor")
+    if options is None and (path := source.find(_PREPROCESSOR)) is not None:
+        options = sources.read_json(path)
+    if isinstance(options, Mapping):
+        with _blame(path):
+            processor = ImageProcessor.from_config("clip", options)
+    elif open_clip_path is not None:
         processor = _open_clip_processor(open_clip_path, config.vision_config.image_size)
     else:
-        path = source.require(_PREPROCESSOR, "so it is unknown how its images are resized and normalised")
-        with _blame(path):
-            processor = ImageProcessor.from_config("clip", sources.read_json(path))
+        source.require(_PREPROCESSOR, "so it is unknown how its images are resized and normalised")
     return _Layout(("model",), _CONFIG, config, processor, dict)
 
 

@@ -117,9 +117,13 @@ class Encoder:
         """A table of zeros for encoded items like ``example``."""
         return _empty(self._how, rows, self._params, self._put([example]))
 
+    def encode(self, items: Sequence[np.ndarray]) -> Any:
+        """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
+        return _encode(self._how, self._params, self._put(items))
+
     def write(self, table: Any, rows: np.ndarray, items: Sequence[np.ndarray]) -> Any:
         """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
-        values = _encode(self._how, self._params, self._put(items))
+        values = self.encode(items)
         padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
         padded[: len(rows)] = rows
         return _write(self._how.mesh, table, parallel.put(padded, parallel.replicated(self._how.mesh)), values)

@@ -1,0 +1,350 @@
+"""Image-text matching with CLIP (Radford et al., 2021): the cosine between the vectors of an image and of a text.
+
+Images and texts are encoded once each, whatever the number of pairs, in batches of one shape that the devices share;
+the vectors come back to the host, where a pair costs one dot product.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from jax.typing import ArrayLike
+
+from winobench import parallel
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+from winobench.models import clip_model
+from winobench.models.clip_model import CLIPModel
+from winobench.scorers import common, frozen, tables
+
+_log = logging.getLogger(__name__)
+
+# Raised whenever a score that is computed here could change by more than rounding.
+SCORING_VERSION = 1
+
+# Work of one batch of images on each device in pixels, on accelerators and on CPUs, and its largest number of images.
+_PIXELS = (64 * 224 * 224, 8 * 224 * 224)
+_MAX_IMAGES = (256, 32)
+_TEXTS = (256, 32)
+# Batches that may be under way before a result is waited for: the device always has the next one at hand.
+_BATCHES_AHEAD = 2
+# Pairs whose vectors are gathered at once; 64 MB with vectors of 1,024 numbers.
+_PAIRS_AT_ONCE = 4096
+
+_OPTIONS = ("batch_size", "mesh")
+
+
+@dataclasses.dataclass(frozen=True)
+class _ImageEncoder:
+    """Images as unit vectors: uint8 [n, size, size, 3] -> float32 [n, width]."""
+
+    structure: frozen.Structure
+    processor: ImageProcessor
+
+    def __call__(self, params: list[jax.Array], images: jax.Array) -> jax.Array:
+        model = self.structure.module(params)
+        with common.precision(model.dtype):
+            return clip_model.unit(model.encode_images(self.processor.normalize(images)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _TextEncoder:
+    """Token ids as unit vectors: int32 [n, length] -> float32 [n, width]."""
+
+    structure: frozen.Structure
+
+    def __call__(self, params: list[jax.Array], ids: jax.Array) -> jax.Array:
+        model = self.structure.module(params)
+        with common.precision(model.dtype):
+            return clip_model.unit(model.encode_texts(ids))
+
+
+class Contrastive:
+    """Scores how well texts fit images with CLIP.
+
+    Attributes:
+      model: the network.
+      tokenizer: a ``transformers.CLIPTokenizer``.
+      processor: makes images ready for the network.
+      mesh: the devices.
+      batch_size: images that each device encodes at once.
+    """
+
+    def __init__(
+        self,
+        model: CLIPModel,
+        tokenizer: Any,
+        processor: ImageProcessor,
+        *,
+        batch_size: int | None = None,
+        mesh: Mesh | None = None,
+    ):
+        """Puts a model on the devices.
+
+        Args:
+          model: the network; it computes in the dtype that it was loaded in.
+          tokenizer: a ``transformers.CLIPTokenizer``.
+          processor: makes images ready for the network.
+          batch_size: images that each device encodes at once; chosen for the kind of device when None.
+          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
+            them that there is memory for copies of the parameters for.
+
+        Raises:
+          InputError: when an option is not one of its choices.
+        """
+        self.model = model
+        self.tokenizer = tokenizer
+        self.processor = processor
+        structure, params = frozen.freeze(model)
+        self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
+        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
+        height, width = processor.size
+        if batch_size is None:
+            batch_size = min(max(1, _PIXELS[on_cpu] // (height * width)), _MAX_IMAGES[on_cpu])
+        self.batch_size = common.positive("batch_size", batch_size)
+        params = parallel.place_parameters(params, self.mesh)
+        self._image_encoder = tables.Encoder(_ImageEncoder(structure, processor), params, self.mesh, self.batch_size)
+        self._text_encoder = tables.Encoder(_TextEncoder(structure), params, self.mesh, _TEXTS[on_cpu])
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **options: Any,
+    ) -> Contrastive:
+        """Loads a model and makes it a scorer.
+
+        Args:
+          source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in a layout that
+            `winobench.checkpoints.clip_layouts` describes.
+          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation. Norms, attention scores and what
+            becomes of the vectors are float32 in either case.
+          variant: of the weight files, such as ``fp16``.
+          revision: branch, tag or commit of a hub id.
+          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+          **options: ``batch_size`` and ``mesh``, as of `Contrastive`.
+
+        Raises:
+          InputError: when files are missing or damaged, or an option is not one of its choices.
+        """
+        from winobench.checkpoints import clip_layouts
+
+        if unknown := sorted(options.keys() - set(_OPTIONS)):
+            raise InputError(f"{unknown[0]!r} is no option of Contrastive: it has {', '.join(_OPTIONS)}")
+        model, processor, tokenizer = clip_layouts.load_clip(
+            source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
+        )
+        return cls(model, tokenizer, processor, **options)
+
+    def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
+        """Scores every text for every image. Those that are given more than once are encoded once.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+          texts: strings.
+
+        Returns:
+          float32 [num_images, num_texts], the cosines, higher = better match.
+
+        Raises:
+          InputError: for an empty list, an image that cannot be read, or a text that is no string.
+        """
+        images, texts = self.encode_images(images), self.encode_texts(texts)
+        return (images.astype(np.float64) @ texts.T.astype(np.float64)).astype(np.float32)
+
+    def iter_scores(
+        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """The scores of chosen pairs, as the devices return the vectors.
+
+        Each image and each text that a pair names is encoded once, in order of first use.
+
+        Args:
+          images: as in `score`.
+          texts: as in `score`.
+          pairs: int [n, 2], rows (number of the image, number of the text).
+
+        Returns:
+          An iterator over (number of the first pair, float32 scores of that pair and those that follow), in the order
+          of ``pairs``, each pair once.
+
+        Raises:
+          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
+            that cannot be read.
+        """
+        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        return self._run(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
+
+    def encode_images(self, images: Sequence[Any]) -> np.ndarray:
+        """Encodes images; those that are given more than once are encoded once.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+
+        Returns:
+          float32 [num_images, width], of length 1.
+
+        Raises:
+          InputError: for an empty list, or an image that cannot be read.
+        """
+        images = common.checked_list("images", images)
+        first, number = common.distinct([common.image_key(image) for image in images])
+        return np.concatenate(list(self._image_batches(images, first)))[number]
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Encodes texts; those that are given more than once are encoded once.
+
+        Args:
+          texts: strings. Longer ones than the model takes are cut off, and their number is logged.
+
+        Returns:
+          float32 [num_texts, width], of length 1.
+
+        Raises:
+          InputError: for an empty list, or a text that is no string.
+        """
+        texts = common.checked_texts(texts)
+        first, number = common.distinct(texts)
+        return np.concatenate(list(self._text_batches(texts, first)))[number]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything about this scorer that can change a score by more than rounding, ready for JSON.
+
+        What is not in it: the number of devices and the batch size, which change the last bits only.
+        """
+        return {
+            "scorer": "contrastive",
+            "scoring_version": SCORING_VERSION,
+            "model": self._model_fingerprint,
+            "dtype": self.model.dtype.name,
+        }
+
+    @functools.cached_property
+    def _model_fingerprint(self) -> str:
+        """SHA-256 over weights, config, preprocessing and tokenizer; takes seconds for a large model, once."""
+        from winobench.checkpoints import models, tokenizer_files
+
+        description = {
+            "config": self.model.config.to_dict(),
+            "processor": dataclasses.asdict(self.processor),
+            "tokenizer": [*tokenizer_files.vocabulary_and_merges(self.tokenizer), self._max_text_tokens],
+            "weights": models.weights_sha256(self.model),
+        }
+        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def _max_text_tokens(self) -> int:
+        return self.model.config.text_config.max_position_embeddings
+
+    def _run(self, images: list[Any], texts: list[str], pairs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        if not len(pairs):
+            return
+        with contextlib.ExitStack() as stack:
+            columns = []
+            for items, column, batches in (
+                (images, pairs[:, 0], self._image_batches),
+                (texts, pairs[:, 1], self._text_batches),
+            ):
+                numbers, _ = tables.first_uses(column)
+                place = np.zeros(len(items), np.int64)
+                place[numbers] = np.arange(len(numbers))
+                stream = stack.enter_context(contextlib.closing(batches(items, numbers.tolist())))
+                columns.append(_Column(place[column], len(numbers), stream))
+            start = 0
+            while start < len(pairs):
+                for column in columns:
+                    column.encode_for(start)
+                ready = min(column.pairs_ready() for column in columns)
+                for begin in range(start, ready, _PAIRS_AT_ONCE):
+                    end = min(begin + _PAIRS_AT_ONCE, ready)
+                    left, right = (column.vectors[column.rows[begin:end]].astype(np.float64) for column in columns)
+                    yield begin, np.einsum("nd,nd->n", left, right).astype(np.float32)
+                start = ready
+
+    def _image_batches(self, images: Sequence[Any], numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        """The vectors of some images, in order, a batch at a time; images are read by threads, ahead of the devices."""
+        loaded = tables.load_ahead(
+            lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
+        )
+        with contextlib.closing(loaded):
+            yield from _encoded(self._image_encoder, loaded)
+
+    def _text_batches(self, texts: Sequence[str], numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        """The vectors of some texts, in order, a batch at a time."""
+        yield from _encoded(self._text_encoder, iter(self._tokenize([texts[number] for number in numbers])))
+
+    def _tokenize(self, texts: list[str]) -> np.ndarray:
+        """Token ids, int32 [num_texts, longest text of the model]."""
+        length = self._max_text_tokens
+        # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
+        # that is used is that of the first end of text, and attention is causal.
+        encoded = self.tokenizer(texts, padding="max_length", truncation=True, max_length=length)
+        if truncated := sum(bool(encoding.overflowing) for encoding in encoded.encodings):
+            _log.warning("%d of %d texts are longer than %d tokens and were truncated.", truncated, len(texts), length)
+        return np.asarray(encoded["input_ids"], np.int32)
+
+
+class _Column:
+    """The images or the texts of some pairs, and the vectors of those that are encoded so far.
+
+    Attributes:
+      rows: [num_pairs], the row of ``vectors`` that each pair needs, in order of first use.
+      vectors: float32 [num_items, width]; rows that are not yet encoded hold anything. None before the first batch.
+    """
+
+    def __init__(self, rows: np.ndarray, num_items: int, batches: Iterator[np.ndarray]):
+        self.rows = rows
+        self.vectors: np.ndarray | None = None
+        self._num_items = num_items
+        self._batches = batches
+        self._encoded = 0
+        # Pair k and those before it need the rows up to this one.
+        self._last_row = np.maximum.accumulate(rows)
+
+    def encode_for(self, pair: int) -> None:
+        """Encodes until the row of a pair is there."""
+        while self._encoded <= self.rows[pair]:
+            batch = next(self._batches)
+            if self.vectors is None:
+                self.vectors = np.zeros((self._num_items, batch.shape[1]), np.float32)
+            self.vectors[self._encoded : self._encoded + len(batch)] = batch
+            self._encoded += len(batch)
+
+    def pairs_ready(self) -> int:
+        """How many pairs from the first one on have their rows."""
+        return int(np.searchsorted(self._last_row, self._encoded))
+
+
+def _encoded(encoder: tables.Encoder, items: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    """Encodes items, a batch at a time: float32 [up to batch_size, width] each."""
+    waiting: collections.deque[tuple[int, jax.Array]] = collections.deque()
+    while batch := list(itertools.islice(items, encoder.batch_size)):
+        vectors = encoder.encode(batch)
+        vectors.copy_to_host_async()
+        waiting.append((len(batch), vectors))
+        if len(waiting) > _BATCHES_AHEAD:
+            yield _fetched(*waiting.popleft())
+    while waiting:
+        yield _fetched(*waiting.popleft())
+
+
+def _fetched(count: int, vectors: jax.Array) -> np.ndarray:
+    return parallel.fetch(vectors)[:count]
