@@ -1,0 +1,83 @@
+"""Makes a page on finished runs: python -m launch.report RUN [RUN ...]"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from launch import configuration
+
+if TYPE_CHECKING:
+    from winobench.evaluation.report.runs import Run
+
+USAGE = """
+Makes one HTML page on finished runs of launch.eval, which opens anywhere without a network, and beside it a PNG and a
+CSV file behind each figure and table. It reads what the runs have recorded; no model and no device is needed.
+
+  python -m launch.report runs/gdbench-sd21-base-1a2b3c4d            one run: report.html in its folder's report/
+  python -m launch.report runs/gdbench-*                             several, side by side, in report/
+  python -m launch.report runs/a runs/b --out=comparison             ... in comparison/
+
+One run gives: what was run, the task table beside the paper's numbers, a radar chart, CLEVR's sub-tasks, bias, accuracy
+against the number of samples, error against the timestep, and a gallery of right and wrong examples. Several runs are
+compared in all of these, and give paired differences and the overlap of their right answers. What a run has no data for
+is left out. The first run is the one that the others are compared with where there are more than three.
+"""
+
+_OUT = flags.DEFINE_string("out", None, "Folder to write to; <run>/report for one run and report for several if none.")
+_GALLERY = flags.DEFINE_integer("gallery", 12, "Examples a task in the gallery, over all runs; 0 for no gallery.")
+_RESAMPLES = flags.DEFINE_integer("resamples", 2_000, "Resamples of the paired bootstrap between runs.")
+_SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, and examples at random.")
+
+
+def main(words: list[str]) -> None:
+    """Writes the report on the runs and prints where it is."""
+    # Late, so that --help answers at once.
+    from winobench.evaluation import report
+
+    path = report.write_report(
+        words,
+        _OUT.value,
+        resamples=_RESAMPLES.value,
+        gallery_examples=_GALLERY.value,
+        seed=_SEED.value,
+        reproduce=eval_command,
+        command=["python", "-m", "launch.report", *sys.argv[1:]],
+    )
+    files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".png"))
+    print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")
+    print(f"beside it: {', '.join(files)}")
+
+
+def eval_command(run: Run) -> str | None:
+    """The launch.eval command that makes a run: the fields in which its config differs from gdbench's.
+
+    Returns:
+      None for a run that was made by a call of `winobench.evaluate`, which records other fields.
+    """
+    fields = _flat(run.config.get("config") or {})
+    defaults = _flat(configuration.plain(configuration.load("gdbench")))
+    if "model" not in fields or not fields.keys() <= defaults.keys():
+        return None
+    changed = [f"--config.{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
+    return shlex.join(["python", "-m", "launch.eval", "--config=gdbench", *changed])
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in config.items():
+        fields.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
+    return fields
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+if __name__ == "__main__":
+    configuration.start_without_config(main, usage=USAGE, takes_words=True)

@@ -1,0 +1,242 @@
+"""The gallery: examples with pictures, candidates and scores, chosen to teach."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from winobench.evaluation.gallery import margin
+from winobench.evaluation.report.runs import Run, TaskRun
+
+# Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
+# otherwise make most of the page's size.
+_SIDE_FEW, _SIDE_MANY, _MANY = 160, 112, 3
+_QUALITY = 80
+
+# Candidates that a card shows: the best and, further down, the right one.
+_MOST_CANDIDATES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A candidate as a card shows it.
+
+    Attributes:
+      picture: a ``data:`` address; None for a text, and for an image that the run kept no picture of.
+      text: the text; None for an image.
+      number: its place in the example, from 1.
+      score: how it compares, ``best`` or how far below the best.
+      share: its score between the worst (0) and the best candidate (1).
+      is_right: it is the right answer.
+      is_chosen: it is the model's answer.
+    """
+
+    picture: str | None
+    text: str | None
+    number: int
+    score: str
+    share: float
+    is_right: bool
+    is_chosen: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Square:
+    """An example without a query: every image with every text; the right pairs are on the diagonal.
+
+    Attributes:
+      pictures: of the images.
+      texts: the texts.
+      cells: [images][texts] of (score relative to the best, whether the pair is right, whether the text is the best of
+        its image).
+    """
+
+    pictures: Sequence[str | None]
+    texts: Sequence[str]
+    cells: Sequence[Sequence[tuple[str, bool, bool]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """One example.
+
+    Attributes:
+      id: the example's.
+      groups: its sub-tasks.
+      is_correct: under the task's headline metric.
+      verdict: in words.
+      query_picture, query_text: what the candidates are compared with; both None for a square.
+      candidates: the best first.
+      hidden: number of candidates that are not shown.
+      square: in place of candidates.
+    """
+
+    id: str
+    groups: str
+    is_correct: bool
+    verdict: str
+    query_picture: str | None
+    query_text: str | None
+    candidates: Sequence[Candidate]
+    hidden: int
+    square: Square | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Gallery:
+    """The cards of a task in a run: (heading, cards) by kind, and whether pictures are missing."""
+
+    task: str
+    run: str
+    kinds: Sequence[tuple[str, Sequence[Card]]]
+    lacks_pictures: bool
+
+
+def gallery(run: Run, task: str, pictures: Mapping[str, bytes], count: int, seed: int) -> tuple[Gallery, list[dict]]:
+    """Chooses examples and makes their cards.
+
+    Args:
+      run: the run.
+      task: one of its tasks, with examples that have right answers.
+      pictures: SHA-256 of an image -> JPEG.
+      count: examples of each kind: surely wrong, surely right, and drawn at random from the others.
+      seed: of the draw.
+
+    Returns:
+      The gallery, and a row an example and candidate pair for a CSV file.
+    """
+    record = run.tasks[task]
+    examples = record.examples
+    margins = np.array([margin(examples.targets[row], examples.scores[row]) for row in range(len(examples.ids))])
+    shown = [row for row in range(len(examples.ids)) if all(image in pictures for image in examples.images[row])]
+    rows = np.array(shown or range(len(examples.ids)))
+    order = rows[np.argsort(margins[rows], kind="stable")]
+    wrong = [int(row) for row in order if not examples.correct[row]][:count]
+    right = [int(row) for row in order[::-1] if examples.correct[row]][:count]
+    rest = [int(row) for row in np.random.default_rng(seed).permutation(rows) if row not in {*wrong, *right}][:count]
+    named = {"Surely wrong": wrong, "Surely right": right, "At random": rest}
+    kinds = [
+        (heading, [_card(record, row, float(margins[row]), pictures) for row in members])
+        for heading, members in named.items()
+        if members
+    ]
+    records = [line for kind, members in named.items() for row in members for line in _lines(run, record, row, kind)]
+    return Gallery(task, run.label, kinds, not shown), records
+
+
+def _card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes]) -> Card:
+    examples = record.examples
+    images, texts, target, scores = (
+        examples.images[row],
+        examples.texts[row],
+        examples.targets[row],
+        examples.scores[row],
+    )
+    side = _SIDE_FEW if len(images) < _MANY else _SIDE_MANY
+    shown = [picture_address(pictures[image], side) if image in pictures else None for image in images]
+    is_correct = bool(examples.correct[row])
+    verdict = f"{'right' if is_correct else 'wrong' if by < 0 else 'tied'} by {_amount(abs(by))}"
+    card = Card(
+        id=examples.ids[row],
+        groups=", ".join(group.replace("_", " ") for group in examples.groups[row]),
+        is_correct=is_correct,
+        verdict=verdict,
+        query_picture=None,
+        query_text=None,
+        candidates=(),
+        hidden=0,
+        square=None,
+    )
+    best = float(scores.max())
+    if target is None:
+        cells = [
+            [
+                (_relative(float(scores[i, j]), best), i == j, bool(scores[i, j] == scores[i].max()))
+                for j in range(len(texts))
+            ]
+            for i in range(len(images))
+        ]
+        return dataclasses.replace(card, square=Square(shown, texts, cells))
+    flat = scores.ravel()
+    span = best - float(flat.min())
+    unique_best = int(np.sum(flat == best)) == 1
+    texts_compete = len(texts) > 1
+    order = np.argsort(-flat, kind="stable")
+    kept = [int(place) for place in order[:_MOST_CANDIDATES]]
+    if target not in kept:
+        kept[-1] = target
+    candidates = [
+        Candidate(
+            picture=None if texts_compete else shown[place],
+            text=texts[place] if texts_compete else None,
+            number=place + 1,
+            score=_relative(float(flat[place]), best),
+            share=1.0 if span == 0 else (float(flat[place]) - float(flat.min())) / span,
+            is_right=place == target,
+            is_chosen=unique_best and flat[place] == best,
+        )
+        for place in kept
+    ]
+    return dataclasses.replace(
+        card,
+        query_picture=shown[0] if texts_compete else None,
+        query_text=None if texts_compete else texts[0],
+        candidates=candidates,
+        hidden=len(flat) - len(kept),
+    )
+
+
+def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any]]:
+    examples = record.examples
+    lines = []
+    target = examples.targets[row]
+    for i, image in enumerate(examples.images[row]):
+        for j, text in enumerate(examples.texts[row]):
+            place = i * len(examples.texts[row]) + j
+            lines.append(
+                {
+                    "run": run.label,
+                    "task": record.name,
+                    "kind": kind,
+                    "id": examples.ids[row],
+                    "image": image,
+                    "text": text,
+                    "belongs": i == j if target is None else place == target,
+                    "score": float(examples.scores[row][i, j]),
+                    "correct": bool(examples.correct[row]),
+                }
+            )
+    return lines
+
+
+@functools.lru_cache(maxsize=4096)
+def picture_address(jpeg: bytes, side: int) -> str | None:
+    """A picture as a ``data:`` address, no larger than ``side`` pixels; None where it cannot be decoded."""
+    try:
+        with Image.open(io.BytesIO(jpeg)) as image:
+            if image.format != "JPEG" or max(image.size) > side:
+                picture = image.convert("RGB")
+                picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+                buffer = io.BytesIO()
+                picture.save(buffer, "JPEG", quality=_QUALITY)
+                jpeg = buffer.getvalue()
+            else:
+                image.load()  # a damaged picture fails here and not in the browser
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
+        return None
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}"
+
+
+def _relative(score: float, best: float) -> str:
+    return "best" if score == best else f"−{_amount(best - score)}"
+
+
+def _amount(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,406 @@
+"""Figures in one style: as SVG that takes its colours from the page, and as PNG files beside it.
+
+Every figure is a list of panels, functions that draw into given axes, so that a page can flow them as its width allows
+while the file on disk holds them in one grid. The colours of the runs are those of M. Okabe and K. Ito, "Color
+universal design" (2008), which the common kinds of colour blindness tell apart; markers and dashes say the same again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import pathlib
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
+"""Of text and axes, of what is less important, and of lines in the background."""
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c1e")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+RIGHT, WRONG, BOTH = "#0072c6", "#d55f0e", "#475467"
+"""Of right candidates, of wrong ones, and of what two runs have in common."""
+
+# Colour in the figure -> the page's variable for it, which differs between light and dark.
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--line",
+    RIGHT: "--right",
+    WRONG: "--wrong",
+    BOTH: "--both",
+    **{colour: f"--run-{number}" for number, colour in enumerate(COLOURS)},
+}
+
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # the one that comes with matplotlib, and wider than what browsers take
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "winobench",
+}
+_DPI = 160
+_BAND_ALPHA = 0.18
+
+Draw = Callable[[Axes], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """How a run or a kind looks in all figures, with its name for legends."""
+
+    label: str
+    colour: str
+    marker: str = "o"
+    dash: str | tuple = "-"
+
+    def handle(self, *, patch: bool = False) -> Line2D:
+        """An entry for matplotlib's legend."""
+        if patch:
+            return Line2D([], [], color=self.colour, marker="s", linestyle="none", markersize=8, label=self.label)
+        return Line2D([], [], color=self.colour, marker=self.marker, linestyle=self.dash, label=self.label)
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A drawing and the size, in inches, at which it is legible."""
+
+    title: str
+    draw: Draw
+    width: float = 3.4
+    height: float = 2.5
+    description: str = ""
+
+
+def run_mark(number: int, label: str) -> Mark:
+    """The looks of a run; colour and marker repeat after seven, the dashes shift with each round."""
+    round_number = number // len(COLOURS)
+    return Mark(
+        label,
+        COLOURS[number % len(COLOURS)],
+        MARKERS[number % len(MARKERS)],
+        DASHES[(number + round_number) % len(DASHES)],
+    )
+
+
+def to_svg(panel: Panel, key: str) -> str:
+    """The panel as an SVG element for a page that defines the colours' variables.
+
+    Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
+
+    Args:
+      panel: what to draw.
+      key: begins the ids of the element's parts, which must be unique in a page.
+    """
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(panel.width, panel.height), layout="constrained")
+        axes = figure.add_subplot()
+        panel.draw(axes)
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    return _for_page(buffer.getvalue(), key, panel)
+
+
+def to_png(
+    panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Line2D] = (), title: str = "", columns: int = 3
+) -> None:
+    """All panels in one file, with their titles and a legend."""
+    columns = min(columns, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width = max(max(panel.width for panel in panels) * columns, 4.5)
+    heights = [max(panel.height for panel in panels[row * columns : (row + 1) * columns]) for row in range(rows)]
+    with matplotlib.rc_context(_STYLE):
+        lines = math.ceil(len(legend) / max(1, int(width / 1.9)))
+        extra = 0.5 + 0.25 * lines
+        figure = Figure(figsize=(width, sum(heights) + 0.3 * rows + extra), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(rows, columns, squeeze=False, gridspec_kw={"height_ratios": heights})
+        for axes, panel in zip(grid.flat, panels, strict=False):
+            panel.draw(axes)
+            axes.set_title(panel.title)
+        for axes in list(grid.flat)[len(panels) :]:
+            axes.set_axis_off()
+        if legend:
+            figure.legend(handles=list(legend), loc="outside lower center", ncols=math.ceil(len(legend) / lines))
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+        figure.savefig(path, dpi=_DPI, facecolor="white", metadata={"Software": None})
+
+
+def radar(
+    axes: Axes, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], *, floor: float = -0.25
+) -> None:
+    """A polygon a series over axes that share one scale: 0 is chance, 1 is perfect.
+
+    Args:
+      axes: where to.
+      labels: of the axes, at least three.
+      series: looks and values [num_axes]; a NaN leaves a gap.
+      floor: value at the centre; lower ones are drawn there.
+    """
+    angles = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / len(labels)
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    def radius(value: np.ndarray | float) -> np.ndarray:
+        return (np.maximum(value, floor) - floor) / (1 - floor)
+
+    circle = np.linspace(0, 2 * np.pi, 181)
+    for level in (0, 0.25, 0.5, 0.75, 1):
+        is_chance = level == 0
+        axes.plot(
+            radius(level) * np.cos(circle),
+            radius(level) * np.sin(circle),
+            color=MUTED if is_chance else GRID,
+            linewidth=1.2 if is_chance else 0.8,
+            linestyle=(0, (3, 2)) if is_chance else "-",
+            zorder=1,
+        )
+        # Between two spokes, where no polygon has a corner.
+        between = np.pi / 2 - np.pi / len(labels)
+        axes.text(
+            radius(level) * np.cos(between),
+            radius(level) * np.sin(between),
+            "chance" if is_chance else f"{level:g}",
+            fontsize=9,
+            color=MUTED,
+            ha="center",
+            va="center",
+            zorder=5,
+        )
+    for direction, label in zip(directions, labels, strict=True):
+        axes.plot([0, direction[0]], [0, direction[1]], color=GRID, linewidth=0.8, zorder=1)
+        side = "left" if direction[0] > 0.2 else "right" if direction[0] < -0.2 else "center"
+        place = "bottom" if direction[1] > 0.5 else "top" if direction[1] < -0.5 else "center"
+        text = "\n".join(textwrap.wrap(label, 12))
+        axes.text(*(1.07 * direction), text, ha=side, va=place, fontsize=10.5, linespacing=1.1)
+    for mark, values in series:
+        points = radius(np.asarray(values, np.float64))[:, None] * directions
+        closed = np.concatenate([points, points[:1]])
+        axes.plot(*closed.T, color=mark.colour, marker=mark.marker, linestyle=mark.dash, zorder=3)
+        if not np.isnan(closed).any():
+            axes.fill(*points.T, color=mark.colour, alpha=0.10, linewidth=0, zorder=2)
+    axes.set_aspect("equal")
+    axes.set_xlim(-1.6, 1.6)
+    axes.set_ylim(-1.35, 1.3)
+    axes.set_axis_off()
+
+
+def sample_curves(
+    axes: Axes,
+    curves: Sequence[tuple[Mark, np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+    levels: Sequence[tuple[Mark, float]],
+    chance: float | None,
+) -> None:
+    """Accuracy in percent against the number of samples.
+
+    Args:
+      axes: where to.
+      curves: looks, sizes, mean, low, high (in [0, 1]) of each sampled run.
+      levels: looks and value of each run that needs no samples, drawn as a horizontal line.
+      chance: level of guessing, in [0, 1].
+    """
+    for mark, sizes, mean, low, high in curves:
+        axes.fill_between(sizes, 100 * low, 100 * high, color=mark.colour, alpha=_BAND_ALPHA, linewidth=0)
+        axes.plot(sizes, 100 * mean, color=mark.colour, marker=mark.marker, linestyle=mark.dash)
+    for mark, value in levels:
+        axes.axhline(100 * value, color=mark.colour, linestyle=(0, (8, 2)), linewidth=1.6)
+    if chance is not None:
+        axes.axhline(100 * chance, color=MUTED, linestyle=(0, (3, 2)), linewidth=1)
+    longest = max((int(sizes[-1]) for _, sizes, *_ in curves), default=1)
+    axes.set_xscale("log", base=2)
+    ticks = [2**power for power in range(0, max(1, math.ceil(math.log2(max(2, longest)))) + 1)]
+    step = math.ceil(len(ticks) / 7)
+    axes.set_xticks(ticks[::step])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlim(0.9, max(2, longest) * 1.1)
+    _percent_axis(axes.yaxis)
+    axes.set_ylabel("right")
+    axes.set_xlabel("samples a pair")
+
+
+def timestep_lines(
+    axes: Axes, timesteps: np.ndarray, lines: Sequence[tuple[Mark, np.ndarray]], ylabel: str, *, zero: bool
+) -> None:
+    """Errors against the timestep.
+
+    Args:
+      axes: where to.
+      timesteps: [bins].
+      lines: looks and [3, bins] (mean, low, high).
+      ylabel: what is drawn.
+      zero: mark the level 0.
+    """
+    if zero:
+        axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
+    for mark, (mean, low, high) in lines:
+        axes.fill_between(timesteps, low, high, color=mark.colour, alpha=_BAND_ALPHA, linewidth=0)
+        axes.plot(timesteps, mean, color=mark.colour, marker=mark.marker, linestyle=mark.dash)
+    axes.set_xlabel("timestep (larger = noisier)")
+    axes.set_ylabel(ylabel)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+
+
+def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
+    """A stacked bar a pair of runs: both right, only the one, only the other, neither.
+
+    Args:
+      axes: where to.
+      pairs: looks of both runs, the four shares, and the share of both right that independence would give.
+    """
+    for place, (first, second, shares, expected) in enumerate(pairs):
+        left = 0.0
+        for share, colour in zip(shares, (BOTH, first.colour, second.colour, GRID), strict=True):
+            axes.barh(-place, 100 * share, left=100 * left, height=0.5, color=colour)
+            if share >= 0.12:
+                axes.text(
+                    100 * (left + share / 2),
+                    -place,
+                    f"{100 * share:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=INK if colour == GRID else "white",
+                )
+            left += share
+        axes.plot([100 * expected] * 2, [-place - 0.36, -place + 0.36], color=INK, linewidth=1.6)
+        axes.text(0, -place + 0.34, f"{first.label} / {second.label}", fontsize=8, va="bottom", ha="left")
+    axes.set_xlim(0, 100)
+    axes.set_ylim(-len(pairs) + 0.45, 0.75)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.grid(False)
+    _percent_axis(axes.xaxis)
+
+
+def set_bars(axes: Axes, marks: Sequence[Mark], sets: Sequence[tuple[Sequence[bool], int]], total: int) -> None:
+    """How many examples exactly these runs have right: a bar each, with dots for the runs.
+
+    Args:
+      axes: where to.
+      marks: of the runs.
+      sets: (which runs, number of examples), the largest first.
+      total: number of examples.
+    """
+    longest = max(count for _, count in sets)
+    step = 0.09 * longest
+    for place, (pattern, count) in enumerate(sets):
+        axes.barh(-place, count, height=0.6, color=BOTH)
+        share = f"{count:,} ({100 * count / total:.1f}%)"
+        axes.text(count + 0.02 * longest, -place, share, va="center", ha="left", fontsize=8)
+        for number, (mark, is_right) in enumerate(zip(marks, pattern, strict=True)):
+            axes.plot(
+                -step * (len(marks) - number),
+                -place,
+                marker=mark.marker if is_right else "o",
+                color=mark.colour if is_right else GRID,
+                markersize=6.5 if is_right else 4,
+                linestyle="none",
+            )
+    axes.set_xlim(-step * (len(marks) + 0.7), longest * 1.42)
+    axes.set_ylim(-len(sets) + 0.4, 0.6)
+    axes.set_axis_off()
+
+
+def forest(
+    axes: Axes, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], *, stars: np.ndarray, span: str
+) -> None:
+    """Effect sizes with their intervals, a row a target pair.
+
+    Args:
+      axes: where to.
+      labels: of the rows.
+      series: looks and [3, rows] (value, low, high) of each run; NaN where a run lacks a row.
+      stars: [runs, rows] bool, significant.
+      span: label of the horizontal axis.
+    """
+    axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
+    spread = 0.56 / max(1, len(series))
+    for number, (mark, (values, lows, highs)) in enumerate(series):
+        for row, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
+            if not np.isfinite(value):
+                continue
+            place = -row - (number - (len(series) - 1) / 2) * spread
+            axes.plot([low, high], [place, place], color=mark.colour, linewidth=1.6, solid_capstyle="butt")
+            axes.plot(value, place, color=mark.colour, marker=mark.marker, markersize=5.5, linestyle="none")
+            if stars[number][row]:
+                axes.annotate(
+                    "★", (high, place), (4, 0), textcoords="offset points", va="center", fontsize=7, color=mark.colour
+                )
+    axes.set_yticks(-np.arange(len(labels)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-len(labels) + 0.4, 0.6)
+    axes.grid(False, axis="y")
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.08)
+    axes.set_xlabel(span)
+
+
+def _percent_axis(axis) -> None:
+    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+
+
+def _for_page(svg: str, key: str, panel: Panel) -> str:
+    """The svg element alone, with unique ids, the page's colours, and its own width as the largest."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', svg))
+    svg = re.sub(
+        r' id="([\w.-]+)"', lambda match: f' id="{key}-{match.group(1)}"' if match.group(1) in used else "", svg
+    )
+    svg = re.sub(r'(href="#|url\(#)([\w.-]+)', rf"\g<1>{key}-\g<2>", svg)
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    view = re.search(r'viewBox="[^"]+"', svg).group(0)
+    pixels = round(panel.width * 96)
+    head = f'<svg {view} class="figure" style="max-width:{pixels}px" role="img" aria-labelledby="{key}-title">'
+    title = f'<title id="{key}-title">{_escaped(panel.description or panel.title)}</title>'
+    body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
+    return head + title + re.sub(r"\s*\n\s*", "\n", body).strip()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def page_colour(colour: str) -> str:
+    """What a page calls one of this module's colours."""
+    return f"var({_VARIABLES[colour]})"

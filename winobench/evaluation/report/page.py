@@ -1,0 +1,206 @@
+"""The report as one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+import math
+import os
+import pathlib
+import re
+import shlex
+from collections.abc import Callable, Sequence
+
+import jinja2
+import markupsafe
+
+import winobench
+from winobench.errors import InputError
+from winobench.evaluation.published import source
+from winobench.evaluation.report import analysis, contents, figures
+from winobench.evaluation.report.cards import Gallery, gallery
+from winobench.evaluation.report.contents import Material, Section
+from winobench.evaluation.report.runs import Run, read_runs
+
+PAGE = "report.html"
+"""Name of the page in its folder."""
+
+GALLERY_EXAMPLES = 12
+"""Examples a task in the gallery by default, over all kinds and runs."""
+
+_TEMPLATES = "templates"
+
+
+def write_report(
+    paths: Sequence[str | os.PathLike],
+    out: str | os.PathLike | None = None,
+    *,
+    resamples: int = analysis.RESAMPLES,
+    gallery_examples: int = GALLERY_EXAMPLES,
+    seed: int = 0,
+    reproduce: Callable[[Run], str | None] = lambda run: None,
+    command: Sequence[str] = (),
+) -> pathlib.Path:
+    """Writes a page on runs, and beside it a PNG file and a CSV file behind each figure and table.
+
+    Args:
+      paths: folders of finished runs; their order is that of columns and colours.
+      out: the folder to write to; ``<run>/report`` for one run and ``report`` for several by default.
+      resamples: of the paired bootstrap between runs.
+      gallery_examples: examples a task that the gallery shows, over all runs; 0 for no gallery.
+      seed: of all draws.
+      reproduce: the command line that makes a run, if there is one.
+      command: words of the command line that makes this report, for its footer.
+
+    Returns:
+      The page's path.
+
+    Raises:
+      InputError: what is named is no finished run of a known layout, a number is out of range, or ``out`` cannot be
+        written.
+    """
+    if resamples < 1:
+        raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.")
+    if gallery_examples < 0:
+        raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
+    material = Material(read_runs(paths), resamples, seed)
+    first = pathlib.Path(paths[0])
+    folder = pathlib.Path(out) if out is not None else first / "report" if len(paths) == 1 else pathlib.Path("report")
+    sections = _sections(material)
+    galleries, lines = _galleries(material, gallery_examples)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {section.key: section.write_files(folder) for section in sections}
+        if lines:
+            files["gallery"] = Section("gallery", "", [], records={"gallery.csv": lines}).write_files(folder)
+        page = render(material, sections, galleries, files, reproduce=reproduce, command=command)
+        path = folder / PAGE
+        temporary = folder / f".{PAGE}.tmp"
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"--out {folder} cannot be written: {error}.") from error
+    return path
+
+
+def render(
+    material: Material,
+    sections: Sequence[Section],
+    galleries: Sequence[Gallery],
+    files: dict[str, list[str]],
+    *,
+    reproduce: Callable[[Run], str | None],
+    command: Sequence[str],
+) -> str:
+    """The page's HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("winobench.evaluation.report", _TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals.update(
+        marker=_marker,
+        bar_places=_bar_places,
+        task_label=contents.task_label,
+        run_number=lambda number: number % len(figures.COLOURS),
+    )
+    figure_numbers: dict[str, int] = {}
+
+    def svg(panel: figures.Panel, key: str) -> markupsafe.Markup:
+        figure_numbers[key] = figure_numbers.get(key, 0) + 1
+        # What the library writes: everything that came from outside has been escaped by it.
+        return markupsafe.Markup(figures.to_svg(panel, f"{key}{figure_numbers[key]}"))
+
+    environment.globals["svg"] = svg
+    names = [run.label for run in material.runs]
+    by_task: dict[str, list[Gallery]] = {}
+    for one in galleries:
+        by_task.setdefault(one.task, []).append(one)
+    html = environment.get_template("page.html.jinja").render(
+        title=names[0] if len(names) == 1 else f"{len(names)} runs compared",
+        marks=material.marks,
+        facts=[contents.run_facts(run) for run in material.runs],
+        commands=[reproduce(run) for run in material.runs],
+        summary=contents.summary_sentences(material),
+        sections=sections,
+        galleries=by_task,
+        files=files,
+        colours=figures.COLOURS,
+        version=winobench.__version__,
+        paper=source(),
+        command=shlex.join(command) if command else "",
+    )
+    return re.sub(r"\n\s*\n+", "\n", html)
+
+
+def _sections(material: Material) -> list[Section]:
+    makers = (
+        contents.task_section,
+        contents.radar_section,
+        contents.difference_section,
+        contents.clevr_section,
+        contents.bias_section,
+        contents.overlap_section,
+        contents.sample_section,
+        contents.timestep_section,
+    )
+    return [section for section in (maker(material) for maker in makers) if section is not None]
+
+
+def _galleries(material: Material, examples: int) -> tuple[list[Gallery], list[dict]]:
+    if not examples:
+        return [], []
+    count = max(1, math.ceil(examples / 3 / len(material.runs)))
+    galleries, lines = [], []
+    for task in material.tasks:
+        if material.has_bias(task):  # nothing is right or wrong
+            continue
+        pictures: dict[str, bytes] = {}
+        for run in material.runs:
+            if task in run.tasks:
+                pictures.update(run.pictures(task))
+        for run in material.runs:
+            record = run.tasks.get(task)
+            if record is not None and record.examples is not None and record.metric is not None:
+                found, of_it = gallery(run, task, pictures, count, material.seed)
+                galleries.append(found)
+                lines += of_it
+    return galleries, lines
+
+
+def _bar_places(bar: contents.Bar) -> dict[str, float]:
+    """Where a bar's parts lie, in units of 1/100 of its width."""
+    return {
+        "low": round(100 * bar.low, 2),
+        "width": round(max(1.5, 100 * (bar.high - bar.low)), 2),
+        "value": round(100 * bar.value, 2),
+        "chance": None if bar.chance is None else round(100 * bar.chance, 2),
+    }
+
+
+# Outlines of matplotlib's markers around the origin, for legends on the page.
+_OUTLINES = {
+    "o": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+    "s": "M-3.6-3.6h7.2v7.2h-7.2z",
+    "^": "M0-4.4L4.2 3.4h-8.4z",
+    "D": "M0-4.8L4.8 0L0 4.8L-4.8 0z",
+    "v": "M0 4.4L4.2-3.4h-8.4z",
+    "P": "M-1.6-4.4h3.2v2.8h2.8v3.2h-2.8v2.8h-3.2v-2.8h-2.8v-3.2h2.8z",
+    "X": "M-4.2-2.2l2-2L0-2l2.2-2.2l2 2L2 0l2.2 2.2l-2 2L0 2l-2.2 2.2l-2-2L-2 0z",
+}
+
+
+def _marker(mark: figures.Mark, patch: bool = False) -> markupsafe.Markup:
+    """A mark as a small picture."""
+    colour = figures.page_colour(mark.colour)
+    if patch:
+        return markupsafe.Markup(
+            '<svg class="swatch" viewBox="0 0 14 14" width="14" height="14" aria-hidden="true">'
+            f'<rect x="1" y="1" width="12" height="12" rx="2" fill="{colour}"/></svg>'
+        )
+    dash = "" if mark.dash == "-" else f' stroke-dasharray="{" ".join(f"{2 * part:g}" for part in mark.dash[1])}"'
+    return markupsafe.Markup(
+        '<svg class="swatch" viewBox="-15 -7 30 14" width="30" height="14" aria-hidden="true">'
+        f'<path d="M-15 0h30" fill="none" stroke="{colour}" stroke-width="2"{dash}/>'
+        f'<path d="{_OUTLINES[mark.marker]}" fill="{colour}"/></svg>'
+    )
