@@ -1,6 +1,7 @@
 """BLIP against torch transformers: from a folder that torch wrote, through the loader, to states, logits and scores.
 
-Float32, relative to the largest expected value; measured errors stand beside the bounds.
+Float32, relative to the largest expected value. Measured: states, logits and similarities 3e-7 to 5e-7 (bound 2e-5),
+scores from images and texts 7e-7 (matching) and 1.1e-6 (contrast; bound 1e-4), preprocessing 0.
 """
 
 import json
@@ -97,7 +98,6 @@ def test_image_states(network, ours):
     pixels = random(3, SIZE, SIZE, 3)
     expected = network.vision_model(to_torch(pixels)).last_hidden_state
     error = relative_error(call(ours, pixels, method="image_states"), expected)
-    print("image states", error)
     assert error < NETWORK_TOLERANCE
 
 
@@ -106,7 +106,6 @@ def test_text_states(network, ours):
     expected = network.text_encoder(torch.from_numpy(ids).long(), attention_mask=torch.from_numpy(mask).long())[0]
     got = call(ours, ids, lengths, method="text_states")
     error = relative_error(got[mask], expected.numpy()[mask])
-    print("text states", error)
     assert error < NETWORK_TOLERANCE
 
 
@@ -122,7 +121,6 @@ def test_text_states_with_images(network, ours):
     image = call(ours, states, method="image_keys_values")
     got = call(ours, ids, lengths, image, method="text_states")
     error = relative_error(got[mask], expected.numpy()[mask])
-    print("with images", error)
     assert error < NETWORK_TOLERANCE
     alone = call(ours, ids, lengths, method="text_states")
     assert relative_error(alone[mask], expected.numpy()[mask]) > 1000 * NETWORK_TOLERANCE
@@ -136,7 +134,6 @@ def test_match_logits(network, ours):
     ).itm_score
     image = call(ours, call(ours, pixels, method="image_states"), method="image_keys_values")
     error = relative_error(call(ours, ids, lengths, image, method="match_logits"), expected)
-    print("match logits", error)
     assert error < NETWORK_TOLERANCE
 
 
@@ -152,7 +149,6 @@ def test_similarities(network, ours):
     image = call(ours, call(ours, pixels, method="image_states"), method="image_features")
     got = image @ call(ours, ids, lengths, method="text_features").T
     error = relative_error(got, expected)
-    print("similarities", error)
     assert error < NETWORK_TOLERANCE
 
 
@@ -180,7 +176,6 @@ def test_scores(network, processor, folder, head, first_token):
     expected = torch_scores(network, processor, itm=head == "itm", first_token=first_token)
     scorer = ItmHead.from_pretrained(folder, head=head, first_token=first_token, max_text_tokens=16, batch_size=1)
     error = relative_error(scorer.score(images(), TEXTS), expected)
-    print("scores", head, first_token, error)
     assert error < 1e-4
     # Otherwise any order would do.
     assert np.ptp(expected, axis=0).min() > 1e-3

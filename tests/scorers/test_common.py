@@ -1,0 +1,41 @@
+"""What scorers share, beside what their own tests show."""
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from winobench import parallel
+from winobench.scorers import common
+
+
+def test_distinct():
+    first, number = common.distinct(["b", "a", "b", "c", "a"])
+    assert first == [0, 1, 3]
+    assert number.tolist() == [0, 1, 0, 2, 1]
+
+
+def test_image_keys(tmp_path):
+    class Lazy:
+        content_hash = "00ff"
+
+    array = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    assert common.image_key(array) == common.image_key(array[::1].copy())
+    assert common.image_key(array) != common.image_key(array.reshape(1, 4, 3))
+    assert common.image_key(array) != common.image_key(array + 1)
+    assert common.image_key(tmp_path / "a.png") == common.image_key(str(tmp_path / "a.png"))
+    assert common.image_key(Lazy()) == common.image_key(Lazy())
+    # A picture may be changed in place: only itself is the same.
+    assert common.image_key(Image.fromarray(array)) != common.image_key(Image.fromarray(array))
+
+
+@pytest.mark.parametrize(("megabytes", "devices"), [(1, 8), (512, 4), (5000, 1)])
+def test_cpu_devices_share_the_memory(monkeypatch, megabytes, devices):
+    """Each device has a copy of the parameters; together they take 2 GiB at most."""
+    if jax.devices()[0].platform != "cpu" or len(jax.devices()) != 8:
+        pytest.skip("needs 8 CPU devices")
+
+    class Parameter:
+        nbytes = megabytes << 20
+
+    assert parallel.data_parallelism(common.default_mesh([Parameter()])) == devices
