@@ -162,7 +162,7 @@ def download(task: Task) -> pathlib.Path:
 
 
 def listing(data_dir: str | None) -> str:
-    """What ``--list`` prints: a line for each task."""
+    """What ``--list`` prints."""
     from winobench.data import prepared
     from winobench.tasks import TASKS
 
@@ -177,7 +177,7 @@ def listing(data_dir: str | None) -> str:
             folder = prepared.task_folder(task.name, data_dir)
             state = prepared.read_state(folder)
             what = "makes its own data" if state is None else f"ready, {prepared.describe(state)} in {folder}"
-        lines.append(f"{task.name}: {what}")
+        lines += [task.name, f"    {what}"]
     return "\n".join(lines)
 
 

@@ -250,8 +250,8 @@ def _check_space(part: _Part, offset: int) -> None:
     missing, free = (part.total or offset) - offset, shutil.disk_usage(part.path.parent).free
     if missing > free:
         raise InputError(
-            f"{part.url} needs {missing / 1e9:.1f} GB, but {part.path.parent} has {free / 1e9:.1f} GB left: make room or"
-            " name another folder with --data_dir"
+            f"{part.url} needs {missing / 1e9:.1f} GB, but {part.path.parent} has {free / 1e9:.1f} GB left: make room,"
+            " or name another folder with --data_dir"
         )
 
 

@@ -476,7 +476,9 @@ def _write_shard(path: pathlib.Path, kind: str, records: Iterable[dict[str, Any]
         writer = array_record_module.ArrayRecordWriter(str(temporary), "group_size:1")
         try:
             for record in records:
-                writer.write(_serializer(kind).serialize_example(features(kind).encode_example(record)))
+                example = _serializer(kind).get_tf_example(features(kind).encode_example(record))
+                # Otherwise the order of the features differs from process to process.
+                writer.write(example.SerializeToString(deterministic=True))
                 count += 1
         finally:
             writer.close()

@@ -1,0 +1,495 @@
+"""Preparing: what is stored for each kind of image, bad sources, and runs that are killed and go on."""
+
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.data import published_files
+from winobench.data import images, prepared, preparing
+from winobench.errors import InputError
+from winobench.tasks.published import ImageFile, Item
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def root(tmp_path):
+    published_files.make_images(tmp_path / "source")
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def items(root):
+    return published_files.make_items(sorted(root.iterdir(), key=lambda path: int(path.stem)))
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    """Twenty images make seven shards."""
+    monkeypatch.setattr(preparing, "IMAGES_A_SHARD", 3)
+
+
+def _stamp(folder):
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("images/1.0.0/*")}
+
+
+# What is stored of an image.
+
+
+def _random_image(mode):
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 13, 3), np.uint8)
+    return Image.fromarray(pixels).convert(mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "keeps_bytes"),
+    [
+        ("RGB", "x.png", True),
+        ("RGB", "x.jpg", True),
+        ("RGB", "x.bmp", False),
+        ("RGB", "x.webp", False),
+        ("L", "x.jpg", False),
+        ("CMYK", "x.jpg", False),
+        ("P", "x.png", False),
+        ("RGBA", "x.png", False),
+        ("LA", "x.png", False),
+        ("1", "x.png", False),
+        ("I;16", "x.png", False),
+        ("P", "x.gif", False),
+    ],
+)
+def test_rgb_files_keep_their_bytes_and_others_become_png_without_loss(tmp_path, mode, name, keeps_bytes):
+    path = tmp_path / name
+    image = Image.fromarray(np.arange(117, dtype=np.uint16).reshape(9, 13)) if mode == "I;16" else _random_image(mode)
+    image.save(path)
+    encoded, digest = preparing.encode(path)
+    assert (encoded == path.read_bytes()) is keeps_bytes
+    assert digest == images.image_hash(path)
+    with Image.open(io.BytesIO(encoded)) as stored:
+        assert stored.mode == "RGB"
+        assert stored.format in ("JPEG", "PNG")
+        assert images.image_hash(stored) == digest
+
+
+def test_jpeg_with_a_second_picture_keeps_its_bytes(tmp_path):
+    """Cameras write these; PIL calls them MPO."""
+    path = tmp_path / "x.jpg"
+    _random_image("RGB").save(path, format="MPO", save_all=True, append_images=[_random_image("RGB")])
+    encoded, digest = preparing.encode(path)
+    assert encoded == path.read_bytes()
+    assert digest == images.image_hash(path)
+
+
+def test_boxes_are_cut_as_pil_cuts_them(tmp_path):
+    path = tmp_path / "x.png"
+    image = _random_image("RGB")
+    image.save(path)
+    pixels = np.asarray(image)
+    for box, expected in [
+        ((2, 1, 6, 9), pixels[1:9, 2:6]),
+        ((0, 0, 13, 9), pixels),
+        ((10, 7, 15, 9), np.pad(pixels[7:9, 10:], ((0, 0), (0, 2), (0, 0)))),  # black beyond the image
+    ]:
+        encoded, digest = preparing.encode(path, box)
+        with Image.open(io.BytesIO(encoded)) as stored:
+            np.testing.assert_array_equal(np.asarray(stored), expected)
+        assert digest == images.image_hash(np.ascontiguousarray(expected))
+    for box in [(3, 3, 3, 8), (3, 3, 8, 3), (8, 3, 3, 8)]:
+        with pytest.raises(ValueError, match="the box is empty"):
+            preparing.encode(path, box)
+
+
+def test_each_image_is_stored_once(root, items, tmp_path):
+    repeated = [Item(f"again-{item.id}", item.images[::-1], ("x",)) for item in items]
+    state = published_files.prepare(tmp_path / "toy", [*items, *repeated], root)
+    assert (state["num_examples"], state["num_images"]) == (20, 20)
+    found = list(prepared.PreparedSet(tmp_path / "toy").examples())
+    assert found[0].images == found[10].images[::-1]
+
+
+def test_odd_names_are_stored(tmp_path):
+    root = tmp_path / "source"
+    root.mkdir()
+    # Bytes that are no UTF-8, and a file outside of the folder.
+    paths = [root / os.fsdecode(b"caf\xe9.png"), root / "schön/ä b.png", tmp_path / "elsewhere.png"]
+    (root / "schön").mkdir()
+    for path in paths:
+        _random_image("RGB").save(path)
+    items = [Item(str(number), (ImageFile(path),), ("x",)) for number, path in enumerate(paths)]
+    published_files.prepare(tmp_path / "toy", items, root)
+    records = prepared.PreparedSet(tmp_path / "toy").images
+    names = [records[number]["name"].decode() for number in range(3)]
+    assert names == ["caf\ufffd.png", "schön/ä b.png", str(tmp_path / "elsewhere.png")]
+
+
+# Bad sources.
+
+
+def test_missing_images_are_named_one_by_one(root, items, tmp_path):
+    (root / "3.jpg").unlink()
+    (root / "6.png").unlink()
+    (root / "6.png").mkdir()
+    with pytest.raises(preparing.SourceProblems) as caught:
+        published_files.prepare(tmp_path / "toy", items, root)
+    problems = ["3.jpg[2,1,10,9]: missing", "3.jpg: missing", "6.png[2,1,10,9]: is no file", "6.png: is no file"]
+    assert sorted(caught.value.problems) == sorted(problems)
+    assert str(caught.value) == (
+        f"4 of 20 images of task 'toy' are missing from {root} or cannot be decoded, all of them listed in"
+        f" {tmp_path / 'toy.problems.txt'}: add or replace them, or give --allow_partial to leave them out"
+    )
+    assert (tmp_path / "toy.problems.txt").read_text().splitlines() == list(caught.value.problems)
+    assert prepared.read_state(tmp_path / "toy") is None
+
+
+_BROKEN = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "text": lambda content: b"<html>404</html>",
+    "flipped": lambda content: content[:30] + bytes(255 - byte for byte in content[30:]),
+}
+
+
+@pytest.mark.parametrize("damage", _BROKEN)
+def test_images_that_cannot_be_decoded_are_named_and_mending_them_is_enough(root, items, tmp_path, damage, monkeypatch):
+    monkeypatch.setattr(preparing, "IMAGES_A_SHARD", 3)
+    content = (root / "4.png").read_bytes()
+    (root / "4.png").write_bytes(_BROKEN[damage](content))
+    with pytest.raises(preparing.SourceProblems, match=r"^2 of 20 images of task 'toy' are missing from") as caught:
+        published_files.prepare(tmp_path / "toy", items, root)
+    assert [line.split(": ")[0] for line in caught.value.problems] == ["4.png[2,1,10,9]", "4.png"]
+    assert prepared.read_state(tmp_path / "toy") is None
+
+    (root / "4.png").write_bytes(content)
+    before = _stamp(tmp_path / "toy.unfinished")
+    state = published_files.prepare(tmp_path / "toy", items, root)
+    assert (state["num_images"], state["is_partial"]) == (20, False)
+    after = _stamp(tmp_path / "toy")
+    redone = {name for name in before if before[name] != after[name]}
+    assert redone == {f"images-test.array_record-0000{shard}-of-00007" for shard in (2,)}
+    assert not (tmp_path / "toy.problems.txt").exists()
+
+
+def test_an_empty_box_is_named(root, items, tmp_path):
+    item = Item("x", (ImageFile(root / "0.png", (4, 4, 4, 8)),), ("a",))
+    with pytest.raises(preparing.SourceProblems) as caught:
+        published_files.prepare(tmp_path / "toy", [*items, item], root)
+    assert caught.value.problems == ("0.png[4,4,4,8]: the box is empty",)
+
+
+def test_partial_sources(root, items, tmp_path, small_shards):
+    (root / "3.jpg").unlink()
+    (root / "7.jpg").write_bytes(b"")
+    options = {"num_published": 10, "allow_partial": True}
+    state = published_files.prepare(tmp_path / "toy", items, root, **options)
+    assert (state["num_examples"], state["num_published"], state["is_partial"]) == (6, 10, True)
+    found = prepared.PreparedSet(tmp_path / "toy")
+    found.verify()
+    kept = [item for item in items if item.id not in {"item-2", "item-3", "item-6", "item-7"}]
+    examples = list(found.examples())
+    assert [example.id for example in examples] == [item.id for item in kept]
+    for example, item in zip(examples, kept, strict=True):
+        assert example.images[0].content_hash == images.image_hash(item.images[0].path)
+        assert images.image_hash(example.images[0].open()) == example.images[0].content_hash
+
+    # Fewer items than were published are partial too, and a source that has become complete is not.
+    assert published_files.prepare(tmp_path / "few", kept, root, **options)["is_partial"]
+    published_files.make_images(root)
+    assert not published_files.prepare(tmp_path / "toy", items, root, **options)["is_partial"]
+
+
+def test_a_partial_source_without_any_example(root, items, tmp_path):
+    for path in root.iterdir():
+        path.unlink()
+    with pytest.raises(
+        preparing.SourceProblems, match=r"20 of 20 .* add or replace them, as no example has all of its"
+    ):
+        published_files.prepare(tmp_path / "toy", items, root, allow_partial=True)
+
+
+def test_a_whole_shard_of_broken_images(root, items, tmp_path, small_shards):
+    """Leaves a file without records in the middle."""
+    for number in (2, 3, 4, 5):
+        next(root.glob(f"{number}.*")).write_bytes(b"")
+    published_files.prepare(tmp_path / "toy", items, root, allow_partial=True)
+    found = prepared.PreparedSet(tmp_path / "toy")
+    examples = list(found.examples())
+    assert [example.id for example in examples] == [f"item-{number}" for number in (0, 6, 7, 8, 9)]
+    for example in examples:
+        for image in example.images:
+            assert images.image_hash(image.open()) == image.content_hash
+    (path,) = (tmp_path / "toy").glob("images/1.0.0/*-00006-of-00007")
+    path.unlink()
+    with pytest.raises(InputError, match=f"{path.name} is damaged or missing"):
+        [image.open() for example in prepared.PreparedSet(tmp_path / "toy").examples() for image in example.images]
+
+
+@pytest.mark.parametrize(
+    ("count", "allow_partial", "message"),
+    [
+        (12, False, r"has 10 examples of task 'toy', but 12 were published: .* or give --allow_partial"),
+        (9, False, r"has 10 examples of task 'toy', but 9 were published: get the annotation files anew$"),
+        (9, True, r"has 10 examples of task 'toy', but 9 were published: get the annotation files anew$"),
+    ],
+)
+def test_a_wrong_count_names_both(root, items, tmp_path, count, allow_partial, message):
+    with pytest.raises(InputError, match=message):
+        published_files.prepare(tmp_path / "toy", items, root, num_published=count, allow_partial=allow_partial)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": "item-1"}, "two examples of task 'toy' have the id 'item-1'"),
+        ({"images": ()}, "example 'item-0' of task 'toy' has no image or no text"),
+        ({"texts": ()}, "example 'item-0' of task 'toy' has no image or no text"),
+        ({"target": 2}, "has 2 images and 2 texts, but the right answer is 2"),
+        ({"target": -1}, "has 2 images and 2 texts, but the right answer is -1"),
+        ({"texts": ("\ud800", "b")}, "has a text that is no Unicode text"),
+        ({"texts": (None, "b")}, "has a text that is no Unicode text"),
+    ],
+)
+def test_bad_items(root, items, tmp_path, change, message):
+    items[0] = dataclasses.replace(items[0], **change)
+    with pytest.raises(InputError, match=message):
+        published_files.prepare(tmp_path / "toy", items, root)
+    assert not (tmp_path / "toy.unfinished").exists()
+
+
+def test_no_items_and_unreadable_annotations(root, tmp_path):
+    with pytest.raises(InputError, match="holds no examples of task 'toy'"):
+        published_files.prepare(tmp_path / "toy", [], root)
+
+    def unreadable():
+        yield Item("x", (ImageFile(root / "0.png"),), ("a",))
+        tmp_path.read_text()
+
+    with pytest.raises(InputError, match=f"{tmp_path} cannot be read: Is a directory"):
+        published_files.prepare(tmp_path / "toy", unreadable(), root)
+
+
+def test_a_data_dir_that_cannot_be_made(root, items, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file/data cannot be written \(.*\): name another folder with --data_dir"):
+        published_files.prepare(tmp_path / "file" / "data" / "toy", items, root)
+
+
+def test_an_earlier_set_stays_until_the_new_one_is_complete(root, items, tmp_path):
+    published_files.prepare(tmp_path / "toy", items[:3], root)
+    (root / "9.jpg").write_bytes(b"")
+    with pytest.raises(preparing.SourceProblems):
+        published_files.prepare(tmp_path / "toy", items, root)
+    found = prepared.PreparedSet(tmp_path / "toy")
+    found.verify()
+    assert found.num_examples == 3
+    published_files.prepare(tmp_path / "toy", items[:9], root, allow_partial=True)
+    assert prepared.PreparedSet(tmp_path / "toy").num_examples == 8
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "toy"]
+
+
+# Runs that are stopped.
+
+_KILLED = """
+import pathlib, sys, time
+from tests.data import published_files
+from winobench.data import preparing
+
+root, folder, stop_at, workers = sys.argv[1:]
+preparing.IMAGES_A_SHARD = 3
+encode, calls = preparing.encode, 0
+
+def stopping(*arguments):
+    global calls
+    calls += 1
+    if calls > int(stop_at):
+        print("stopped", flush=True)
+        time.sleep(600)
+    return encode(*arguments)
+
+preparing.encode = stopping
+items = published_files.make_items(sorted(pathlib.Path(root).iterdir(), key=lambda path: int(path.stem)))
+published_files.prepare(folder, items, root, workers=int(workers))
+"""
+
+
+def test_a_killed_run_goes_on_where_it_was(root, items, tmp_path, small_shards, monkeypatch):
+    """kill -9 within the fifth shard: the first four are neither read nor written again."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(root), str(tmp_path / "toy"), "13", "1"], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout.readline() == b"stopped\n"
+        with pytest.raises(InputError, match=r"another process is preparing task 'toy' in .*toy\.unfinished"):
+            published_files.prepare(tmp_path / "toy", items, root)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.stdout.close()
+    unfinished = tmp_path / "toy.unfinished"
+    assert prepared.read_state(tmp_path / "toy") is None
+    assert any(path.suffix == ".tmp" for path in unfinished.rglob("*"))
+    # The journal's last line may have been cut by the power failing.
+    with open(unfinished / "journal.jsonl", "a") as journal:
+        journal.write('{"file": "images-te')
+    before = _stamp(unfinished)
+    finished = {name for name in before if name.startswith("images-test")}
+    assert len(finished) == 4
+
+    read, encode, told, notes = [], preparing.encode, [], []
+    monkeypatch.setattr(preparing, "encode", lambda path, box: read.append((path, box)) or encode(path, box))
+    state = published_files.prepare(
+        tmp_path / "toy",
+        items,
+        root,
+        on_start=lambda total, done: told.append((total, done)),
+        on_progress=told.append,
+        note=notes.append,
+    )
+    assert told == [(20, 12), 3, 3, 2]
+    assert notes == []
+    assert len(read) == len(set(read)) == 8
+    after = _stamp(tmp_path / "toy")
+    assert {name: after[name] for name in finished} == {name: before[name] for name in finished}
+    assert not list((tmp_path / "toy").rglob("*.tmp"))
+
+    monkeypatch.undo()
+    prepared.PreparedSet(tmp_path / "toy").verify()
+    assert state["content"] == published_files.prepare(tmp_path / "whole", items, root)["content"]
+    assert state["num_images"] == 20
+
+
+def test_stopped_between_images_and_end(root, items, tmp_path, small_shards, monkeypatch):
+    """What follows the images is made anew, whatever is left of it."""
+    for name in ("_write_metadata", "_replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(preparing, name, lambda *arguments: sys.exit("killed"))
+            with pytest.raises(SystemExit):
+                published_files.prepare(tmp_path / "toy", items, root)
+        assert prepared.read_state(tmp_path / "toy") is None
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "encode", lambda *arguments: pytest.fail("an image was read again"))
+        published_files.prepare(tmp_path / "toy", items, root)
+    prepared.PreparedSet(tmp_path / "toy").verify()
+
+
+def test_a_changed_source_is_seen(root, items, tmp_path, small_shards, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "_finish", lambda *arguments: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            published_files.prepare(tmp_path / "toy", items, root)
+    before = _stamp(tmp_path / "toy.unfinished")
+    # The same size, another time of change.
+    os.utime(root / "9.jpg", ns=(0, 0))
+    notes = []
+    published_files.prepare(tmp_path / "toy", items, root, note=notes.append)
+    assert notes == ["toy: the source has changed or was incomplete, 2 finished shards are made anew"]
+    after = _stamp(tmp_path / "toy")
+    assert len([name for name in before if before[name] == after[name]]) == 5
+    # Other items make other shards.
+    (tmp_path / "toy").rename(tmp_path / "toy.unfinished")
+    notes.clear()
+    with open(tmp_path / "toy.unfinished" / "journal.jsonl", "w") as journal:
+        journal.write(json.dumps({"file": "images-test.array_record-00000-of-00007", "inputs": "x"}) + "\n")
+    published_files.prepare(tmp_path / "toy", items[::-1], root, note=notes.append)
+    assert len(notes) == 1
+    prepared.PreparedSet(tmp_path / "toy").verify()
+
+
+def test_processes_write_what_one_writes(root, items, tmp_path, small_shards):
+    """To the byte, so that folders of two machines can be compared by their checksums."""
+    told = []
+    many = published_files.prepare(
+        tmp_path / "many", items, root, workers=2, on_start=lambda *counts: told.append(counts), on_progress=told.append
+    )
+    one = published_files.prepare(tmp_path / "one", items, root)
+    assert told[0] == (20, 0)
+    assert sorted(told[1:]) == [2, 3, 3, 3, 3, 3, 3]
+    assert many["content"] == one["content"]
+    assert many["files"] == one["files"]
+
+
+def test_errors_of_processes_are_input_errors(root, items, tmp_path, small_shards):
+    """The folder of the images goes away under the workers."""
+    jobs = preparing._jobs(tmp_path / "nowhere", *_stamped(items, root))
+    with pytest.raises(InputError, match="cannot be written"):
+        list(preparing._work_off(jobs, 2))
+
+
+def _stamped(items, root):
+    found, _ = preparing._collect(items, root, "toy")
+    return found, preparing._stamps(found)[0]
+
+
+_PARENT = """
+import concurrent.futures, multiprocessing, os, time
+from winobench.data import preparing
+
+if __name__ == "__main__":
+    pool = concurrent.futures.ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), initializer=preparing._follow_parent
+    )
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 600).result()
+"""
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(_PARENT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(script)], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
+    try:
+        worker = int(process.stdout.readline())
+        os.kill(worker, 0)
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=10)
+        deadline = time.monotonic() + 20
+        while _is_running(worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not _is_running(worker)
+    finally:
+        process.kill()
+        process.stdout.close()
+
+
+def _is_running(process_id):
+    """Whether it does anything; one that has ended may wait for its new parent to notice."""
+    try:
+        status = pathlib.Path(f"/proc/{process_id}/stat").read_text()
+    except OSError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_a_full_disk_is_an_input_error_and_leaves_no_part(root, tmp_path):
+    """A limit on the size of files stands for the disk."""
+    code = """
+import pathlib, resource, signal, sys
+from tests.data import published_files
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+root, folder = sys.argv[1:]
+items = published_files.make_items(sorted(pathlib.Path(root).iterdir()))
+from winobench.errors import InputError
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+    published_files.prepare(folder, items, root)
+except InputError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(root), str(tmp_path / "toy")], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert "-of-00001 cannot be written (" in done.stdout
+    assert "check the disk's space" in done.stdout
+    assert not list((tmp_path / "toy.unfinished").rglob("*test*"))
