@@ -4,19 +4,24 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from winobench.data import clevr_captions, images
+from tests.tasks import published_layouts
+from winobench.data import clevr_captions, images, preparing
 from winobench.errors import InputError
 from winobench.tasks import TASKS, get_task
 
 
 def test_every_task_is_declared_under_its_name():
     for name in TASKS:
-        task = get_task(name)
-        assert task.name == name
-        example = next(iter(task.load(None, 1)))
-        assert (len(example.images), len(example.texts)) == task.shape
+        assert get_task(name).name == name
+
+
+@pytest.mark.parametrize("name", ["clevr", "clevr_image", "clevr_winoground"])
+def test_rendered_tasks_need_no_data(name, tmp_path):
+    task = get_task(name)
+    assert task.ready(str(tmp_path)) is None
+    example = next(iter(task.load(str(tmp_path), 1)))
+    assert (len(example.images), len(example.texts)) == task.shape
 
 
 def test_unknown_task_is_answered_with_a_near_one():
@@ -24,15 +29,15 @@ def test_unknown_task_is_answered_with_a_near_one():
         get_task("clevr_imgae")
 
 
-def test_rendered_examples_are_stable_and_share_images():
+def test_rendered_examples_are_stable_and_share_images(tmp_path):
     task = get_task("clevr")
-    few, more = list(task.load(None, 2)), list(task.load(None, 3))
+    few, more = (list(task.load(str(tmp_path), limit)) for limit in (2, 3))
     assert len(few) == 2 * 7 * 2
     assert [(e.id, e.texts, e.groups) for e in few] == [(e.id, e.texts, e.groups) for e in more[:28]]
     assert few[0].id == "scene-000000/recognition_color/0"
     assert len({images.image_hash(e.images[0]) for e in few}) == 2
     assert len({e.id for e in more}) == len(more)
-    assert task.data_fingerprint(None, 2) != task.data_fingerprint(None, 3)
+    assert task.data_fingerprint(str(tmp_path), 2) != task.data_fingerprint(str(tmp_path), 3)
 
 
 @pytest.mark.parametrize("name", ["clevr_image", "clevr_winoground"])
@@ -48,42 +53,61 @@ def test_swapped_images_differ(name):
             )
 
 
-@pytest.fixture
-def published(tmp_path):
-    folder = tmp_path / "clevr"
-    (folder / "images").mkdir(parents=True)
-    (folder / "captions").mkdir()
-    for number in range(3):
-        Image.new("RGB", (32, 24), (number * 40, 0, 0)).save(folder / "images" / f"CLEVR_val_{number}.png")
-    for name in clevr_captions.SUBTASKS:
-        items = {f"CLEVR_val_{n}.png": [[f"{name} true {n}", "false"], ["also true", "also false"]] for n in range(3)}
-        (folder / "captions" / f"{name}.json").write_text(json.dumps(items))
-    return tmp_path
+def test_published_layout_is_read(tmp_path):
+    folder = published_layouts.write_clevr(tmp_path)
+    items = list(get_task("clevr").source.read(folder))
+    assert len(items) == 3 * 7 * 2
+    assert items[0].id == "CLEVR_val_0.png/recognition_color/0"
+    assert items[0].texts == ("recognition_color true 0", "recognition_color false 0")
+    assert items[0].images[0].path == folder / "images" / "CLEVR_val_0.png"
+    assert [item.groups[0] for item in items[:14:2]] == list(clevr_captions.SUBTASKS)
 
 
-def test_published_layout_is_read(published):
+def test_incomplete_published_layout_is_named(tmp_path):
+    folder = published_layouts.write_clevr(tmp_path)
+    path = folder / "captions" / "spatial.json"
+    captions = json.loads(path.read_text())
+    captions["CLEVR_val_1.png"][1].append("a third caption")
+    path.write_text(json.dumps(captions))
+    with pytest.raises(InputError, match=r"row 2 of 'CLEVR_val_1\.png' in .*spatial\.json has 3 entries, not 2"):
+        list(get_task("clevr").source.read(folder))
+
+
+def prepare(source, data_dir):
     task = get_task("clevr")
-    examples = list(task.load(str(published), None))
-    assert len(examples) == 3 * 7 * 2
-    first = examples[0]
-    assert first.texts == ("recognition_color true 0", "false")
-    assert first.images[0] == published / "clevr" / "images" / "CLEVR_val_0.png"
-    assert len(list(task.load(str(published), 1))) == 14
-    before = task.data_fingerprint(str(published), None)
-    path = published / "clevr" / "captions" / "spatial.json"
-    path.write_text(path.read_text().replace("also true", "true too"))
-    assert task.data_fingerprint(str(published), None) != before
+    preparing.prepare(
+        data_dir / "clevr", task.source.read(source), task="clevr", task_version=task.version, root=source, workers=1
+    )
 
 
-def test_incomplete_published_layout_is_named(published):
+def test_prepared_data_are_used_where_they_are(tmp_path):
     task = get_task("clevr")
-    (published / "clevr" / "images" / "CLEVR_val_1.png").unlink()
-    with pytest.raises(InputError, match=r"1 of 3 images are missing .*CLEVR_val_1\.png"):
-        list(task.load(str(published), None))
-    path = published / "clevr" / "captions" / "spatial.json"
-    path.write_text("[1]")
-    with pytest.raises(InputError, match=r"spatial\.json must map"):
-        list(task.load(str(published), None))
-    path.unlink()
-    with pytest.raises(InputError, match=r"no caption file .*spatial\.json"):
-        list(task.load(str(published), None))
+    assert task.ready(str(tmp_path)) is None
+    assert task.count(str(tmp_path)) == 14_000
+    rendered = task.data_fingerprint(str(tmp_path), 2)
+    prepare(published_layouts.write_clevr(tmp_path / "source"), tmp_path)
+    assert task.ready(str(tmp_path)) is None
+    assert task.count(str(tmp_path)) == 42
+    assert task.data_fingerprint(str(tmp_path), 2) != rendered
+    examples = list(task.load(str(tmp_path), None))
+    assert [example.id for example in examples] == [item.id for item in task.source.read(tmp_path / "source")]
+    assert images.image_hash(examples[0].images[0]) == images.image_hash(
+        tmp_path / "source" / "images" / "CLEVR_val_0.png"
+    )
+    assert len(list(task.load(str(tmp_path), 2))) == 28
+
+
+def test_a_set_for_another_version_is_no_reason_to_render(tmp_path):
+    task = get_task("clevr")
+    prepare(published_layouts.write_clevr(tmp_path / "source"), tmp_path)
+    path = tmp_path / "clevr" / "prepared.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"task_version": 0}))
+    assert "version 0" in task.ready(str(tmp_path))
+    with pytest.raises(InputError, match="version 0"):
+        task.load(str(tmp_path), 1)
+
+
+def test_published_captions(reference_data, tmp_path):
+    (tmp_path / "captions").symlink_to((reference_data / "gdbench" / "clevr").resolve())
+    items = list(get_task("clevr").source.read(tmp_path))
+    assert len(items) == get_task("clevr").source.num_examples == 574 * 7 * 2

@@ -1,34 +1,59 @@
 """GDBench's CLEVR task: which of two captions is true of an image? Seven sub-tasks (Krojer et al. 2023, section 4).
 
-Without a data folder, the images are rendered by us. With ``data_dir``, the published files are read:
-``<data_dir>/clevr/images/*.png`` and ``<data_dir>/clevr/captions/<sub-task>.json`` {image: [[true, false], ...]}.
+The images are rendered by us, as the paper's authors rendered theirs, unless the published ones are prepared: 574
+images, each with two items in each of the seven files.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from winobench.errors import InputError
 from winobench.tasks import clevr_common
+from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
 from winobench.tasks.base import Example, Task
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+_ITEMS_PER_SCENE = 14
+_ZENODO = "https://zenodo.org/records/8096756"
+_SHA256 = {
+    "recognition_color": "d81d2ffaa2a384bce0c92e2c1a866888e6a8376a75125d2751e6270ece15ec32",
+    "recognition_shape": "191a807c2aae056b83cf86d629ed63d9a6d1596114968fdfe67a62e1984b7c9f",
+    "binding_color_shape": "f4b548a2ad9e6aa858262a2c7c9ae7162b6a3d3fbd7ae234c08ff1c8167ce930",
+    "binding_shape_color": "db9c8df71a138f555c384226b5a20e75a089fbe38b5812ad2e4427b9505636a8",
+    "pair_binding_color": "64cbc8a9d3b7e0b02484413af3ecd9d4cd5c168e68795ec73950f3764ba745ba",
+    "pair_binding_size": "3db44662c7700b3b1042a12e46b50a0ce5373b08cdce0afb606af9f9e0975d03",
+    "spatial": "2319f549c1de1f40f7a1019bcbce57ea5f6d9cdcffa4b35191d34be080070c29",
+}
 
 
-def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
-    """Two items a scene and sub-task; all examples of a scene share its image.
+def read(folder: pathlib.Path) -> Iterator[Item]:
+    """The published items, all of an image one after another.
 
     Args:
-      data_dir: a folder with a ``clevr`` folder in the published layout, or None (or a folder without one) for
-        rendered scenes.
-      limit: number of scenes, None for all.
+      folder: holds ``captions/<sub-task>.json`` {image: [[true, false], ...]} and ``images/<image>``.
 
     Raises:
-      InputError: the published files are incomplete or malformed.
+      InputError: a file is missing or malformed.
     """
-    folder = _published_folder(data_dir)
-    return _rendered(limit) if folder is None else _published(folder, limit)
+    captions = {name: dict(read_json(folder / "captions" / f"{name}.json").items()) for name in _SHA256}
+    for image in dict.fromkeys(image for items in captions.values() for image in items):
+        file = ImageFile(folder / "images" / image)
+        for sub_task, items in captions.items():
+            for number, pair in enumerate(items[image].rows() if image in items else ()):
+                yield Item(f"{image}/{sub_task}/{number}", (file,), pair.texts(2), 0, (sub_task,))
+
+
+def load(data_dir: str | None, limit: int | None) -> Iterable[Example]:
+    """Two examples a scene and sub-task.
+
+    Args:
+      data_dir: where prepared sets are; None for the default place.
+      limit: number of rendered scenes (None: 1,000), or of the published set, 14 examples for each, drawn from all.
+    """
+    if _is_prepared(data_dir):
+        return _PUBLISHED.load(data_dir, None if limit is None else limit * _ITEMS_PER_SCENE)
+    return _rendered(limit)
 
 
 def _rendered(limit: int | None) -> Iterator[Example]:
@@ -42,67 +67,63 @@ def _rendered(limit: int | None) -> Iterator[Example]:
                 yield Example(f"scene-{index:06d}/{name}/{number}", (images[index],), texts, 0, (name,))
 
 
-def _published_folder(data_dir: str | None) -> pathlib.Path | None:
-    folder = pathlib.Path(data_dir) / "clevr" if data_dir is not None else None
-    return folder if folder is not None and folder.is_dir() else None
+def _is_prepared(data_dir: str | None) -> bool:
+    """Also true of a set for another version of the task, which is an error, not a reason to render."""
+    from winobench.data import prepared
+
+    return prepared.read_state(prepared.task_folder(_PUBLISHED.name, data_dir)) is not None
 
 
-def _published(folder: pathlib.Path, limit: int | None) -> Iterator[Example]:
-    from winobench.data import clevr_captions
-
-    captions = {name: _read_captions(folder / "captions" / f"{name}.json") for name in clevr_captions.SUBTASKS}
-    names = list(dict.fromkeys(image for items in captions.values() for image in items))[:limit]
-    missing = [name for name in names if not (folder / "images" / name).is_file()]
-    if missing:
-        raise InputError(
-            f"{len(missing)} of {len(names)} images are missing from {folder / 'images'} ({', '.join(missing[:3])}"
-            f"{', ...' if len(missing) > 3 else ''}): copy the published CLEVR images there"
-        )
-    for name in names:
-        for sub_task, items in captions.items():
-            for number, texts in enumerate(items.get(name, [])):
-                yield Example(f"{name}/{sub_task}/{number}", (folder / "images" / name,), tuple(texts), 0, (sub_task,))
+def _ready(data_dir: str | None) -> str | None:
+    return _PUBLISHED.ready(data_dir) if _is_prepared(data_dir) else None
 
 
-def _read_captions(path: pathlib.Path) -> dict[str, list[list[str]]]:
-    try:
-        items = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"there is no caption file {path}: the published CLEVR task has seven") from None
-    except ValueError as error:
-        raise InputError(f"the caption file {path} is not JSON ({error}): copy it anew") from None
-    well_formed = isinstance(items, dict) and all(
-        isinstance(pairs, list)
-        and all(isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in pairs)
-        for pairs in items.values()
-    )
-    if not well_formed:
-        raise InputError(f"the caption file {path} must map image names to lists of [true, false] captions")
-    return items
+def _count(data_dir: str | None) -> int | None:
+    return _PUBLISHED.count(data_dir) if _is_prepared(data_dir) else clevr_common.NUM_SCENES * _ITEMS_PER_SCENE
 
 
 def _data_fingerprint(data_dir: str | None, limit: int | None) -> str:
-    folder = _published_folder(data_dir)
-    if folder is None:
-        return clevr_common.fingerprint(limit)
-    digest = hashlib.sha256(repr(limit).encode())
-    for path in sorted((folder / "captions").glob("*.json")):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
+    if _is_prepared(data_dir):
+        return _PUBLISHED.data_fingerprint(data_dir, None if limit is None else limit * _ITEMS_PER_SCENE)
+    return clevr_common.fingerprint(limit)
 
+
+_FIELDS = dict(
+    name="clevr",
+    version=1,
+    description="Which caption is true of two objects: colour, shape, size, and what belongs to what and where.",
+    metric="accuracy",
+    shape=(1, 2),
+    chance={"accuracy": 1 / 2},
+    images_compete=False,
+)
+
+_PUBLISHED = published_task(
+    **_FIELDS,
+    source=PublishedData(
+        read=read,
+        how_to_get=(
+            f"the folders captions (data/clevr/captions of {DIFFUSION_ITM}) and images, unpacked from images.zip of"
+            f" {_ZENODO}"
+        ),
+        num_examples=8036,
+        downloads=(
+            *(
+                Download(f"captions/{name}.json", f"{DIFFUSION_ITM_RAW}/clevr/captions/{name}.json", sha256=sha256)
+                for name, sha256 in _SHA256.items()
+            ),
+            Download("images.zip", f"{_ZENODO}/files/images.zip", unpack=True),
+        ),
+    ),
+)
 
 TASKS = (
     Task(
-        name="clevr",
-        version=1,
-        description="Which caption is true of two objects: colour, shape, size, and what belongs to what and where.",
-        metric="accuracy",
-        shape=(1, 2),
-        chance={"accuracy": 0.5},
+        **_FIELDS,
         load=load,
-        ready=lambda data_dir: None,
-        images_compete=False,
+        ready=_ready,
         data_fingerprint=_data_fingerprint,
-        count=lambda data_dir: 14 * clevr_common.NUM_SCENES,
+        count=_count,
+        source=_PUBLISHED.source,
     ),
 )

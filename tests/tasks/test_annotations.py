@@ -1,0 +1,166 @@
+"""Annotation files: what is wrong with one is said in one sentence with its place, in every task."""
+
+import json
+import re
+
+import pytest
+
+from tests.tasks import published_layouts
+from winobench.data import word_order
+from winobench.errors import InputError
+from winobench.tasks import TASKS, annotations
+
+# The annotation files of each task, and a mapping or row of one that every one of its items needs.
+ANNOTATIONS = {
+    "aro_coco_order": "coco_karpathy_test.json",
+    "aro_flickr_order": "flickr30k_val.json",
+    "aro_vg_attribution": "visual_genome_attribution.json",
+    "aro_vg_relation": "visual_genome_relation.json",
+    "clevr": "captions/spatial.json",
+    "coco_hardneg_image": "valid_neg_clip.tsv",
+    "coco_hardneg_text": "valid_neg_clip.tsv",
+    "flickr30k_image": "val_top10_RN50x64.json",
+    "flickr30k_text": "val_top10_RN50x64_text.json",
+    "imagecode_static": "valid_data.json",
+    "imagecode_video": "valid_data.json",
+    "mmbias": "textual_phrases.txt",
+    "pets": "classes.txt",
+    "pets_photo": "classes.txt",
+    "svo_obj": "svo.json",
+    "svo_subj": "svo.json",
+    "svo_verb": "svo.json",
+    "winoground": "examples.jsonl",
+}
+WITH_JSON = [name for name, file in ANNOTATIONS.items() if not file.endswith(".tsv") and not name.startswith("pets")]
+
+
+@pytest.fixture(autouse=True)
+def _tagger(monkeypatch):
+    monkeypatch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+
+
+def read(task, folder):
+    return list(TASKS[task].source.read(folder))
+
+
+def test_every_task_with_published_data_has_a_layout():
+    names = {name for name, task in TASKS.items() if task.source is not None and task.load.__module__ != __name__}
+    assert names == set(published_layouts.WRITERS)
+    assert set(ANNOTATIONS) == names - {"genderbias"}  # which has images alone
+
+
+@pytest.mark.parametrize("name", published_layouts.WRITERS)
+def test_items_are_as_the_task_declares(name, tmp_path):
+    task = TASKS[name]
+    items = read(name, published_layouts.WRITERS[name](tmp_path))
+    assert items == read(name, tmp_path)
+    assert len({item.id for item in items}) == len(items) > 0
+    for item in items:
+        assert all(image.path.is_file() for image in item.images)
+        assert len(item.images) == task.shape[0]
+        # Repeated candidates are left out.
+        assert task.shape[1] - 1 <= len(item.texts) <= task.shape[1]
+        assert len(set(item.texts)) == len(item.texts)
+        if task.metric in ("winoground", "effect_size"):
+            assert item.target is None
+        else:
+            assert 0 <= item.target < max(len(item.images), len(item.texts))
+    assert task.images_compete == (task.shape[0] > 1)
+    # The sentence that --list_tasks and a run show where the data are missing.
+    sentence = task.source.how_to_get
+    assert not sentence.endswith(".")
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("name", ANNOTATIONS)
+def test_missing_annotations_are_named(name, tmp_path):
+    folder = published_layouts.WRITERS[name](tmp_path)
+    (folder / ANNOTATIONS[name]).unlink()
+    with pytest.raises(InputError, match=rf"^there is no file {re.escape(str(folder))}/\S+: ") as caught:
+        read(name, folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", WITH_JSON)
+def test_broken_json_is_named(name, tmp_path):
+    path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
+    path.write_text(path.read_text()[:-30])
+    with pytest.raises(InputError, match=rf"^{re.escape(str(path))} is not JSON \("):
+        read(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_JSON if name != "winoground"])
+@pytest.mark.parametrize("content", ['"text"', "[[1]]", '{"a": 1}', '[{"a": 1}]'])
+def test_json_of_another_kind_is_named(name, content, tmp_path):
+    path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
+    path.write_text(content)
+    with pytest.raises(InputError, match=re.escape(str(path))):
+        read(name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("aro_coco_order", "caption"),
+        ("aro_flickr_order", "image"),
+        ("aro_vg_attribution", "attributes"),
+        ("aro_vg_relation", "relation_name"),
+        ("aro_vg_relation", "bbox_w"),
+        ("aro_vg_relation", "false_caption"),
+        ("svo_subj", "pos_id"),
+        ("svo_verb", "sentence"),
+        ("svo_obj", "neg_type"),
+    ],
+)
+def test_missing_key_of_a_row_is_named(name, key, tmp_path):
+    path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
+    rows = json.loads(path.read_text())
+    del rows[1][key]
+    path.write_text(json.dumps(rows))
+    with pytest.raises(InputError, match=rf"^row 2 of {re.escape(str(path))} has no '{key}': "):
+        read(name, tmp_path)
+
+
+def test_repeated_keys_are_refused(tmp_path):
+    path = tmp_path / "lists.json"
+    path.write_text('{"a caption": ["1"], "another": ["2"], "a caption": ["3"]}')
+    with pytest.raises(InputError, match=r"lists\.json has the key 'a caption' twice"):
+        annotations.read_json(path)
+
+
+def test_entries_say_where_they_stand(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text('{"rows": [{"texts": ["a", "b"], "number": 2.5, "flag": true, "empty": " "}]}')
+    (row,) = annotations.read_json(path)["rows"].rows()
+    where = rf"row 1 of 'rows' in {re.escape(str(path))}"
+    assert row["texts"].texts(2) == ("a", "b")
+    assert row["number"].number() == 2.5
+    assert "texts" in row
+    assert "text" not in row
+    with pytest.raises(InputError, match=rf"^'texts' in {where} has 2 entries, not 3: "):
+        row["texts"].texts(3)
+    with pytest.raises(InputError, match=rf"^'number' in {where} is no whole number: "):
+        row["number"].integer()
+    with pytest.raises(InputError, match=r"^'flag' in .* is no number"):
+        row["flag"].number()
+    with pytest.raises(InputError, match=r"^'empty' in .* is no text"):
+        row["empty"].text()
+    with pytest.raises(InputError, match=rf"^{where} is no list"):
+        list(row.rows())
+    with pytest.raises(InputError, match=r"^'texts' in .* is no object"):
+        list(row["texts"].items())
+
+
+def test_text_in_another_encoding_is_refused(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_bytes('{"é": 1}'.encode("latin-1"))
+    with pytest.raises(InputError, match=r"file\.json cannot be read \("):
+        annotations.read_json(path)
+
+
+def test_lists_as_python_writes_them():
+    entry = annotations.Entry("['it\\'s', \"two\"]", "line")
+    assert annotations.python_list(entry).texts() == ("it's", "two")
+    for text in ("[1, 2", "{'a': 1}", "__import__('os')"):
+        with pytest.raises(InputError, match="line is no list in Python's notation"):
+            annotations.python_list(annotations.Entry(text, "line"))

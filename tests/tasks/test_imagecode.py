@@ -1,0 +1,42 @@
+"""ImageCoDe."""
+
+import json
+
+import pytest
+
+from tests.tasks import published_layouts
+from winobench.errors import InputError
+from winobench.tasks import TASKS
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return published_layouts.write_imagecode(tmp_path)
+
+
+def test_photographs_and_videos_are_two_tasks(folder):
+    static = list(TASKS["imagecode_static"].source.read(folder))
+    video = list(TASKS["imagecode_video"].source.read(folder))
+    assert [(item.id.rsplit("/", 1)[1], item.target) for item in static] == [("5", 5), ("7", 7), ("1", 1)]
+    assert [item.target for item in video] == [0, 9, 3]
+    assert static[0].texts == ("A deer head hangs next to a painting",)
+    sets = folder / "image-sets" / "open-images-1815_f91d6f546e63f20d"
+    assert [image.path for image in static[1].images] == [sets / f"img{index}.jpg" for index in range(10)]
+
+
+@pytest.mark.parametrize("key", ["10", "-1", "one", "٣"])
+def test_a_number_of_no_image_is_named(folder, key):
+    path = folder / "valid_data.json"
+    content = json.loads(path.read_text())
+    content["open-images-2_a"][key] = "A cup"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=rf"'{key}' in 'open-images-2_a' in .*valid_data\.json stands for image"):
+        list(TASKS["imagecode_static"].source.read(folder))
+
+
+def test_published_descriptions(reference_data):
+    folder = reference_data / "gdbench" / "imagecode"
+    static, video = (list(TASKS[f"imagecode_{kind}"].source.read(folder)) for kind in ("static", "video"))
+    assert (len(static), len(video)) == (430, 1872)
+    assert len({item.id.rsplit("/", 1)[0] for item in static}) == 155
+    assert [TASKS[f"imagecode_{kind}"].source.num_examples for kind in ("static", "video")] == [430, 1872]

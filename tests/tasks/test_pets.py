@@ -1,0 +1,48 @@
+"""Oxford-IIIT Pet."""
+
+import pytest
+
+from tests.tasks import published_layouts
+from winobench.errors import InputError
+from winobench.tasks import TASKS
+from winobench.tasks.annotations import read_lines
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return published_layouts.write_pets(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt"), [("pets", "an image of a shiba inu"), ("pets_photo", "a photo of a shiba inu")]
+)
+def test_test_images_with_all_breeds(folder, name, prompt):
+    items = list(TASKS[name].source.read(folder))
+    assert [item.id for item in items] == ["Abyssinian_201", "shiba_inu_12"]
+    assert [len(item.texts) for item in items] == [37, 37]
+    assert items[1].texts[items[1].target] == prompt
+    assert items[1].images[0].path == folder / "images" / "shiba_inu_12.jpg"
+
+
+def test_unknown_breeds_and_missing_classes_are_named(folder):
+    split = folder / "annotations" / "test.txt"
+    split.write_text("#Image CLASS-ID SPECIES BREED ID\nAbyssinian_201 1 1 1\nwolf_1 1 2 1\n")
+    with pytest.raises(InputError, match=r"test\.txt has the image 'wolf_1', which is named for no breed"):
+        list(TASKS["pets"].source.read(folder))
+    split.unlink()
+    with pytest.raises(InputError, match=r"there is no file .*annotations/test\.txt"):
+        list(TASKS["pets"].source.read(folder))
+    classes = folder / "classes.txt"
+    lines = classes.read_text().splitlines()
+    classes.write_text("\n".join(lines[:-1]))
+    with pytest.raises(InputError, match=r"classes\.txt must have 37 different lines, not 36"):
+        list(TASKS["pets"].source.read(folder))
+    classes.write_text("\n".join([*lines[:-1], lines[0]]))
+    with pytest.raises(InputError, match=r"not 37 with 36 different ones"):
+        list(TASKS["pets"].source.read(folder))
+
+
+def test_published_classes(reference_data):
+    classes = read_lines(reference_data / "gdbench" / "pets" / "classes.txt")
+    assert len(classes) == 37
+    assert sorted(classes) == [name.replace("_", " ") for name in sorted(published_layouts._PETS.split())]

@@ -1,0 +1,193 @@
+"""Reads the annotation files of published data; what is wrong with one is said in a sentence that names its place."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import dataclasses
+import io
+import json
+import math
+import pathlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from winobench.errors import InputError
+from winobench.tasks.published import Item
+
+DIFFUSION_ITM = "https://github.com/McGill-NLP/diffusion-itm"
+"""The repository of GDBench's authors, which has its lists of candidates in the folder ``data``."""
+
+DIFFUSION_ITM_RAW = "https://raw.githubusercontent.com/McGill-NLP/diffusion-itm/main/data"
+"""Where files of that folder are downloaded from."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A value in an annotation file, and where it stands there.
+
+    Attributes:
+      value: what JSON gave.
+      where: its place in words, e.g. ``"'sentence' in row 3 of /data/svo.json"``; rows are counted from 1.
+    """
+
+    value: Any
+    where: str
+
+    def wrong(self, problem: str) -> InputError:
+        """An error that says what is wrong with this entry, to be raised."""
+        return InputError(f"{self.where} {problem}: restore the file as it was published")
+
+    def __getitem__(self, key: str) -> Entry:
+        if not isinstance(self.value, dict):
+            raise self.wrong(f"is no object with the key {key!r}")
+        if key not in self.value:
+            raise self.wrong(f"has no {key!r}")
+        return Entry(self.value[key], f"{key!r} in {self.where}")
+
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self.value, dict) and key in self.value
+
+    def rows(self) -> Iterator[Entry]:
+        """The elements of a list."""
+        if not isinstance(self.value, list):
+            raise self.wrong("is no list")
+        for number, value in enumerate(self.value, start=1):
+            yield Entry(value, f"row {number} of {self.where}")
+
+    def items(self) -> Iterator[tuple[str, Entry]]:
+        """The keys and values of an object."""
+        if not isinstance(self.value, dict):
+            raise self.wrong("is no object")
+        for key, value in self.value.items():
+            yield key, Entry(value, f"{key!r} in {self.where}")
+
+    def text(self) -> str:
+        """A text that is not empty."""
+        if not isinstance(self.value, str) or not self.value.strip():
+            raise self.wrong("is no text")
+        return self.value
+
+    def texts(self, count: int | None = None) -> tuple[str, ...]:
+        """A list of texts, of ``count`` of them if that is given."""
+        texts = tuple(row.text() for row in self.rows())
+        if count is not None and len(texts) != count:
+            raise self.wrong(f"has {len(texts)} entries, not {count}")
+        return texts
+
+    def integer(self) -> int:
+        """A whole number."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int):
+            raise self.wrong("is no whole number")
+        return self.value
+
+    def number(self) -> float:
+        """A finite number."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not math.isfinite(self.value):
+            raise self.wrong("is no number")
+        return self.value
+
+
+def read_json(path: pathlib.Path) -> Entry:
+    """The content of a JSON file.
+
+    Raises:
+      InputError: it is missing, is not JSON, or an object in it has a key twice.
+    """
+    return Entry(_parse(_read(path), path), str(path))
+
+
+def read_json_lines(path: pathlib.Path) -> Entry:
+    """The content of a file with one JSON value a line, as a list. Raises as `read_json`."""
+    return Entry([_parse(line, path) for line in _read(path).split("\n") if line.strip()], str(path))
+
+
+def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
+    """The rows of a tab-separated file with a header, as a list of objects whose values are texts.
+
+    Raises:
+      InputError: it is missing or no such table, or it lacks a column.
+    """
+    reader = csv.DictReader(io.StringIO(_read(path)), delimiter="\t", strict=True)
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(f"{path} is no tab-separated table ({error}): restore it as it was published") from None
+    for column in columns:
+        if column not in (reader.fieldnames or ()):
+            raise InputError(f"{path} has no column {column!r}: restore it as it was published")
+    return Entry(rows, str(path))
+
+
+def read_lines(path: pathlib.Path) -> tuple[str, ...]:
+    """The lines of a text file that are not blank, stripped. Raises as `read_json`."""
+    return tuple(line.strip() for line in _read(path).split("\n") if line.strip())
+
+
+def python_list(entry: Entry) -> Entry:
+    """The list that a text states as Python writes it, as pandas leaves lists in tables."""
+    try:
+        value = ast.literal_eval(entry.text())
+    except (ValueError, SyntaxError):
+        value = None
+    if not isinstance(value, list):
+        raise entry.wrong("is no list in Python's notation")
+    return Entry(value, entry.where)
+
+
+def with_unique_ids(items: Iterable[Item], path: pathlib.Path) -> Iterator[Item]:
+    """The items; raises InputError at the second one with the same id."""
+    seen = set()
+    for item in items:
+        if item.id in seen:
+            raise InputError(f"{path} has two entries with the id {item.id!r}: restore it as it was published")
+        seen.add(item.id)
+        yield item
+
+
+def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The JPEG files of a folder in the order of their names, without the hidden ones that macOS leaves in archives.
+
+    Raises:
+      InputError: there is no such folder, or no such file in it.
+    """
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
+    except OSError:
+        raise InputError(f"there is no folder {folder}: unpack the published images there") from None
+    found = [path for path in found if not path.name.startswith(".")]
+    if not found:
+        raise InputError(f"the folder {folder} has no .jpg file: unpack the published images there")
+    return found
+
+
+class _RepeatedKeyError(ValueError):
+    pass
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        # json would keep the last one and say nothing.
+        if key in values:
+            raise _RepeatedKeyError(key)
+        values[key] = value
+    return values
+
+
+def _parse(text: str, path: pathlib.Path) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys)
+    except _RepeatedKeyError as error:
+        raise InputError(f"{path} has the key {error.args[0]!r} twice: restore it as it was published") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON ({error}): restore it as it was published") from None
+
+
+def _read(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: it is one of the published files that are needed") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}): restore it as it was published") from None

@@ -1,0 +1,121 @@
+"""ARO's Visual Genome tasks: who does what to whom, and what has which attribute (Yuksekgonul et al. 2023).
+
+The image is the part of a picture that shows both things. GDBench reports the accuracy over all rows (Table 1b); ARO
+reports means over relations and over pairs of attributes, which are given here as well (``macro_accuracy``) with the
+accuracy of each. Which of them count is what ARO's code says: of the relations, all but 157 that its notebook lists as
+symmetric ("next to", "hugging", ..., but also rare ones such as "biting"); of the pairs of attributes, those with at
+least 25 rows. The other rows have no group. A box may reach over the picture's edge; like the published code, we fill
+what is outside with black.
+"""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from collections.abc import Iterator
+
+from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+
+_REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
+_DRIVE = "https://drive.google.com/uc?id="
+_MIN_ROWS_OF_ATTRIBUTES = 25
+"""dataset_zoo/aro_datasets.py, ``VG_Attribution.evaluate_scores``."""
+
+_SYMMETRIC = """
+adjusting, attached to, between, bigger than, biting, boarding, brushing, chewing, cleaning, climbing, close
+to, coming from, coming out of, contain, crossing, dragging, draped over, drinking, drinking from, driving,
+driving down, driving on, eating from, eating in, enclosing, exiting, facing, filled with, floating in,
+floating on, flying, flying above, flying in, flying over, flying through, full of, going down, going into,
+going through, grazing in, growing in, growing on, guiding, hanging from, hanging in, hanging off, hanging
+over, higher than, holding onto, hugging, in between, jumping off, jumping on, jumping over, kept in, larger
+than, leading, leaning over, leaving, licking, longer than, looking in, looking into, looking out, looking
+over, looking through, lying next to, lying on top of, making, mixed with, mounted on, moving, on the back
+of, on the edge of, on the front of, on the other side of, opening, painted on, parked at, parked beside,
+parked by, parked in, parked in front of, parked near, parked next to, perched on, petting, piled on,
+playing, playing in, playing on, playing with, pouring, reaching for, reading, reflected on, riding on,
+running in, running on, running through, seen through, sitting behind, sitting beside, sitting by, sitting
+in front of, sitting near, sitting next to, sitting under, skiing down, skiing on, sleeping in, sleeping on,
+smiling at, sniffing, splashing, sprinkled on, stacked on, standing against, standing around, standing
+behind, standing beside, standing in front of, standing near, standing next to, staring at, stuck in,
+surrounding, swimming in, swinging, talking to, topped with, touching, traveling down, traveling on, tying,
+typing on, underneath, wading in, waiting for, walking across, walking by, walking down, walking next to,
+walking through, working in, working on, worn on, wrapped around, wrapped in, by, of, near, next to, with,
+beside, on the side of, around
+"""
+SYMMETRIC_RELATIONS = frozenset(" ".join(name.split()) for name in _SYMMETRIC.split(","))
+"""Relations that ARO leaves out of its mean: ``symmetric`` in its notebook "Replicate ARO!"."""
+
+
+def read_relations(folder: pathlib.Path) -> Iterator[Item]:
+    """The rows of ``visual_genome_relation.json``; the group is the relation, where it counts for the mean.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    for number, row in enumerate(read_json(folder / "visual_genome_relation.json").rows()):
+        relation = row["relation_name"].text()
+        yield _item(number, row, folder, () if relation in SYMMETRIC_RELATIONS else (relation,))
+
+
+def read_attributes(folder: pathlib.Path) -> Iterator[Item]:
+    """The rows of ``visual_genome_attribution.json``; the group is the pair of attributes, where it counts.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    rows = list(read_json(folder / "visual_genome_attribution.json").rows())
+    pairs = ["_".join(row["attributes"].texts(2)) for row in rows]
+    counts = collections.Counter(pairs)
+    for number, (row, pair) in enumerate(zip(rows, pairs, strict=True)):
+        yield _item(number, row, folder, (pair,) if counts[pair] >= _MIN_ROWS_OF_ATTRIBUTES else ())
+
+
+def _item(number: int, row: Entry, folder: pathlib.Path, groups: tuple[str, ...]) -> Item:
+    x, y, width, height = (row[f"bbox_{side}"].number() for side in "xywh")
+    left, top, right, bottom = map(round, (x, y, x + width, y + height))  # as PIL's crop rounds them
+    if left >= right or top >= bottom or right <= 0 or bottom <= 0:
+        raise row.wrong(f"has a box outside of the image: {width} x {height} pixels at ({x}, {y})")
+    image = ImageFile(folder / "images" / row["image_path"].text(), (left, top, right, bottom))
+    texts = (row["true_caption"].text(), row["false_caption"].text())
+    return Item(f"row-{number:06d}", (image,), texts, 0, groups)
+
+
+def _task(name: str, read, description: str, file: str, drive_id: str, num_examples: int):
+    return published_task(
+        name=name,
+        version=1,
+        description=description,
+        metric="macro_accuracy",
+        shape=(1, 2),
+        chance={"accuracy": 1 / 2},
+        images_compete=False,
+        source=PublishedData(
+            read=read,
+            how_to_get=(
+                f"{file} ({_DRIVE}{drive_id}) and the folder images, unpacked from vgr_vga_images.zip"
+                f" ({_DRIVE}1qaPlrwhGNMrR3a11iopZUT_GPP_LrgP9, 1 GB; the links of {_REPOSITORY})"
+            ),
+            num_examples=num_examples,
+        ),
+    )
+
+
+TASKS = (
+    _task(
+        "aro_vg_relation",
+        read_relations,
+        "ARO: which of two captions is true of a picture; who does what to whom is swapped in the other.",
+        "visual_genome_relation.json",
+        "1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3",
+        23937,
+    ),
+    _task(
+        "aro_vg_attribution",
+        read_attributes,
+        "ARO: which of two captions is true of a picture; two attributes are swapped in the other.",
+        "visual_genome_attribution.json",
+        "13tWvOrNOLHxl3Rm9cR3geAdHx2qR3-Tw",
+        28748,
+    ),
+)

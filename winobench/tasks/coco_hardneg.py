@@ -1,0 +1,107 @@
+"""The validation sets of fine-tuning with hard negatives: COCO captions and images with one hard negative each.
+
+The 4,839 rows of NegCLIP's validation set (Yuksekgonul et al. 2023, section 4) hold a caption, its image, one to five
+captions with words exchanged, and the row numbers of three images that are neighbours under CLIP. The published code
+draws one of the negatives anew each time; here the number of the row decides.
+
+Six of the captions have no negative with other words: only capital letters or spaces differ ("Luggage ... luggage").
+They stay, so that the rows are the published ones; for a model that does not see capital letters they are ties, which
+count as wrong. Where a row has other negatives, such a one is not taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from winobench.tasks.annotations import Entry, python_list, read_table
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+_FILE = "valid_neg_clip.tsv"
+_REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
+_IMAGES = "http://images.cocodataset.org/zips/val2014.zip"
+_SEED = 0
+
+
+def read_texts(folder: pathlib.Path) -> Iterator[Item]:
+    """An image, its caption and a hard negative of the caption.
+
+    Args:
+      folder: holds ``valid_neg_clip.tsv`` and the folder ``val2014``.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    for number, row in enumerate(_rows(folder)):
+        caption, negatives = row["title"].text(), python_list(row["neg_caption"]).texts()
+        if not negatives:
+            raise row["neg_caption"].wrong("has no negative caption")
+        others = [text for text in negatives if _letters(text) != _letters(caption)]
+        negative = _draw(number, "caption", others or negatives)
+        yield Item(f"row-{number:06d}", (_image(folder, row),), (caption, negative))
+
+
+def read_images(folder: pathlib.Path) -> Iterator[Item]:
+    """A caption, its image and a hard negative of the image. Arguments and errors as of `read_texts`."""
+    rows = _rows(folder)
+    for number, row in enumerate(rows):
+        neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
+        if not neighbours or not all(0 <= neighbour < len(rows) for neighbour in neighbours):
+            raise row["neg_image"].wrong(f"must hold numbers of rows from 0 to {len(rows) - 1}")
+        negative = rows[_draw(number, "image", neighbours)]
+        yield Item(f"row-{number:06d}", (_image(folder, row), _image(folder, negative)), (row["title"].text(),))
+
+
+def _rows(folder: pathlib.Path) -> list[Entry]:
+    """The table; its first column, without a name, numbers the rows from 0, and ``neg_image`` refers to that."""
+    rows = list(read_table(folder / _FILE, ("", "title", "filepath", "neg_caption", "neg_image")).rows())
+    for number, row in enumerate(rows):
+        if row[""].value != str(number):
+            raise row.wrong(f"has the number {row[''].value!r}, not {number}")
+    return rows
+
+
+def _image(folder: pathlib.Path, row: Entry) -> ImageFile:
+    return ImageFile(folder / row["filepath"].text().removeprefix("coco/"))
+
+
+def _draw(row: int, what: str, choices: Sequence):
+    digest = hashlib.sha256(f"{_SEED} {what} {row}".encode()).digest()
+    return choices[int.from_bytes(digest[:8]) % len(choices)]
+
+
+def _letters(text: str) -> str:
+    return "".join(text.lower().split())
+
+
+def _task(name: str, read, description: str, shape: tuple[int, int]):
+    return published_task(
+        name=name,
+        version=1,
+        description=description,
+        metric="accuracy",
+        shape=shape,
+        chance={"accuracy": 1 / 2},
+        images_compete=shape[0] > 1,
+        source=PublishedData(
+            read=read,
+            how_to_get=f"{_FILE} (from temp_data of {_REPOSITORY}) and the folder val2014, unpacked from {_IMAGES}",
+            num_examples=4839,
+            downloads=(
+                Download(
+                    _FILE,
+                    "https://raw.githubusercontent.com/mertyg/vision-language-models-are-bows/main/temp_data/" + _FILE,
+                    sha256="a9d00160062384faa2423df728ee3c15db05503fcbb28c212de11a6c8741eff4",
+                    note="1 MB, MIT licence",
+                ),
+                Download("val2014.zip", _IMAGES, unpack=True, note="6 GB, photographs from Flickr under its terms"),
+            ),
+        ),
+    )
+
+
+TASKS = (
+    _task("coco_hardneg_text", read_texts, "COCO: a caption of a photograph against a hard negative of it.", (1, 2)),
+    _task("coco_hardneg_image", read_images, "COCO: a caption's photograph against one like it.", (2, 1)),
+)

@@ -1,0 +1,171 @@
+"""GDBench's Flickr30K: find a caption's image, or an image's caption, among ten (Krojer et al. 2023, appendix G).
+
+The candidates are those that CLIP RN50x64 ranks highest among the 1,014 images of the validation set and their 5,068
+different captions; the right one is put first even where it is not among them. Both lists are GDBench's:
+``val_top10_RN50x64.json`` {caption: [10 image paths]} and ``val_top10_RN50x64_text.json`` {image path: [10 captions]}.
+
+- Image retrieval asks about every fifth caption, as the published code does: one of each image, 1,014 in all.
+- Four lists of captions name a wrong caption twice (never the right one), because two images share it. It is kept once,
+  so these four examples have nine candidates; the published code scores it twice, which can make a tie.
+
+`build_lists` makes lists of the same layout with another model.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+from winobench.data.candidates import ContrastiveScorer, write_top_k_lists
+from winobench.errors import InputError
+from winobench.metrics import recall_chance
+from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, Entry, read_json
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+PUBLISHED_LISTS = "RN50x64"
+NUM_CANDIDATES = 10
+_CAPTIONS_PER_IMAGE = 5
+# The published lists' paths are relative to their authors' machine.
+_PATHS_BEGIN_WITH = "datasets/flickr30k/"
+IMAGES = (
+    "the images of Flickr30K as images/<number>.jpg (request them at https://shannon.cs.illinois.edu/DenotationGraph/,"
+    " or take them from https://www.kaggle.com/datasets/hsankesara/flickr-image-dataset)"
+)
+KARPATHY_FILE = "flickr30k_val.json"
+KARPATHY_URL = f"https://storage.googleapis.com/sfr-vision-language-research/datasets/{KARPATHY_FILE}"
+
+
+def read_image_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Iterator[Item]:
+    """Ten images for every fifth caption.
+
+    Raises:
+      InputError: the list is missing or malformed.
+    """
+    captions = list(read_json(folder / _file(lists, "")).items())
+    for number in range(0, len(captions), _CAPTIONS_PER_IMAGE):
+        caption, images = captions[number]
+        paths = images.texts(NUM_CANDIDATES)
+        if len(set(paths)) < len(paths):
+            raise images.wrong("names an image twice")
+        yield Item(f"caption-{number:06d}", tuple(_image(folder, path) for path in paths), (caption,))
+
+
+def read_text_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Iterator[Item]:
+    """Ten captions for every image, nine where the list repeats one.
+
+    Raises:
+      InputError: the list is missing or malformed.
+    """
+    for path, captions in read_json(folder / _file(lists, "_text")).items():
+        texts = captions.texts(NUM_CANDIDATES)
+        if texts.count(texts[0]) > 1:
+            raise captions.wrong("offers the right caption twice")
+        yield Item(pathlib.PurePosixPath(path).stem, (_image(folder, path),), tuple(dict.fromkeys(texts)))
+
+
+def image_source(lists: str = PUBLISHED_LISTS) -> PublishedData:
+    """What image retrieval reads, with GDBench's lists or those that `build_lists` named ``lists``."""
+    return _source(read_image_side, lists, "")
+
+
+def text_source(lists: str = PUBLISHED_LISTS) -> PublishedData:
+    """What text retrieval reads, with GDBench's lists or those that `build_lists` named ``lists``."""
+    return _source(read_text_side, lists, "_text")
+
+
+def build_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> tuple[pathlib.Path, pathlib.Path]:
+    """Makes both lists with a contrastive model and writes them into the folder, for `image_source` and `text_source`.
+
+    Args:
+      folder: holds ``flickr30k_val.json``, rows {"image": path, "caption": [texts]}, and the images.
+      scorer: maps images and texts to vectors.
+      name: of the lists; part of the files' names.
+
+    Returns:
+      The files of the image side and of the text side.
+
+    Raises:
+      InputError: the captions or an image are missing or malformed, or there are too few for ten candidates.
+    """
+    rows = [(row["image"].text(), row["caption"].texts()) for row in karpathy_rows(folder / KARPATHY_FILE)]
+    images = [(_PATHS_BEGIN_WITH + f"images/{pathlib.PurePosixPath(path).name}", path) for path, _ in rows]
+    files = [(listed, karpathy_image(folder, path)) for listed, path in images]
+    missing = [file for _, file in files if not file.is_file()]
+    if missing:
+        raise InputError(f"{len(missing)} of {len(files)} images are missing, {missing[0]} first: add them")
+    return write_top_k_lists(folder, name, scorer, files, [captions for _, captions in rows], NUM_CANDIDATES)
+
+
+def karpathy_rows(path: pathlib.Path) -> list[Entry]:
+    """The rows {"image", "caption"} of a file of Karpathy's splits as BLIP's authors published it.
+
+    Raises:
+      InputError: the file is missing, malformed or empty, or names an image twice.
+    """
+    rows = list(read_json(path).rows())
+    if not rows:
+        raise InputError(f"{path} has no rows: restore it as it was published")
+    seen = set()
+    for row in rows:
+        name = row["image"].text()
+        if name in seen:
+            raise row["image"].wrong(f"names {name!r} a second time")
+        seen.add(name)
+    return rows
+
+
+def karpathy_image(folder: pathlib.Path, path: str) -> pathlib.Path:
+    """The file of an image of Karpathy's split: in ``images``, where the published code looks for it, too."""
+    return folder / path.replace("flickr30k-images/", "images/")
+
+
+def _file(lists: str, side: str) -> str:
+    return f"val_top{NUM_CANDIDATES}_{lists}{side}.json"
+
+
+def _image(folder: pathlib.Path, path: str) -> ImageFile:
+    return ImageFile(folder / path.removeprefix(_PATHS_BEGIN_WITH))
+
+
+def _source(read, lists: str, side: str) -> PublishedData:
+    file = _file(lists, side)
+    published = lists == PUBLISHED_LISTS
+    return PublishedData(
+        read=functools.partial(read, lists=lists),
+        how_to_get=f"{file} (from data/flickr30k of {DIFFUSION_ITM}) and {IMAGES}",
+        num_examples=1014 if published else None,
+        downloads=(Download(file, f"{DIFFUSION_ITM_RAW}/flickr30k/{file}", sha256=_SHA256[side], note="3 MB"),)
+        if published
+        else (),
+    )
+
+
+_SHA256 = {
+    "": "ea4abb1fe6cce65acd73c1983c4a9c954c21644f48cad61981fb0b03af81a2b5",
+    "_text": "e70ce1a3308ecc489b1757e1744b8f38d1b1ccc462b3dd9baaf830078d43a31f",
+}
+_CHANCE = {f"recall@{k}": recall_chance(NUM_CANDIDATES, k) for k in (1, 5)}
+
+TASKS = (
+    published_task(
+        name="flickr30k_image",
+        version=1,
+        description="Flickr30K: which of ten similar photographs a caption describes.",
+        metric="recall",
+        shape=(NUM_CANDIDATES, 1),
+        chance=_CHANCE,
+        images_compete=True,
+        source=image_source(),
+    ),
+    published_task(
+        name="flickr30k_text",
+        version=1,
+        description="Flickr30K: which of ten captions describes a photograph.",
+        metric="recall",
+        shape=(1, NUM_CANDIDATES),
+        chance=_CHANCE,
+        images_compete=False,
+        source=text_source(),
+    ),
+)

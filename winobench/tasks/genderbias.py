@@ -1,0 +1,71 @@
+"""GDBench's gender bias images: are pictures of men associated with "suit", those of women with "apron", and so on?
+
+For each of three pairs of words there are pictures of men and of women, ``<word>-images/<number>.jpg``; up to number 6
+they show men, above it women. The texts are the bare words. A positive effect size associates men with the first word
+of a pair. The images themselves are not published: DIR may hold one's own in this layout.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+from winobench.errors import InputError
+from winobench.tasks.annotations import DIFFUSION_ITM, image_names
+from winobench.tasks.base import Association, TargetPair
+from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+
+PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks": ("beer", "wine")}
+"""What a pair is about -> the word that stereotype gives to men, and to women."""
+
+_LAST_MALE_NUMBER = 6
+
+
+def read(folder: pathlib.Path) -> Iterator[Item]:
+    """Every image with the two words of its pair.
+
+    Raises:
+      InputError: a folder is missing or empty, an image's name is no number, or a pair lacks men or women.
+    """
+    for topic, words in PAIRS.items():
+        genders = set()
+        for word in words:
+            for image in image_names(folder / f"{word}-images"):
+                if not (image.stem.isascii() and image.stem.isdigit()):
+                    raise InputError(f"{image} is not named by its number, e.g. 7.jpg: restore the published name")
+                gender = "male" if int(image.stem) <= _LAST_MALE_NUMBER else "female"
+                genders.add(gender)
+                yield Item(f"{word}/{image.stem}", (ImageFile(image),), words, None, (f"{gender}_{topic}",))
+        if len(genders) < 2:
+            raise InputError(
+                f"the folders {words[0]}-images and {words[1]}-images in {folder} show only one gender: men have the"
+                f" numbers up to {_LAST_MALE_NUMBER}, women those above"
+            )
+
+
+TASKS = (
+    published_task(
+        name="genderbias",
+        version=1,
+        description="Bias: pictures of men and women with things that stereotype gives to one of them.",
+        metric="effect_size",
+        shape=(1, 2),
+        chance={},
+        images_compete=False,
+        association=Association(
+            tuple(
+                TargetPair(topic, f"male_{topic}", f"female_{topic}", (first,), (second,))
+                for topic, (first, second) in PAIRS.items()
+            )
+        ),
+        source=PublishedData(
+            read=read,
+            how_to_get=(
+                "the folders suit-images, apron-images, briefcase-images, purse-images, beer-images and wine-images"
+                " with <number>.jpg, up to 6 men and above it women (GDBench's are not published; ask its authors at"
+                f" {DIFFUSION_ITM}, or use your own)"
+            ),
+            num_examples=None,
+        ),
+    ),
+)

@@ -1,0 +1,71 @@
+"""ImageCoDe: which of ten very similar images a description is of (Krojer et al. 2022); the validation set.
+
+The images of a set are photographs on one theme (``open-images``, 155 sets with 430 descriptions) or frames of one
+video (884 sets with 1,872 descriptions). They are two tasks here. The published code's setting "static" is the first;
+its setting "video" does not leave the photographs out and evaluates all 2,302 together.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+_NUM_IMAGES = 10
+_ZENODO = "https://zenodo.org/records/6518944"
+
+
+def read(folder: pathlib.Path, static: bool) -> Iterator[Item]:
+    """Ten images and a description an item.
+
+    Args:
+      folder: holds ``valid_data.json`` {set: {number of the right image: description}} and
+        ``image-sets/<set>/img<0 to 9>.jpg``.
+      static: the sets of photographs, else those of video frames.
+
+    Raises:
+      InputError: the descriptions are missing or malformed.
+    """
+    for name, descriptions in read_json(folder / "valid_data.json").items():
+        images = tuple(ImageFile(folder / "image-sets" / name / f"img{index}.jpg") for index in range(_NUM_IMAGES))
+        for key, description in descriptions.items():
+            if key not in map(str, range(_NUM_IMAGES)):
+                raise description.wrong(f"stands for image {key!r}, but images are numbered from 0 to 9")
+            item = Item(f"{name}/{key}", images, (description.text(),), int(key))
+            if ("open-images" in name) == static:
+                yield item
+
+
+def _task(kind: str, what: str, num_examples: int):
+    return published_task(
+        name=f"imagecode_{kind}",
+        version=1,
+        description=f"ImageCoDe: which of ten similar {what} a long description is of.",
+        metric="accuracy",
+        shape=(_NUM_IMAGES, 1),
+        chance={"accuracy": 1 / _NUM_IMAGES},
+        images_compete=True,
+        source=PublishedData(
+            read=functools.partial(read, static=kind == "static"),
+            how_to_get=(
+                f"valid_data.json (from data/imagecode of {DIFFUSION_ITM}) and the folder image-sets, unpacked from"
+                f" image-sets.zip of {_ZENODO}"
+            ),
+            num_examples=num_examples,
+            downloads=(
+                Download(
+                    "valid_data.json",
+                    f"{DIFFUSION_ITM_RAW}/imagecode/valid_data.json",
+                    sha256="cb4b8482354ba9bac62b6e101f145f9e59722dcf3b3fd42583f5b6de12bc698a",
+                    note="0.3 MB",
+                ),
+                Download("image-sets.zip", f"{_ZENODO}/files/image-sets.zip", unpack=True, note="14 GB, AFL-3.0"),
+            ),
+        ),
+    )
+
+
+TASKS = (_task("static", "photographs", 430), _task("video", "frames of a video", 1872))

@@ -1,0 +1,89 @@
+"""Winoground: which of two captions with the same words belongs to which of two images (Thrush et al. 2022).
+
+The 400 items are a gated data set on the Hugging Face hub; GDBench's ``data.json`` has the same rows. Sub-scores: by
+the collapsed tag (``Object``, ``Relation``, ``Both``), by each linguistic tag of the swap (``Adjective-Color``,
+``Scope``, ...), by each secondary tag (``Symbolic``, ``Series``, ``Pragmatics``, ``Morpheme-Level``), and by the number
+of main predicates.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_json_lines, with_unique_ids
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+_HUB_ID = "facebook/winoground"
+
+
+def read(folder: pathlib.Path) -> Iterator[Item]:
+    """Two images and two captions an item; the diagonal is right.
+
+    Args:
+      folder: holds ``data.json`` or ``examples.jsonl``, and the images ``ex_<id>_img_<0 or 1>.png``, in ``images`` or
+        beside it.
+
+    Raises:
+      InputError: the rows are missing or malformed, or an id occurs twice.
+    """
+    path = folder / "data.json"
+    if path.exists():
+        rows = read_json(path)
+    else:
+        path = folder / "examples.jsonl"
+        rows = read_json_lines(path)
+    images = folder / "images" if (folder / "images").is_dir() else folder
+    yield from with_unique_ids((_item(row, images) for row in rows.rows()), path)
+
+
+def _item(row: Entry, images: pathlib.Path) -> Item:
+    number = row["id"].integer()
+    return Item(
+        str(number),
+        tuple(ImageFile(images / f"ex_{number}_img_{index}.png") for index in (0, 1)),
+        (row["caption_0"].text(), row["caption_1"].text()),
+        None,
+        _groups(row),
+    )
+
+
+def _groups(row: Entry) -> tuple[str, ...]:
+    predicates = row["num_main_preds"].integer()
+    groups = [row["collapsed_tag"].text(), *_tags(row["tag"]), *_tags(row["secondary_tag"])]
+    groups.append(f"{predicates} main predicate{'' if predicates == 1 else 's'}")
+    return tuple(dict.fromkeys(groups))
+
+
+def _tags(tags: Entry) -> list[str]:
+    """Several tags are separated by commas; most items have no secondary tag."""
+    if not isinstance(tags.value, str):
+        raise tags.wrong("is no text")
+    return [tag.strip() for tag in tags.value.split(",") if tag.strip()]
+
+
+TASKS = (
+    published_task(
+        name="winoground",
+        version=1,
+        description="Winoground: which of two captions with the same words belongs to which of two images.",
+        metric="winoground",
+        shape=(2, 2),
+        chance=WINOGROUND_CHANCE,
+        images_compete=True,
+        source=PublishedData(
+            read=read,
+            how_to_get=(
+                "examples.jsonl and the content of images.zip in the folder images, from data of"
+                f" https://huggingface.co/datasets/{_HUB_ID} (log in and accept the terms there first; data.json from"
+                f" data/winoground of {DIFFUSION_ITM} may stand for examples.jsonl)"
+            ),
+            num_examples=400,
+            downloads=(
+                Download("examples.jsonl", hub_id=_HUB_ID, filename="data/examples.jsonl", note="gated"),
+                Download("images.zip", hub_id=_HUB_ID, filename="data/images.zip", unpack=True, note="gated"),
+            ),
+        ),
+    ),
+)
