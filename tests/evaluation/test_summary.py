@@ -1,16 +1,14 @@
 """Scores, groups, macro means and clusters, by hand."""
 
 import dataclasses
-import io
 
 import numpy as np
 import pytest
-import rich.console
 
 from tests.evaluation import fakes
 from winobench import metrics
 from winobench.data.images import GRAY_IMAGE, image_hash
-from winobench.evaluation import summary, table
+from winobench.evaluation import summary
 from winobench.evaluation.plan import Plan, Question
 
 
@@ -153,18 +151,3 @@ def test_example_rows_of_recall_have_a_column_a_part():
     plan = _plan([_question(0)], [[0, 0], [0, 1]])
     names = summary.example_table(task, plan, _matrices(1)).column_names
     assert names[-4:] == ["correct_recall_at_1", "tie_recall_at_1", "correct_recall_at_5", "tie_recall_at_5"]
-
-
-def test_the_table_has_a_row_a_metric_and_fits_a_terminal():
-    entry = {"value": 0.5, "low": 0.4, "high": 0.6, "chance": 0.25, "n": 1234, "ties": 7}
-    longest = "binding_color_shape/accuracy"
-    results = {"tasks": {"clevr": {"accuracy": entry, longest: {**entry, "value": 1.0, "high": 1.0, "chance": None}}}}
-    text = io.StringIO()
-    table.print_results(results, rich.console.Console(file=text, width=80))
-    lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    assert lines[1].split() == ["task", "and", "metric", "%", "95%", "interval", "chance", "n", "ties"]
-    assert lines[3].split() == ["clevr"]
-    assert lines[4].split() == ["accuracy", "50.0", "40.0", "to", "60.0", "25.0", "1,234", "7"]
-    assert lines[5].split() == [longest, "100.0", "40.0", "to", "100.0", "1,234", "7"]
-    indents = [len(line) - len(line.lstrip()) for line in lines[3:6]]
-    assert indents == sorted(set(indents))

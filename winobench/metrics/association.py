@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.stats
 
 from winobench.errors import InputError
 from winobench.metrics.intervals import Interval
@@ -146,6 +145,8 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     Sources: Caliskan et al. 2017 for the test; B. Phipson and G. K. Smyth, "Permutation p-values should never be zero",
     Statistical Applications in Genetics and Molecular Biology 9 (2010), for the one that is added.
     """
+    import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
+
     observed = round(effect_size(psi_x, psi_y), _DECIMALS)
     x, y, _ = _checked(psi_x, psi_y)
     spread = _spread(x, y)
@@ -194,7 +195,7 @@ def bootstrap_interval(psi_x, psi_y, *, level: float = 0.95, num_resamples: int 
     """
     value = effect_size(psi_x, psi_y)
     pair = PairAssociations("x", "y", np.asarray(psi_x), np.asarray(psi_y))
-    low, high = _bootstrap([pair], _signed, level, num_resamples, seed)
+    low, high = _bootstrap([pair], [1.0], level, num_resamples, seed)
     return Interval(value, low, high)
 
 
@@ -220,15 +221,20 @@ def average_interval(
     pairs; psi of one group may differ from pair to pair where their texts do. For the kind of interval see
     ``bootstrap_interval``.
 
-    A magnitude is never negative: without any bias the average is above 0 (see ``unbiased_average``), and so is its
-    interval, which therefore says how sure the number is, not whether there is bias. That is what the tests are for.
+    What is drawn again is the mean of the effect sizes times their observed signs. Magnitudes would not do: those of
+    resamples are larger on average than the observed ones wherever an effect size is near 0, and the interval would
+    leave out the value itself, and in simulations of ten pairs with 60 images a group and a true average of 0.1 cover
+    it 32% (percentiles) or 81% of the time, instead of 92%. The value still is above the truth where biases are tiny
+    (see ``unbiased_average``): the interval says how sure the number is, not whether there is bias. That is for the
+    tests.
 
     Raises:
       ValueError: no pair, as ``bootstrap_interval``, or a group that differs in size between pairs.
     """
     value = average_absolute_effect_size(pairs)
-    low, high = _bootstrap(pairs, _mean_magnitude, level, num_resamples, seed)
-    return Interval(value, low, high)
+    signs = [math.copysign(1 / len(pairs), effect_size(pair.psi_x, pair.psi_y)) for pair in pairs]
+    low, high = _bootstrap(pairs, signs, level, num_resamples, seed)
+    return Interval(value, max(0.0, low), high)
 
 
 def unbiased_average(pairs: Sequence[PairAssociations]) -> float:
@@ -356,6 +362,8 @@ def _row(interval: Interval, num_images: int) -> dict[str, Any]:
 
 def _student(psi: np.ndarray, level: float = 0.95) -> Interval:
     """Mean with Student's interval; at least two values."""
+    import scipy.stats
+
     mean = float(psi.mean())
     half = float(scipy.stats.t.ppf(0.5 + level / 2, len(psi) - 1) * scipy.stats.sem(psi))
     return Interval(mean, mean - half, mean + half)
@@ -390,23 +398,16 @@ def _effect_sizes(x: np.ndarray, y: np.ndarray, tiny: float) -> np.ndarray:
     return np.where(defined, x.mean(-1) - y.mean(-1), 0.0) / np.where(defined, spread, 1.0)
 
 
-def _signed(effect_sizes: list[np.ndarray]) -> np.ndarray:
-    return effect_sizes[0]
-
-
-def _mean_magnitude(effect_sizes: list[np.ndarray]) -> np.ndarray:
-    # A sum of arrays, not an array of them: their leading axes broadcast.
-    return sum(np.abs(values) for values in effect_sizes) / len(effect_sizes)
-
-
 def _bootstrap(
     pairs: Sequence[PairAssociations],
-    summarize: Callable[[list[np.ndarray]], np.ndarray],
+    weights: Sequence[float],
     level: float,
     num_resamples: int,
     seed: int,
 ) -> tuple[float, float]:
-    """Ends of the interval of a function of the pairs' effect sizes, resampling each group's images jointly."""
+    """Ends of the interval of the weighted sum of the pairs' effect sizes, resampling each group's images jointly."""
+    import scipy.stats
+
     checked = [_checked(pair.psi_x, pair.psi_y) for pair in pairs]
     sizes: dict[str, int] = {}
     for pair in pairs:
@@ -418,11 +419,10 @@ def _bootstrap(
 
     def statistic(*indices: np.ndarray, axis: int = -1) -> np.ndarray:
         del axis  # always the last
-        return summarize(
-            [
-                _effect_sizes(x[indices[place_x]], y[indices[place_y]], tiny)
-                for (x, y, tiny), (place_x, place_y) in zip(checked, places, strict=True)
-            ]
+        # A sum of arrays, not one array of them: scipy's jackknife gives them leading axes that only broadcast.
+        return sum(
+            weight * _effect_sizes(x[indices[place_x]], y[indices[place_y]], tiny)
+            for weight, (x, y, tiny), (place_x, place_y) in zip(weights, checked, places, strict=True)
         )
 
     def interval(method: str) -> tuple[float, float]:
