@@ -107,6 +107,9 @@ def test_boxes_are_cut_as_pil_cuts_them(tmp_path):
     for box in [(3, 3, 3, 8), (3, 3, 8, 3), (8, 3, 3, 8)]:
         with pytest.raises(ValueError, match="the box is empty"):
             preparing.encode(path, box)
+    for box in [(13, 0, 20, 9), (0, 9, 13, 12), (-5, 0, 0, 9), (0, -5, 13, 0)]:
+        with pytest.raises(ValueError, match="the box lies outside of the image, which has 13 x 9 pixels"):
+            preparing.encode(path, box)
 
 
 def test_each_image_is_stored_once(root, items, tmp_path):

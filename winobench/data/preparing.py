@@ -412,7 +412,7 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
     beyond the image is filled with black, as PIL does.
 
     Raises:
-      Exception: whatever PIL raises where the file cannot be decoded; ValueError for an empty box.
+      Exception: whatever PIL raises where the file cannot be decoded; ValueError for a box that is empty or outside.
     """
     data = pathlib.Path(path).read_bytes()
     with Image.open(io.BytesIO(data)) as opened:
@@ -422,6 +422,8 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
         left, top, right, bottom = box
         if right <= left or bottom <= top:
             raise ValueError("the box is empty")
+        if right <= 0 or bottom <= 0 or left >= image.width or top >= image.height:
+            raise ValueError(f"the box lies outside of the image, which has {image.width} x {image.height} pixels")
         image = image.crop(box)
     if not keeps_bytes:
         buffer = io.BytesIO()

@@ -14,13 +14,20 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data import word_order
-from winobench.tasks.flickr30k import IMAGES, KARPATHY_FILE, KARPATHY_URL, karpathy_image, karpathy_rows
+from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES
+from winobench.tasks.flickr30k import (
+    IMAGES,
+    KARPATHY_FILE,
+    KARPATHY_URL,
+    SHARED_FOLDER,
+    karpathy_image,
+    karpathy_rows,
+)
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
 _SEED = 0
 _NUM_CANDIDATES = 1 + len(word_order.PERTURBATIONS)
 _COCO_FILE = "coco_karpathy_test.json"
-_COCO_IMAGES = "http://images.cocodataset.org/zips/val2014.zip"
 _COCO_URL = f"https://storage.googleapis.com/sfr-vision-language-research/datasets/{_COCO_FILE}"
 
 
@@ -46,7 +53,7 @@ def read(folder: pathlib.Path, file: str) -> Iterator[Item]:
             yield Item(f"{pathlib.PurePosixPath(path).stem}/{number}", (image,), texts)
 
 
-def _task(name: str, photographs: str, file: str, how_to_get: str, num_examples: int, downloads: tuple[Download, ...]):
+def _task(name: str, photographs: str, file: str, how_to_get: str, num_examples: int, **fields):
     return published_task(
         name=name,
         version=1,
@@ -62,7 +69,7 @@ def _task(name: str, photographs: str, file: str, how_to_get: str, num_examples:
                 " `python -m spacy download en_core_web_sm`)"
             ),
             num_examples=num_examples,
-            downloads=downloads,
+            **fields,
         ),
     )
 
@@ -72,12 +79,10 @@ TASKS = (
         "aro_coco_order",
         "COCO",
         _COCO_FILE,
-        f"{_COCO_FILE} ({_COCO_URL}) and the folder val2014, unpacked from {_COCO_IMAGES}",
+        f"{_COCO_FILE} ({_COCO_URL}) and the folder val2014, unpacked from {COCO_IMAGES.url}",
         25010,
-        (
-            Download(_COCO_FILE, _COCO_URL, note="2 MB"),
-            Download("val2014.zip", _COCO_IMAGES, unpack=True, note="6 GB, photographs from Flickr under its terms"),
-        ),
+        downloads=(Download(_COCO_FILE, _COCO_URL, note="2 MB"), COCO_IMAGES),
+        shared_folder=COCO_FOLDER,
     ),
     _task(
         "aro_flickr_order",
@@ -85,6 +90,7 @@ TASKS = (
         KARPATHY_FILE,
         f"{KARPATHY_FILE} ({KARPATHY_URL}) and {IMAGES}",
         5070,
-        (Download(KARPATHY_FILE, KARPATHY_URL, note="0.5 MB"),),
+        downloads=(Download(KARPATHY_FILE, KARPATHY_URL, note="0.5 MB"),),
+        shared_folder=SHARED_FOLDER,
     ),
 )

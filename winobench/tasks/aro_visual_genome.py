@@ -97,6 +97,7 @@ def _task(name: str, read, description: str, file: str, drive_id: str, num_examp
                 f" ({_DRIVE}1qaPlrwhGNMrR3a11iopZUT_GPP_LrgP9, 1 GB; the links of {_REPOSITORY})"
             ),
             num_examples=num_examples,
+            shared_folder="aro_visual_genome",
         ),
     )
 

@@ -20,7 +20,13 @@ from winobench.tasks.published import Download, ImageFile, Item, PublishedData, 
 
 _FILE = "valid_neg_clip.tsv"
 _REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
-_IMAGES = "http://images.cocodataset.org/zips/val2014.zip"
+COCO_FOLDER = "coco"
+COCO_IMAGES = Download(
+    "val2014.zip",
+    "http://images.cocodataset.org/zips/val2014.zip",
+    unpack=True,
+    note="6 GB, photographs from Flickr under its terms",
+)
 _SEED = 0
 
 
@@ -86,7 +92,9 @@ def _task(name: str, read, description: str, shape: tuple[int, int]):
         images_compete=shape[0] > 1,
         source=PublishedData(
             read=read,
-            how_to_get=f"{_FILE} (from temp_data of {_REPOSITORY}) and the folder val2014, unpacked from {_IMAGES}",
+            how_to_get=(
+                f"{_FILE} (from temp_data of {_REPOSITORY}) and the folder val2014, unpacked from {COCO_IMAGES.url}"
+            ),
             num_examples=4839,
             downloads=(
                 Download(
@@ -95,8 +103,9 @@ def _task(name: str, read, description: str, shape: tuple[int, int]):
                     sha256="a9d00160062384faa2423df728ee3c15db05503fcbb28c212de11a6c8741eff4",
                     note="1 MB, MIT licence",
                 ),
-                Download("val2014.zip", _IMAGES, unpack=True, note="6 GB, photographs from Flickr under its terms"),
+                COCO_IMAGES,
             ),
+            shared_folder=COCO_FOLDER,
         ),
     )
 

@@ -32,6 +32,7 @@ IMAGES = (
     "the images of Flickr30K as images/<number>.jpg (request them at https://shannon.cs.illinois.edu/DenotationGraph/,"
     " or take them from https://www.kaggle.com/datasets/hsankesara/flickr-image-dataset)"
 )
+SHARED_FOLDER = "flickr30k"
 KARPATHY_FILE = "flickr30k_val.json"
 KARPATHY_URL = f"https://storage.googleapis.com/sfr-vision-language-research/datasets/{KARPATHY_FILE}"
 
@@ -138,6 +139,7 @@ def _source(read, lists: str, side: str) -> PublishedData:
         downloads=(Download(file, f"{DIFFUSION_ITM_RAW}/flickr30k/{file}", sha256=_SHA256[side], note="3 MB"),)
         if published
         else (),
+        shared_folder=SHARED_FOLDER,
     )
 
 

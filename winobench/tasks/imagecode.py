@@ -64,6 +64,7 @@ def _task(kind: str, what: str, num_examples: int):
                 ),
                 Download("image-sets.zip", f"{_ZENODO}/files/image-sets.zip", unpack=True, note="14 GB, AFL-3.0"),
             ),
+            shared_folder="imagecode",
         ),
     )
 

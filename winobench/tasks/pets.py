@@ -75,6 +75,7 @@ def _task(name: str, prompt: str):
                 Download("images.tar.gz", f"{_FILES}/images.tar.gz", unpack=True, note="0.8 GB, CC BY-SA 4.0"),
                 Download("annotations.tar.gz", f"{_FILES}/annotations.tar.gz", unpack=True, note="19 MB, CC BY-SA 4.0"),
             ),
+            shared_folder="pets",
         ),
     )
 

@@ -55,6 +55,7 @@ TASKS = tuple(
                 " --allow_partial if images that svo.json lists are missing"
             ),
             num_examples=None,
+            shared_folder="svo",
         ),
     )
     for part, word in _PARTS.items()
