@@ -14,7 +14,7 @@ from tests.scorers import fakes
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
-from winobench.scorers import diffusion_itm, samples
+from winobench.scorers import common, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 IMAGES = [fakes.image(seed) for seed in range(3)]
@@ -375,10 +375,10 @@ def test_the_number_of_devices_changes_nothing():
 def test_large_networks_have_few_copies_on_a_cpu(monkeypatch):
     pipeline = fakes.Pipeline()
     assert DiffusionITM(pipeline).mesh.size == jax.device_count()
-    monkeypatch.setattr(diffusion_itm, "_CPU_COPIES_BYTES", 3 * 8)  # the network has two float32 parameters
+    monkeypatch.setattr(common, "_CPU_COPIES_BYTES", 3 * 8)  # the network has two float32 parameters
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices(backend="cpu"))
     assert DiffusionITM(pipeline).mesh.size == min(3, jax.device_count())
-    monkeypatch.setattr(diffusion_itm, "_CPU_COPIES_BYTES", 1)
+    monkeypatch.setattr(common, "_CPU_COPIES_BYTES", 1)
     assert DiffusionITM(pipeline).mesh.size == 1
 
 

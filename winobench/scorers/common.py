@@ -55,24 +55,35 @@ def checked_texts(texts: Any) -> list[str]:
 
 
 def checked_pairs(pairs: ArrayLike, num_images: int, num_texts: int) -> np.ndarray:
-    """Returns int32 [n, 2] of (number of the image, number of the text).
+    """Returns int32 [n, 2] of (number of the image, number of the text); raises InputError as `checked_rows`."""
+    return checked_rows("pairs", pairs, {"image": num_images, "text": num_texts})
+
+
+def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.ndarray:
+    """Returns int32 [n, number of columns], rows of numbers of things.
+
+    Args:
+      name: of the argument.
+      rows: as it was given; an empty list will do for no rows.
+      limits: what a column numbers -> how many of these there are.
 
     Raises:
-      InputError: if the array has another shape or type, or names an image or a text that does not exist.
+      InputError: if the array has another shape or type, or numbers something that does not exist.
     """
-    pairs = np.asarray(pairs)
-    if pairs.size == 0:
-        return np.zeros((0, 2), np.int32)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+    rows = np.asarray(rows)
+    if rows.size == 0:
+        return np.zeros((0, len(limits)), np.int32)
+    if rows.ndim != 2 or rows.shape[1] != len(limits) or not np.issubdtype(rows.dtype, np.integer):
         raise InputError(
-            f"pairs has the shape {list(pairs.shape)} and the type {pairs.dtype}, but it must be an integer array"
-            " [n, 2] of rows (image, text)"
+            f"{name} has the shape {list(rows.shape)} and the type {rows.dtype}, but it must be an integer array"
+            f" [n, {len(limits)}] of rows ({', '.join(limits)})"
         )
-    for column, (name, limit) in enumerate((("images", num_images), ("texts", num_texts))):
-        low, high = pairs[:, column].min(), pairs[:, column].max()
-        if low < 0 or high >= limit:
-            raise InputError(f"pairs names {name} {low} to {high}, but there are {limit}, numbered from 0")
-    return pairs.astype(np.int32)
+    for column, (what, limit) in zip(rows.T, limits.items(), strict=True):
+        if column.min() < 0 or column.max() >= limit:
+            raise InputError(
+                f"{name} names {what}s {column.min()} to {column.max()}, but there are {limit}, numbered from 0"
+            )
+    return rows.astype(np.int32)
 
 
 def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:

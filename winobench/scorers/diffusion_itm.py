@@ -8,12 +8,10 @@ Reasoners?", Eq. 1-5). Everything else is a mean of such errors, or a difference
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import functools
-import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -26,7 +24,7 @@ from winobench import parallel, registry
 from winobench.data import images as image_files
 from winobench.diffusion import schedules
 from winobench.errors import InputError
-from winobench.scorers import frozen, samples, tables
+from winobench.scorers import common, frozen, samples, tables
 
 if TYPE_CHECKING:
     from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -42,8 +40,6 @@ NORMALIZE = ("auto", "none", "unconditional", "gray_image")
 # the caches; on a GPU, smaller ones leave it idle. Pairs are (accelerator, CPU).
 _POSITIONS_PER_STEP = (131_072, 8_192)
 _MAX_BATCH = (512, 32)
-# Memory that copies of the parameters may take where the devices are the cores of one CPU.
-_CPU_COPIES_BYTES = 1 << 31
 # Images and texts that each device encodes at once.
 _ENCODER_BATCH = ((8, 64), (4, 16))
 # Memory of each table of latents or text states, and its largest number of rows.
@@ -99,8 +95,8 @@ def denoising_errors(
     Raises:
       ValueError: for an unknown ``error`` or ``target``.
     """
-    _choice("error", error, ERRORS)
-    _choice("target", target, TARGETS)
+    common.choice("error", error, ERRORS)
+    common.choice("target", target, TARGETS)
     clean = latents[image_index].astype(jnp.float32)
     if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
         eps = samples.draw_noise(noise, sample_index, clean.shape[1:])
@@ -126,7 +122,7 @@ class _ImageEncoder:
 
     def __call__(self, params: list[jax.Array], images: jax.Array) -> jax.Array:
         vae = self.structure.module(params)
-        with _precision(vae.dtype):
+        with common.precision(vae.dtype):
             # The mean of the posterior, not a draw from it: a draw would add noise to every comparison.
             mean, _ = vae.encode(images.astype(jnp.float32) / 127.5 - 1.0)
         return mean.astype(jnp.float32) * vae.config.scaling_factor
@@ -141,7 +137,7 @@ class _TextEncoder:
 
     def __call__(self, params: list[jax.Array], ids: jax.Array) -> jax.Array:
         encoder = self.structure.module(params)
-        with _precision(encoder.dtype):
+        with common.precision(encoder.dtype):
             return encoder(ids).last_hidden_state.astype(self.dtype)
 
 
@@ -174,7 +170,7 @@ def _fused_step(
     """One error for each column of ``index``, int32 [4, n]: image row, text row, sample, timestep. Float32 [n]."""
 
     def rows_of_one_device(params, latents, text_states, noise, index):
-        with _precision(how.dtype):
+        with common.precision(how.dtype):
             return denoising_errors(
                 how.denoiser,
                 params,
@@ -193,13 +189,6 @@ def _fused_step(
     return parallel.map_over_data(rows_of_one_device, how.mesh, in_specs, split)(
         params, latents, text_states, noise, index
     )
-
-
-def _precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
-    """Float32 means float32: without this, GPUs and TPUs round the factors of matrix products to 10 or 7 bits."""
-    if jnp.dtype(dtype) == jnp.float32:
-        return jax.default_matmul_precision("highest")
-    return contextlib.nullcontext()
 
 
 class DiffusionITM:
@@ -249,14 +238,14 @@ class DiffusionITM:
         """
         self.pipeline = pipeline
         denoiser, params = frozen.freeze(pipeline.unet)
-        self.mesh = _default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
-        self.error = _choice("error", error, ERRORS)
-        self.target = _choice("target", target, TARGETS)
+        self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
+        self.error = common.choice("error", error, ERRORS)
+        self.target = common.choice("target", target, TARGETS)
         self._schedule = pipeline.schedule
         if timestep_range is not None:
             timestep_range = samples.check_timestep_range(timestep_range, self._schedule.num_train_timesteps)
         self.timestep_range = timestep_range
-        self.image_size = pipeline.image_size if image_size is None else _positive("image_size", image_size)
+        self.image_size = pipeline.image_size if image_size is None else common.positive("image_size", image_size)
         factor = pipeline.vae.config.downsampling
         if self.image_size % factor:
             raise InputError(f"image_size is {self.image_size}, but this model needs a multiple of {factor}")
@@ -276,9 +265,9 @@ class DiffusionITM:
         platform = self.mesh.devices.flat[0].platform
         if batch_size is None:
             batch_size = _default_batch_size(platform, self.latent_shape)
-        self.batch_size = _positive("batch_size", batch_size)
+        self.batch_size = common.positive("batch_size", batch_size)
         if table_rows is not None:
-            _positive("table_rows", table_rows)
+            common.positive("table_rows", table_rows)
         self._image_rows = table_rows or _default_rows(platform, latents)
         self._text_rows = table_rows or _default_rows(platform, states)
         image_batch, text_batch = _ENCODER_BATCH[platform == "cpu"]
@@ -361,8 +350,8 @@ class DiffusionITM:
         Raises:
           InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
         """
-        _choice("normalize", normalize, NORMALIZE)
-        images, texts = _checked_list("images", images), _checked_texts(texts)
+        common.choice("normalize", normalize, NORMALIZE)
+        images, texts = common.checked_list("images", images), common.checked_texts(texts)
         unconditional = normalize == "unconditional" or (normalize != "none" and len(images) > 1)
         gray = normalize == "gray_image"
         errors = self.errors(
@@ -400,9 +389,9 @@ class DiffusionITM:
         Raises:
           InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
         """
-        images, texts = _checked_list("images", images), _checked_texts(texts)
-        first_image, image_of = _distinct([_image_key(image) for image in images])
-        first_text, text_of = _distinct(texts)
+        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        first_image, image_of = common.distinct([common.image_key(image) for image in images])
+        first_text, text_of = common.distinct(texts)
         chosen, _ = self._samples(num_samples, seed, timesteps, noise)
         grid = (len(first_image), len(first_text), len(chosen))
         triples = np.indices(grid, dtype=np.int32).reshape(3, -1).T
@@ -454,9 +443,11 @@ class DiffusionITM:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
             that cannot be read.
         """
-        images, texts = _checked_list("images", images), _checked_texts(texts)
+        images, texts = common.checked_list("images", images), common.checked_texts(texts)
         chosen, noise = self._samples(num_samples, seed, timesteps, noise)
-        triples = _checked_triples(triples, (len(images), len(texts), len(chosen)))
+        triples = common.checked_rows(
+            "triples", triples, {"image": len(images), "text": len(texts), "sample": len(chosen)}
+        )
         ids = self._token_ids(texts)
         load = functools.partial(_load, images, self.image_size)
         image_table = tables.DeviceTable(
@@ -585,14 +576,6 @@ def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:
     return image_files.load_image(images[number], size)
 
 
-def _default_mesh(params: list[jax.Array]) -> Mesh:
-    devices = jax.devices()
-    if devices[0].platform == "cpu" and jax.process_count() == 1:
-        copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
-        devices = devices[: max(1, copies)]
-    return parallel.make_mesh(devices)
-
-
 def _default_batch_size(platform: str, latent_shape: tuple[int, ...]) -> int:
     positions = latent_shape[0] * latent_shape[1]
     budget = _POSITIONS_PER_STEP[platform == "cpu"]
@@ -602,68 +585,3 @@ def _default_batch_size(platform: str, latent_shape: tuple[int, ...]) -> int:
 def _default_rows(platform: str, encoded: Any) -> int:
     bytes_of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
     return min(max(1, _TABLE_BYTES[platform == "cpu"] // bytes_of_a_row), _MAX_ROWS)
-
-
-def _positive(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {value!r}, but it must be a whole number of at least 1")
-    return int(value)
-
-
-def _choice(name: str, value: str, choices: Sequence[str]) -> str:
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}, but it must be one of {', '.join(choices)}")
-    return value
-
-
-def _checked_list(name: str, values: Sequence[Any]) -> list[Any]:
-    if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
-        raise InputError(f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]")
-    values = list(values)
-    if not values:
-        raise InputError(f"{name} is an empty list: give at least one")
-    return values
-
-
-def _checked_texts(texts: Sequence[str]) -> list[str]:
-    texts = _checked_list("texts", texts)
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
-    return texts
-
-
-def _checked_triples(triples: ArrayLike, limits: tuple[int, int, int]) -> np.ndarray:
-    triples = np.asarray(triples)
-    if triples.size == 0:
-        return np.zeros((0, 3), np.int32)
-    if triples.ndim != 2 or triples.shape[1] != 3 or not np.issubdtype(triples.dtype, np.integer):
-        raise InputError(
-            f"triples has the shape {list(triples.shape)} and the type {triples.dtype}, but it must be an integer array"
-            " [n, 3] of rows (image, text, sample)"
-        )
-    for column, (name, limit) in enumerate(zip(("images", "texts", "samples"), limits, strict=True)):
-        low, high = triples[:, column].min(), triples[:, column].max()
-        if low < 0 or high >= limit:
-            raise InputError(f"triples names {name} {low} to {high}, but there are {limit}, numbered from 0")
-    return triples.astype(np.int32)
-
-
-def _distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:
-    """The position of each distinct key's first occurrence, and for every key the number of its distinct one."""
-    numbers: dict[Any, int] = {}
-    first = []
-    for position, key in enumerate(keys):
-        if key not in numbers:
-            numbers[key] = len(first)
-            first.append(position)
-    return first, np.asarray([numbers[key] for key in keys])
-
-
-def _image_key(image: Any) -> Any:
-    """Equal for images that are the same for sure: same path, same pixels."""
-    if isinstance(image, str | os.PathLike):
-        return os.fspath(image)
-    if isinstance(image, np.ndarray):
-        return image.shape, image.dtype.str, hashlib.sha256(np.ascontiguousarray(image)).digest()
-    return id(image)
