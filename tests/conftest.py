@@ -3,12 +3,15 @@
 import os
 import pathlib
 import sys
+import tempfile
 
 # Before JAX starts: eight devices on one CPU, so that sharded code is tested wherever the tests run.
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
 # No test may depend on the network; those about the hub bring their own cache.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Nor on data sets that this machine happens to have prepared.
+os.environ["WINOBENCH_DATA"] = os.path.join(tempfile.gettempdir(), "winobench-tests-have-no-data")
 
 import pytest
 
