@@ -33,40 +33,73 @@ ALL = "all"
 _MAX_PROBLEM_LINES = 20
 _BAD_INPUT = 2
 
-_TASK = flags.DEFINE_string("task", None, "Names of tasks with commas, or all.")
-_SOURCE = flags.DEFINE_string("source", None, "The folder of the published files; for all tasks that are named.")
-_DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Where prepared data go; $WINOBENCH_DATA, or ~/winobench_data, by default."
-)
-_WORKERS = flags.DEFINE_integer("workers", None, "Number of processes; one a core by default.", lower_bound=1)
-_ALLOW_PARTIAL = flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
-_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Prepare anew what is ready.")
-_LIST = flags.DEFINE_bool("list", False, "List the tasks: what is ready, and how to get the rest.")
-
 
 def main(_: Sequence[str]) -> None:
-    """Prepares the tasks that are named, one after the other; exits with status 2 where one fails."""
-    if _LIST.value:
-        print(listing(_DATA_DIR.value))
+    """Lists the tasks, or prepares those that are named; exits with status 2 where one fails."""
+    given = flags.FLAGS
+    if given.list:
+        print(listing(given.data_dir))
         return
-    tasks = choose_tasks(_TASK.value)
-    source = None
-    if _SOURCE.value is not None:
-        source = pathlib.Path(_SOURCE.value).expanduser()
-        if not source.is_dir():
-            raise InputError(f"--source={_SOURCE.value} is no folder: name the one that holds the published files.")
+    failed = prepare_tasks(
+        given.task,
+        given.source,
+        given.data_dir,
+        workers=given.workers,
+        allow_partial=given.allow_partial,
+        overwrite=given.overwrite,
+    )
+    if failed:
+        sys.exit(_BAD_INPUT)
+
+
+def prepare_tasks(
+    names: str | None,
+    source: str | None = None,
+    data_dir: str | None = None,
+    *,
+    workers: int | None = None,
+    allow_partial: bool = False,
+    overwrite: bool = False,
+) -> list[str]:
+    """Prepares tasks one after the other; one that fails does not stop the others, but is told of on stderr.
+
+    Args:
+      names: as ``--task`` has them.
+      source: the folder of the published files of all of them; None to look for, and download to, their own folders.
+      data_dir: where prepared data go; None for the default place.
+      workers: number of processes; None for one a core.
+      allow_partial: prepare what is there of an incomplete source.
+      overwrite: prepare anew what is ready.
+
+    Returns:
+      The names of the tasks that failed.
+
+    Raises:
+      InputError: no task or an unknown one is named, or the source is no folder.
+    """
+    from winobench.data import prepared
+
+    tasks = choose_tasks(names)
+    folder = None if source is None else pathlib.Path(source).expanduser()
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"--source={source} is no folder: name the one that holds the published files.")
     failed = []
     for task in tasks:
         try:
-            print(prepare_task(task, source))
+            place = prepared.task_folder(task.name, data_dir)
+            state = prepared.read_state(place)
+            is_current = state is not None and state["task_version"] == task.version
+            if is_current and not overwrite and (allow_partial or not state["is_partial"]):
+                print(f"{task.name}: is ready, {prepared.describe(state)} in {place}; --overwrite prepares it anew")
+            else:
+                print(prepare_task(task, folder, data_dir, workers, allow_partial))
         except InputError as error:
             _print_problems(getattr(error, "problems", ()))
             print(f"error: {task.name}: {' '.join(str(error).split())}", file=sys.stderr)
             failed.append(task.name)
-    if failed:
-        if len(tasks) > 1:
-            print(f"{len(failed)} of {len(tasks)} tasks could not be prepared: {', '.join(failed)}", file=sys.stderr)
-        sys.exit(_BAD_INPUT)
+    if failed and len(tasks) > 1:
+        print(f"{len(failed)} of {len(tasks)} tasks could not be prepared: {', '.join(failed)}", file=sys.stderr)
+    return failed
 
 
 def choose_tasks(names: str | None) -> list[Task]:
@@ -91,12 +124,10 @@ def choose_tasks(names: str | None) -> list[Task]:
     return tasks
 
 
-def prepare_task(task: Task, source: pathlib.Path | None) -> str:
-    """Prepares a task and returns a line about it.
-
-    Args:
-      task: has a ``source``.
-      source: the folder of its published files; None to download them, as far as that is allowed.
+def prepare_task(
+    task: Task, source: pathlib.Path | None, data_dir: str | None, workers: int | None, allow_partial: bool
+) -> str:
+    """Prepares a task, which has a ``source``, and returns a line about it. Arguments as of `prepare_tasks`.
 
     Raises:
       InputError: the files are missing, incomplete or wrong; says what to get where.
@@ -104,12 +135,8 @@ def prepare_task(task: Task, source: pathlib.Path | None) -> str:
     from winobench.data import prepared, preparing
     from winobench.data.progress import Progress
 
-    folder = prepared.task_folder(task.name, _DATA_DIR.value)
-    state = prepared.read_state(folder)
-    is_current = state is not None and state["task_version"] == task.version
-    if is_current and not _OVERWRITE.value and (_ALLOW_PARTIAL.value or not state["is_partial"]):
-        return f"{task.name}: is ready, {prepared.describe(state)} in {folder}; --overwrite prepares it anew"
-    root = download(task) if source is None else source
+    folder = prepared.task_folder(task.name, data_dir)
+    root = download(task, data_dir) if source is None else source
     try:
         with Progress(f"preparing {task.name}", "images") as progress:
             state = preparing.prepare(
@@ -119,8 +146,8 @@ def prepare_task(task: Task, source: pathlib.Path | None) -> str:
                 task_version=task.version,
                 root=root,
                 num_published=task.source.num_examples,
-                allow_partial=_ALLOW_PARTIAL.value,
-                workers=_WORKERS.value,
+                allow_partial=allow_partial,
+                workers=workers,
                 on_start=progress.start,
                 on_progress=progress.advance,
                 note=progress.say,
@@ -133,7 +160,7 @@ def prepare_task(task: Task, source: pathlib.Path | None) -> str:
     return line if source is not None else f"{line}; {root} is not needed any more"
 
 
-def download(task: Task) -> pathlib.Path:
+def download(task: Task, data_dir: str | None) -> pathlib.Path:
     """Downloads what may be downloaded of a task, and returns the folder where it is.
 
     Raises:
@@ -143,7 +170,7 @@ def download(task: Task) -> pathlib.Path:
     from winobench.data.progress import Progress
 
     published = task.source
-    root = prepared.data_folder(_DATA_DIR.value) / "sources" / (published.shared_folder or task.name)
+    root = prepared.data_folder(data_dir) / "sources" / (published.shared_folder or task.name)
     if not published.downloads and not (root.is_dir() and any(root.iterdir())):
         raise InputError(
             f"its files cannot be downloaded: make the folder {root}, or name another one with --source=DIR, that holds"
@@ -189,4 +216,12 @@ def _print_problems(problems: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    # Not above: launchers have flags of the same name, and absl has one set of flags for all modules.
+    flags.DEFINE_string("task", None, "Names of tasks with commas, or all.")
+    flags.DEFINE_string("source", None, "The folder of the published files; for all tasks that are named.")
+    flags.DEFINE_string("data_dir", None, "Where prepared data go; $WINOBENCH_DATA or ~/winobench_data by default.")
+    flags.DEFINE_integer("workers", None, "Number of processes; one a core by default.", lower_bound=1)
+    flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
+    flags.DEFINE_bool("overwrite", False, "Prepare anew what is ready.")
+    flags.DEFINE_bool("list", False, "List the tasks: what is ready, and how to get the rest.")
     configuration.start_without_config(main, usage=USAGE)

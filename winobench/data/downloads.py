@@ -63,7 +63,7 @@ def fetch(
       download: what to get.
       folder: of the task's sources.
       display: is told of the progress.
-      attempts: how often in a row the server may fail without sending anything.
+      attempts: how many attempts in a row may fail; counted anew from each one that brought a part of the file.
       first_wait: seconds before the second attempt; doubled from attempt to attempt.
       sleep: waits.
 

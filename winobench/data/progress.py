@@ -56,8 +56,8 @@ class Progress:
         self._total, self._done, self._first_done = total, done, done
         self._first = self._last = time.monotonic()
         if self._bar is None:
-            done_already = f", {self._count(done)} are done" if done else ""
-            self.say(f"{self._label}: {'' if total is None else self._count(total)}{done_already}".rstrip(": "))
+            numbers = self._number(done) + " of " if done else ""
+            self.say(self._label if total is None else f"{self._label}: {numbers}{self._number(total)} {self._word}")
         elif self._task is None:
             self._task = self._bar.add_task("", total=total, completed=done)
         else:
@@ -72,7 +72,7 @@ class Progress:
         now = time.monotonic()
         if now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            self.say(f"{self._label}: {self._count(self._done)}{self._rest(now)}")
+            self.say(f"{self._label}: {self._number(self._done)} {self._rest(now)}")
 
     def say(self, line: str) -> None:
         """Prints a line on stderr as it is, above the bar."""
@@ -81,8 +81,13 @@ class Progress:
     def _rest(self, now: float) -> str:
         speed = (self._done - self._first_done) / (now - self._first)
         if self._total is None or not speed:
-            return ""
-        return f" of {self._count(self._total)}, {(self._total - self._done) / speed / 60:.1f} minutes left"
+            return self._word
+        minutes = (self._total - self._done) / speed / 60
+        return f"of {self._number(self._total)} {self._word}, {minutes:.1f} minutes left"
 
-    def _count(self, number: int) -> str:
-        return f"{number / 1e6:,.1f} MB" if self._unit == "bytes" else f"{number:,} {self._unit}"
+    @property
+    def _word(self) -> str:
+        return "MB" if self._unit == "bytes" else self._unit
+
+    def _number(self, number: int) -> str:
+        return f"{number / 1e6:,.1f}" if self._unit == "bytes" else f"{number:,}"

@@ -1,0 +1,319 @@
+"""python -m launch.prepare: choosing tasks, preparing several, downloads, and what it says about bad sources."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import winobench.tasks
+from launch import prepare as launcher
+from tests.data import published_files, web_server
+from winobench.data import prepared
+from winobench.errors import InputError
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def launch(*words, cwd=None):
+    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
+    done = subprocess.run(_command(*words), capture_output=True, text=True, cwd=cwd or ROOT, env=_environment())
+    return done.returncode, done.stdout, done.stderr
+
+
+def _command(*words):
+    return [sys.executable, "-m", "launch.prepare", *map(str, words)]
+
+
+def _environment():
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "120"}
+
+
+# Within this process, with tasks of the tests' own.
+
+
+def _read(folder):
+    """A list of the images' names, one a line."""
+    try:
+        names = (folder / "list.txt").read_text().split()
+    except FileNotFoundError:
+        raise InputError(f"there is no {folder / 'list.txt'}: download it") from None
+    for name in names:
+        yield Item(name, (ImageFile(folder / name),), ("a", "b"))
+
+
+def _task(name, **options):
+    source = PublishedData(**{"read": _read, "how_to_get": "list.txt", "num_examples": 10, **options})
+    fields = dict(description="A toy.", metric="accuracy", shape=(1, 2), chance={}, images_compete=False)
+    return published_task(name=name, version=1, source=source, **fields)
+
+
+@pytest.fixture
+def tasks(monkeypatch):
+    """Known tasks: two toys, and the built-in one that renders its images; may be added to."""
+    known = {
+        "toy": _task("toy"),
+        "larger": _task("larger", num_examples=12),
+        "clevr_image": winobench.tasks.get_task("clevr_image"),
+    }
+    monkeypatch.setattr(winobench.tasks, "TASKS", known)
+    return known
+
+
+@pytest.fixture
+def source(tmp_path):
+    root = tmp_path / "source"
+    names = [path.name for path in published_files.make_images(root)]
+    (root / "list.txt").write_text("\n".join(names))
+    return root
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Prepares with the default folder in ``tmp_path``; returns (names of failed tasks, stdout, stderr)."""
+
+    def call(task, source=None, **options):
+        source = None if source is None else str(source)
+        failed = launcher.prepare_tasks(task, source, str(tmp_path / "data"), workers=1, **options)
+        return failed, *capsys.readouterr()
+
+    return call
+
+
+def test_several_tasks_from_one_folder(run, tasks, source, tmp_path):
+    tasks["larger"] = _task("larger")
+    failed, out, err = run("toy, larger,toy", source)
+    assert (failed, len(out.splitlines())) == ([], 2)
+    assert re.fullmatch(rf"toy: 10 examples, 10 images, 0\.\d MB in {tmp_path}/data/toy", out.splitlines()[0])
+    assert err.splitlines()[0] == "preparing toy: 10 images"
+    prepared.PreparedSet(tmp_path / "data" / "toy").verify()
+
+    # What is ready stays, unless it is asked for.
+    made = prepared.read_state(tmp_path / "data" / "toy")
+    failed, out, err = run("toy", source)
+    assert (failed, err) == ([], "")
+    assert out.startswith("toy: is ready, 10 examples,")
+    assert out.endswith("; --overwrite prepares it anew\n")
+    (source / "0.png").write_bytes((source / "2.png").read_bytes())
+    assert run("toy", source, overwrite=True)[0] == []
+    assert prepared.read_state(tmp_path / "data" / "toy")["content"] != made["content"]
+
+
+def test_one_failure_does_not_stop_the_others(run, tasks, source, tmp_path):
+    failed, out, err = run("larger,toy", source)
+    assert failed == ["larger"]
+    assert out.startswith("toy: 10 examples")
+    assert err.splitlines()[0] == (
+        f"error: larger: {source} has 10 examples of task 'larger', but 12 were published: get the annotation files"
+        " anew, or give --allow_partial to prepare what is there"
+    )
+    assert err.splitlines()[-1] == "1 of 2 tasks could not be prepared: larger"
+    assert run("larger", source, allow_partial=True)[0] == []
+    state = prepared.read_state(tmp_path / "data" / "larger")
+    assert (state["is_partial"], state["num_examples"]) == (True, 10)
+    lines = launcher.listing(str(tmp_path / "data")).splitlines()
+    assert lines[lines.index("larger") + 1].startswith("    ready, 10 of 12 examples (partial), 10 images,")
+    assert lines[lines.index("toy") + 1].startswith("    ready, 10 examples, 10 images,")
+    assert lines[lines.index("clevr_image") + 1] == "    makes its own data"
+    # A partial set is renewed by a command that does not allow it.
+    with open(source / "list.txt", "a") as file:
+        file.write("\nmore-1.png\nmore-2.png")
+    for name in ("more-1.png", "more-2.png"):
+        (source / name).write_bytes((source / "0.png").read_bytes())
+    assert run("larger", source)[0] == []
+    assert not prepared.read_state(tmp_path / "data" / "larger")["is_partial"]
+
+
+def test_a_set_of_an_older_version_is_renewed(run, tasks, source, tmp_path):
+    published_files.prepare(tmp_path / "data" / "toy", _read(source), source, task_version=0)
+    assert "was prepared for version 0" in launcher.listing(str(tmp_path / "data"))
+    assert run("toy", source)[0] == []
+    assert prepared.read_state(tmp_path / "data" / "toy")["task_version"] == 1
+
+
+def test_bad_images_are_listed_twenty_on_the_terminal_and_all_in_a_file(run, tasks, source, tmp_path):
+    tasks["toy"] = _task("toy", num_examples=40)
+    names = [path.name for path in published_files.make_images(source, 40)]
+    (source / "list.txt").write_text("\n".join(names))
+    (source / names[0]).write_bytes(b"x")
+    failed, _, err = run("toy", source)
+    assert failed == ["toy"]
+    assert re.match(r"  0\.png: cannot identify image file", err.splitlines()[1])
+    for name in names[5:30]:
+        (source / name).unlink()
+    failed, out, err = run("toy", source)
+    assert (failed, out) == (["toy"], "")
+    lines = err.splitlines()
+    assert lines[:20] == [f"  {name}: missing" for name in names[5:25]]
+    assert lines[20] == "  and 5 more"
+    listed = tmp_path / "data" / "toy.problems.txt"
+    assert lines[21].startswith(f"error: toy: 25 of 40 images of task 'toy' are missing from {source} or cannot be")
+    assert str(listed) in lines[21]
+    assert listed.read_text().splitlines() == [f"{name}: missing" for name in names[5:30]]
+
+
+def test_the_folder_of_sources_is_the_default(run, tasks, source, tmp_path):
+    where = tmp_path / "data" / "sources" / "toy"
+    failed, out, err = run("toy")
+    assert (failed, out) == (["toy"], "")
+    assert err == (
+        f"error: toy: its files cannot be downloaded: make the folder {where}, or name another one with --source=DIR,"
+        " that holds list.txt, and give the same command again\n"
+    )
+    where.mkdir(parents=True)
+    (where / "list.txt.part").write_text("")
+    failed, _, err = run("toy")
+    assert (failed, err) == (
+        ["toy"],
+        f"error: toy: there is no {where}/list.txt: download it; {where} must hold list.txt\n",
+    )
+    for path in source.iterdir():
+        path.rename(where / path.name)
+    failed, out, _ = run("toy")
+    assert failed == []
+    assert out.endswith(f"{tmp_path}/data/toy; {where} is not needed any more\n")
+
+
+def test_downloads(run, tasks, source, tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with web_server.running() as server:
+        server.files = {f"/{path.name}": path.read_bytes() for path in source.iterdir()}
+        files = tuple(Download(name[1:], server.address + name, note="free") for name in server.files)
+        tasks["toy"] = _task("toy", downloads=files, shared_folder="toys")
+        tasks["other"] = _task("other", downloads=files, shared_folder="toys")
+        server.behaviour = ["404"]
+        failed, _, err = run("toy")
+        assert failed == ["toy"]
+        assert "404 Not Found" in err
+        assert err.endswith("; or name with --source=DIR a folder that holds list.txt\n")
+        failed, _, err = run("toy,other")
+        assert failed == []
+        assert "downloading list.txt (free): 0.0 MB\n" in err
+        assert len(server.requests) == 12
+    assert prepared.PreparedSet(tmp_path / "data" / "toy").num_examples == 10
+    assert (tmp_path / "data" / "sources" / "toys" / "list.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (None, "no task is named: give --task=NAME with one of toy, larger, or --task=all."),
+        (" , ", "no task is named"),
+        ("tyo", "there is no task 'tyo': did you mean toy?"),
+        ("toy,clevr_image", "task 'clevr_image' makes its own data: there is nothing to prepare."),
+    ],
+)
+def test_bad_choices(tasks, words, message):
+    with pytest.raises(InputError) as caught:
+        launcher.choose_tasks(words)
+    assert str(caught.value).startswith(message)
+
+
+def test_all_means_those_that_are_published(tasks):
+    assert [task.name for task in launcher.choose_tasks("all")] == ["toy", "larger"]
+
+
+# From the command line, with a task of the package whose files have no fixed number.
+
+_FOLDERS = ("suit", "apron", "briefcase", "purse", "beer", "wine")
+
+
+@pytest.fixture
+def gender_source(tmp_path):
+    root = tmp_path / "gender"
+    for word in _FOLDERS:
+        made = published_files.make_images(root / f"{word}-images", 16)
+        for number, path in enumerate(made):
+            path.rename(path.with_name(f"{number}.jpg"))
+    return root
+
+
+def test_from_the_command_line(gender_source, tmp_path):
+    words = ["--task=genderbias", f"--source={gender_source}", f"--data_dir={tmp_path / 'data'}", "--workers=2"]
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    assert out.startswith("genderbias: 96 examples, 96 images, ")
+    assert err == "preparing genderbias: 96 images\n"
+    assert prepared.PreparedSet(tmp_path / "data" / "genderbias").num_examples == 96
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "gender"]
+
+
+def test_ctrl_c_is_one_line(gender_source, tmp_path):
+    words = ["--task=genderbias", f"--source={gender_source}", f"--data_dir={tmp_path / 'data'}", "--workers=1"]
+    code = (
+        "import sys, time, runpy\n"
+        "from winobench.data import preparing\n"
+        "def wait(*_):\n    print('waiting', flush=True)\n    time.sleep(600)\n"
+        "preparing.encode = wait\nsys.argv[0] = 'prepare'\n"
+        "runpy.run_module('launch.prepare', run_name='__main__')\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines() == ["preparing genderbias: 96 images", "interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--task=genderbias", "--source=/nowhere"], "--source=/nowhere is no folder: name the one that holds"),
+        (["--tsk=clevr"], "there is no flag --tsk: did you mean --task?"),
+        (["--workers=0", "--task=genderbias"], "flag --workers"),
+        (["--config=gdbench"], "there is no flag --config"),
+    ],
+)
+def test_bad_input_is_one_line(words, message, tmp_path):
+    status, out, err = launch(*words, f"--data_dir={tmp_path / 'data'}")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_and_help_are_quick_and_import_nothing_heavy(tmp_path):
+    for word in ("--list", "--help"):
+        code = (
+            f"import sys, runpy\nsys.argv = ['prepare', '{word}', '--data_dir={tmp_path}']\ntry:\n"
+            "    runpy.run_module('launch.prepare', run_name='__main__')\nexcept SystemExit as end:\n"
+            "    print(end.code)\n"
+            "print([name for name in ('jax', 'flax', 'grain', 'tensorflow_datasets') if name in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"
+    status, out, _ = launch("--list", f"--data_dir={tmp_path}")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[lines.index("winoground") + 1].startswith("    run `python -m launch.prepare --task=winoground --sou")
+
+
+def test_the_commands_of_the_help_use_known_names():
+    named = [word for words in re.findall(r"--task=(\S+)", launcher.USAGE) for word in words.split(",")]
+    assert set(named) - {"all"} <= set(winobench.tasks.TASKS)
+    assert len(named) >= 4
+
+
+def test_what_is_prepared_is_what_tasks_read(gender_source, tmp_path, run):
+    assert run("genderbias", gender_source)[0] == []
+    task = winobench.tasks.get_task("genderbias")
+    data_dir = str(tmp_path / "data")
+    assert task.ready(data_dir) is None
+    examples = list(task.load(data_dir, 4))
+    assert {example.groups for example in examples} == {
+        (f"{gender}_{topic}",) for gender in ("male", "female") for topic in ("clothes", "bags", "drinks")
+    }
+    assert len(examples) == 24
+    assert json.loads((tmp_path / "data" / "genderbias" / "prepared.json").read_text())["task"] == "genderbias"
