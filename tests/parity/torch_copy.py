@@ -87,6 +87,18 @@ def call(module: nnx.Module, *args: Any, method: str = "__call__") -> Any:
         return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, *args)
 
 
+def clip_outputs(model: nnx.Module, pixels: np.ndarray, ids: np.ndarray) -> tuple[Any, Any, Any]:
+    """Image features, text features and logits of a ``CLIPModel``, in one compilation."""
+    graph, state = nnx.split(model)
+
+    def run(state, pixels, ids):
+        model = nnx.merge(graph, state)
+        return model.encode_images(pixels), model.encode_texts(ids), model(pixels, ids)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, pixels, ids)
+
+
 def to_torch(array: np.ndarray) -> Any:
     """NHWC (or [B, L, D]) NumPy array -> torch tensor in torch's layout."""
     import torch

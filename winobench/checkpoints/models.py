@@ -241,7 +241,8 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
                 f"{type(module).__name__}: {key} holds values that are not finite in {dtype.name}:"
                 " save it as float32, or look for the step at which training diverged"
             )
-        return key, np.ascontiguousarray(np.transpose(values, _axes(path, values.ndim)))
+        # Unlike `ascontiguousarray`, this leaves a single number without an axis.
+        return key, np.asarray(np.transpose(values, _axes(path, values.ndim)), order="C")
 
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         arrays = dict(pool.map(convert, _leaves(module)))
@@ -292,7 +293,7 @@ def _torch_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _from_torch(path: Path, values: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(np.transpose(values, np.argsort(_axes(path, values.ndim))))
+    return np.asarray(np.transpose(values, np.argsort(_axes(path, values.ndim))), order="C")
 
 
 def _rename(network: str, tensors: Mapping[str, weights.FileTensor]) -> dict[str, weights.FileTensor]:

@@ -1,0 +1,259 @@
+"""Sizes of the published CLIP models, and what the networks promise beside their values."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from tests.parity.torch_copy import QUICK_COMPILATION
+from winobench import checkpoints
+from winobench.checkpoints import clip_layouts
+from winobench.errors import InputError
+from winobench.models import CLIPConfig, CLIPModel, CLIPResNetConfig, CLIPTextConfig, CLIPVisionConfig
+
+# config.json as published: what OpenAI's minimal files leave out is what the defaults say.
+VIT_B_32 = {
+    "architectures": ["CLIPModel"],
+    "initializer_factor": 1.0,
+    "logit_scale_init_value": 2.6592,
+    "model_type": "clip",
+    "projection_dim": 512,
+    "text_config": {"bos_token_id": 0, "dropout": 0.0, "eos_token_id": 2, "model_type": "clip_text_model"},
+    "torch_dtype": "float32",
+    "transformers_version": "4.46.2",
+    "vision_config": {"dropout": 0.0, "model_type": "clip_vision_model"},
+}
+VIT_L_14 = {
+    **VIT_B_32,
+    "projection_dim": 768,
+    "text_config": {
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_attention_heads": 12,
+        "projection_dim": 768,
+        "model_type": "clip_text_model",
+    },
+    "vision_config": {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+        "patch_size": 14,
+        "projection_dim": 768,
+        "model_type": "clip_vision_model",
+    },
+}
+VIT_H_14 = {
+    **VIT_B_32,
+    "projection_dim": 1024,
+    "text_config_dict": {
+        "hidden_act": "gelu",
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+    },
+    "vision_config_dict": {
+        "hidden_act": "gelu",
+        "hidden_size": 1280,
+        "intermediate_size": 5120,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 32,
+        "patch_size": 14,
+    },
+}
+
+
+def open_clip(embed_dim, vision, width, heads, layers=12, **more):
+    text = {"context_length": 77, "vocab_size": 49408, "width": width, "heads": heads, "layers": layers}
+    return {"embed_dim": embed_dim, "vision_cfg": vision, "text_cfg": text, **more}
+
+
+def resnet(layers, width, image_size):
+    return {"image_size": image_size, "layers": layers, "width": width, "patch_size": None}
+
+
+# model_cfg of open_clip_config.json as published.
+OPEN_CLIP = {
+    "RN50": open_clip(1024, resnet([3, 4, 6, 3], 64, 224), 512, 8, quick_gelu=True),
+    "RN101": open_clip(512, resnet([3, 4, 23, 3], 64, 224), 512, 8),
+    "RN50x4": open_clip(640, resnet([4, 6, 10, 6], 80, 288), 640, 10),
+    "RN50x16": open_clip(768, resnet([6, 8, 18, 8], 96, 384), 768, 12),
+    "RN50x64": open_clip(1024, resnet([3, 15, 36, 10], 128, 448), 1024, 16, quick_gelu=True),
+    "ViT-B-32": open_clip(512, {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32}, 512, 8),
+    "ViT-L-14": open_clip(768, {"image_size": 224, "layers": 24, "width": 1024, "patch_size": 14}, 768, 12),
+    "ViT-H-14": open_clip(
+        1024, {"image_size": 224, "layers": 32, "width": 1280, "head_width": 80, "patch_size": 14}, 1024, 16, 24
+    ),
+}
+# Parameters of the whole, of the vision tower and of the text tower in millions, as OpenCLIP's model_profile.csv has
+# them; running statistics are no parameters there, and the temperature belongs to neither tower.
+MILLIONS = {
+    "RN50": (102.01, 38.32, 63.69),
+    "RN101": (119.69, 56.26, 63.43),
+    "RN50x4": (178.3, 87.14, 91.16),
+    "RN50x16": (290.98, 167.33, 123.65),
+    "RN50x64": (623.26, 420.38, 202.88),
+    "ViT-B-32": (151.28, 87.85, 63.43),
+    "ViT-L-14": (427.62, 303.97, 123.65),
+    "ViT-H-14": (986.11, 632.08, 354.03),
+}
+
+
+def count(config):
+    names = checkpoints.torch_names(checkpoints.abstract_model(CLIPModel, config))
+    sizes = {name: int(np.prod(shape)) for name, (_, shape) in names.items() if not name.endswith(("_mean", "_var"))}
+    vision = sum(size for name, size in sizes.items() if name.startswith("vis"))
+    text = sum(size for name, size in sizes.items() if name.startswith("text"))
+    return sum(sizes.values()), vision, text
+
+
+@pytest.mark.parametrize("name", OPEN_CLIP)
+def test_published_sizes_open_clip(name):
+    counts = count(clip_layouts.open_clip_config(OPEN_CLIP[name]))
+    assert tuple(round(number / 1e6, 2) for number in counts) == MILLIONS[name]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "total"),
+    [(VIT_B_32, "ViT-B-32", 151277313), (VIT_L_14, "ViT-L-14", 427616513), (VIT_H_14, "ViT-H-14", 986109441)],
+)
+def test_published_sizes_transformers(content, name, total):
+    config = CLIPConfig.from_dict(content)
+    assert count(config)[0] == total
+    # The same network by OpenCLIP's description, but for what only one of the files tells.
+    other = clip_layouts.open_clip_config(OPEN_CLIP[name], quick_gelu=name != "ViT-H-14")
+    for tower in ("text_config", "vision_config"):
+        for field in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "hidden_act"):
+            assert getattr(getattr(config, tower), field) == getattr(getattr(other, tower), field), (tower, field)
+    assert config.projection_dim == other.projection_dim
+
+
+def test_known_exact_sizes():
+    assert count(clip_layouts.open_clip_config(OPEN_CLIP["RN50"]))[0] == 102007137
+    assert count(clip_layouts.open_clip_config(OPEN_CLIP["RN50x64"]))[0] == 623258305
+
+
+def test_duplicated_parts_win():
+    """As in transformers, with the defaults for what they leave out."""
+    content = {"model_type": "clip", "text_config": {"hidden_size": 64, "num_hidden_layers": 3}}
+    assert CLIPConfig.from_dict(content).text_config.num_hidden_layers == 3
+    config = CLIPConfig.from_dict({**content, "text_config_dict": {"hidden_size": 128}}).text_config
+    assert (config.hidden_size, config.num_hidden_layers) == (128, 12)
+    assert CLIPConfig.from_dict({**content, "text_config_dict": None}).text_config.hidden_size == 64
+
+
+SMALL_TEXT = CLIPTextConfig(
+    vocab_size=20,
+    hidden_size=8,
+    intermediate_size=12,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    max_position_embeddings=7,
+    eos_token_id=19,
+)
+SMALL = {
+    "vit": CLIPConfig(
+        SMALL_TEXT,
+        CLIPVisionConfig(
+            hidden_size=8,
+            intermediate_size=12,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            image_size=8,
+            patch_size=4,
+        ),
+        projection_dim=6,
+    ),
+    "resnet": CLIPConfig(SMALL_TEXT, CLIPResNetConfig((1, 1, 1, 1), 4, 4, 32), projection_dim=6),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_saving(name, tmp_path):
+    model = CLIPModel(SMALL[name], rngs=nnx.Rngs(0))
+    checkpoints.save_model(model, tmp_path)
+    again = CLIPModel.from_pretrained(tmp_path)
+    assert again.config == model.config
+    assert checkpoints.weights_sha256(again) == checkpoints.weights_sha256(model)
+    assert again.logit_scale[...].shape == ()
+    json.dumps(model.config.to_dict())
+    hash(model.config)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_dtypes(name):
+    """Parameters and computation have dtypes of their own; results are close in both."""
+    config = SMALL[name]
+    size = config.vision_config.image_size
+    pixels = np.random.default_rng(0).normal(size=(2, size, size, 3)).astype(np.float32)
+    ids = np.array([[1, 2, 19, 0, 0, 0, 0]], np.int32)
+    results = []
+    for dtype in (jnp.float32, jnp.bfloat16):
+        graph, state = nnx.split(CLIPModel(config, dtype=dtype, rngs=nnx.Rngs(0)))
+        assert {leaf.dtype for leaf in jax.tree.leaves(state)} == {jnp.dtype("float32")}
+
+        def run(state, graph=graph):
+            model = nnx.merge(graph, state)
+            return model.encode_images(pixels), model.encode_texts(ids), model(pixels, ids)
+
+        results.append(jax.jit(run, compiler_options=QUICK_COMPILATION)(state))
+    for exact, rounded in zip(*results, strict=True):
+        # bfloat16 rounds at 2^-9; a dozen layers add up to a few times that.
+        assert np.max(np.abs(np.float32(rounded) - exact)) < 5e-2 * np.max(np.abs(exact))
+    assert [part.dtype for part in results[1]] == [jnp.bfloat16, jnp.bfloat16, jnp.float32]
+
+
+def test_statistics_get_no_gradient():
+    """The running statistics of batch norms are loaded, not trained; every other parameter has a gradient."""
+    config = SMALL["resnet"]
+    graph, state = nnx.split(CLIPModel(config, rngs=nnx.Rngs(0)))
+    pixels = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype(np.float32)
+    ids = np.array([[1, 2, 19, 0, 0, 0, 0], [1, 5, 6, 19, 0, 0, 0]], np.int32)
+
+    @jax.jit
+    @jax.grad
+    def gradient(state):
+        logits = nnx.merge(graph, state)(pixels, ids)
+        return logits[0, 0] - logits[0, 1]
+
+    for path, leaf in nnx.to_flat_state(gradient(state)):
+        still = path[-1] in ("running_mean", "running_var")
+        # A key's bias shifts all scores of a query alike.
+        if path[-2:] not in (("k_proj", "bias"),):
+            assert np.any(leaf[...]) != still, path
+
+
+def test_other_image_sizes_are_refused():
+    model = CLIPModel(SMALL["vit"], rngs=nnx.Rngs(0))
+    with pytest.raises(ValueError, match=r"images of the shape \[9, 8, 3\], expected \[8, 8, 3\]"):
+        model.encode_images(np.zeros((1, 9, 8, 3), np.float32))
+    with pytest.raises(ValueError, match="8 tokens, but there are only 7 positions"):
+        model.encode_texts(np.zeros((1, 8), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vision_config": {"num_channels": 1}}, "num_channels=1"),
+        ({"vision_config": {"hidden_act": "relu"}}, "hidden_act='relu'"),
+        ({"vision_config": {"patch_size": 300}}, "patch_size=300; expected at most image_size=224"),
+        ({"vision_config": {"num_attention_heads": 7}}, "num_attention_heads=7; expected a divisor"),
+        ({"vision_config": [3]}, "holds an object of options, not list"),
+        ({"text_config": {"attention_dropout": 0.5}}, "attention_dropout=0.5"),
+        ({"projection_dim": 0}, "projection_dim=0"),
+        ({"projection_dim": None}, "projection_dim=None"),
+        ({"surprise": 3}, "unknown option surprise=3"),
+        ({"model_type": "blip"}, "model_type='blip', expected 'clip'"),
+        ({"vision_config": {"model_type": "clip_resnet_vision_model", "depths": [1, 2]}}, r"depths=\(1, 2\)"),
+        ({"vision_config": {"model_type": "clip_resnet_vision_model", "image_size": 225}}, "a multiple of 32"),
+        ({"vision_config": {"model_type": "clip_resnet_vision_model", "num_attention_heads": 7}}, "divisor of 2048"),
+        ({"vision_config": {"model_type": "siglip_vision_model"}}, "model_type='siglip_vision_model'"),
+    ],
+)
+def test_bad_configs(changes, message):
+    with pytest.raises(InputError, match=message):
+        CLIPConfig.from_dict(VIT_B_32 | changes)

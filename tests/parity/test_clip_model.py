@@ -1,0 +1,160 @@
+"""The whole of CLIP against torch transformers: from a folder that it wrote itself, features, logits and scores.
+
+Errors are relative to the largest expected value, in float32; tolerances as in ``torch_copy``.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+from tests.parity.open_clip_torch import WORDS
+from tests.parity.torch_copy import NETWORK_TOLERANCE, clip_outputs, randomize, relative_error, to_torch
+from winobench import checkpoints
+from winobench.checkpoints import clip_layouts, convert_pickle, tokenizer_files
+from winobench.scorers.contrastive import Contrastive
+
+TEXT = {
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 16,
+}
+VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 24,
+    "patch_size": 8,
+}
+BOTH = {"quick_gelu": {}, "gelu": {"hidden_act": "gelu"}, "epsilon": {"layer_norm_eps": 1e-2}}
+# What images and texts go through together is compared with room for rounding in the cosine and its scale.
+LOGIT_TOLERANCE = 5e-5
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """Writes a random CLIP as transformers publishes it."""
+
+    def write(text=None, vision=None, **options):
+        folder = tmp_path_factory.mktemp("clip")
+        vocab_size = tokenizer_files.write_clip_tokenizer(folder, WORDS, 16)
+        ids = {"bos_token_id": vocab_size - 2, "eos_token_id": vocab_size - 1, "pad_token_id": vocab_size - 1}
+        config = transformers.CLIPConfig(
+            text_config={**TEXT, "vocab_size": vocab_size, **ids, **(text or {})},
+            vision_config={**VISION, **(vision or {})},
+            **{"projection_dim": 12, **options},
+        )
+        model = randomize(transformers.CLIPModel(config))
+        model.save_pretrained(folder)
+        size = config.vision_config.image_size
+        processor = {"size": {"shortest_edge": size}, "crop_size": size, "image_processor_type": "CLIPImageProcessor"}
+        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+        return model, folder
+
+    return write
+
+
+def torch_outputs(model, pixels, ids):
+    with torch.no_grad():
+        output = model(input_ids=torch.from_numpy(ids).long(), pixel_values=to_torch(pixels))
+        return (
+            model.get_image_features(pixel_values=to_torch(pixels)).pooler_output,
+            model.get_text_features(input_ids=torch.from_numpy(ids).long()).pooler_output,
+            output.logits_per_image,
+        )
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_features(name, build):
+    theirs, folder = build(BOTH[name], BOTH[name])
+    ours = clip_layouts.load_clip(folder)
+    pixels = np.random.default_rng(0).normal(size=(3, 24, 24, 3)).astype(np.float32)
+    texts = ["a red cube", "the", ""]
+    ids = np.asarray(ours.tokenizer(texts, padding="max_length", max_length=16)["input_ids"], np.int32)
+    expected = torch_outputs(theirs, pixels, ids)
+    # Otherwise the comparison would be one of biases.
+    assert relative_error(expected[0][0], expected[0][1]) > 0.1
+    errors = list(map(relative_error, clip_outputs(ours.model, pixels, ids), expected))
+    print(f"parity {name}: images {errors[0]:.1e}, texts {errors[1]:.1e}, logits {errors[2]:.1e}")
+    assert errors[0] < NETWORK_TOLERANCE
+    assert errors[1] < NETWORK_TOLERANCE
+    assert errors[2] < LOGIT_TOLERANCE
+
+
+def test_patches_that_do_not_fill_the_image(build):
+    """What is left over at the right and below is not seen."""
+    theirs, folder = build(vision={"image_size": 23, "patch_size": 7})
+    ours = clip_layouts.load_clip(folder)
+    pixels = np.random.default_rng(0).normal(size=(2, 23, 23, 3)).astype(np.float32)
+    ids = np.full((1, 16), theirs.config.text_config.eos_token_id, np.int32)
+    for result, expected in zip(clip_outputs(ours.model, pixels, ids), torch_outputs(theirs, pixels, ids), strict=True):
+        assert relative_error(result, expected) < LOGIT_TOLERANCE
+
+
+def test_towers_of_different_activations(build):
+    theirs, folder = build(text={"hidden_act": "gelu"})
+    ours = clip_layouts.load_clip(folder)
+    assert ours.model.config.text_config.hidden_act == "gelu"
+    assert ours.model.config.vision_config.hidden_act == "quick_gelu"
+    pixels, ids = np.ones((1, 24, 24, 3), np.float32), np.arange(16, dtype=np.int32)[None]
+    for result, expected in zip(clip_outputs(ours.model, pixels, ids), torch_outputs(theirs, pixels, ids), strict=True):
+        assert relative_error(result, expected) < LOGIT_TOLERANCE
+
+
+@pytest.mark.parametrize("layout", ["safetensors", "pickle", "pickle converted", "processor_config"])
+def test_scorer(layout, build):
+    """From image files and strings to scores, as transformers' own processors and model give them."""
+    theirs, folder = build()
+    if layout.startswith("pickle"):
+        state = {key: value.clone() for key, value in theirs.state_dict().items()}
+        # As files before transformers 4.31 hold it.
+        state["vision_model.embeddings.position_ids"] = torch.arange(10)[None]
+        torch.save(state, folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+    if layout == "pickle converted":
+        convert_pickle.convert_folder(folder)
+    if layout == "processor_config":
+        content = {"image_processor": json.loads((folder / "preprocessor_config.json").read_text())}
+        (folder / "processor_config.json").write_text(json.dumps(content))
+        (folder / "preprocessor_config.json").unlink()
+    rng = np.random.default_rng(1)
+    images = []
+    for number, shape in enumerate([(40, 61, 3), (33, 30, 3), (24, 24, 3)]):
+        images.append(folder / f"{number}.png")
+        Image.fromarray(rng.integers(0, 256, shape, np.uint8)).save(images[-1])
+    texts = ["the red sphere", "a blue cube left of the red sphere", "", "a photo of " * 20]
+    official = transformers.CLIPImageProcessorPil(size=24, crop_size=24)
+    pixels = official([Image.open(path) for path in images], return_tensors="pt")["pixel_values"]
+    tokenizer = transformers.CLIPTokenizer.from_pretrained(folder)
+    encoded = tokenizer(texts, padding=True, truncation=True, max_length=16, return_tensors="pt")
+    with torch.no_grad():
+        output = theirs(**encoded, pixel_values=pixels)
+    scorer = Contrastive.from_pretrained(folder, allow_pickle=layout == "pickle")
+    scores = scorer.score(images, texts)
+    errors = [
+        relative_error(scores, output.logits_per_image / theirs.logit_scale.exp()),
+        relative_error(scorer.encode_images(images), output.image_embeds),
+        relative_error(scorer.encode_texts(texts), output.text_embeds),
+    ]
+    print(f"parity {layout}: scores {errors[0]:.1e}, images {errors[1]:.1e}, texts {errors[2]:.1e}")
+    assert max(errors) < LOGIT_TOLERANCE
+
+
+def test_saved_again(build, tmp_path):
+    """What is saved here loads in transformers."""
+    theirs, folder = build({"hidden_act": "gelu"}, {"layer_norm_eps": 1e-3})
+    checkpoints.save_model(clip_layouts.load_clip(folder).model, tmp_path)
+    again = transformers.CLIPModel.from_pretrained(tmp_path)
+    assert again.state_dict().keys() == theirs.state_dict().keys()
+    for key, value in theirs.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value), key
+    pixels, ids = np.ones((1, 24, 24, 3), np.float32), np.arange(16, dtype=np.int32)[None]
+    for one, other in zip(torch_outputs(theirs, pixels, ids), torch_outputs(again, pixels, ids), strict=True):
+        # The same numbers elsewhere in memory: torch may add them up in another order.
+        assert relative_error(one, other) < 1e-6
