@@ -19,7 +19,6 @@ and are not read; the same weights are published as ``timm/resnet50x64_clip.open
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -399,11 +398,11 @@ def from_open_clip(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
             tower = "vision_model" if block[1] else "text_model"
             converted |= _convert_block(f"{tower}.encoder.layers.{block[2]}", block[3], tensor)
         elif key in _TRANSPOSED:
-            converted[_TRANSPOSED[key]] = _changed(tensor, tensor.shape[::-1], np.transpose)
+            converted[_TRANSPOSED[key]] = _changed(tensor, " (transposed)", tensor.shape[::-1], np.transpose)
         elif key == "logit_scale":
             # Some versions saved it with an axis.
             shape = () if tensor.shape == (1,) else tensor.shape
-            converted[key] = _changed(tensor, shape, lambda values, shape=shape: values.reshape(shape))
+            converted[key] = _changed(tensor, "", shape, lambda values, shape=shape: values.reshape(shape))
         elif resnet and key.startswith("visual."):
             converted["vision_model." + key.removeprefix("visual.")] = tensor
         else:
@@ -420,6 +419,7 @@ def _convert_block(prefix: str, key: str, tensor: FileTensor) -> dict[str, FileT
         return {
             f"{prefix}.self_attn.{name}_proj.{kind}": _changed(
                 tensor,
+                f" ({name})",
                 (rows, *tensor.shape[1:]),
                 lambda values, start=number * rows, stop=(number + 1) * rows: values[start:stop],
             )
@@ -429,6 +429,8 @@ def _convert_block(prefix: str, key: str, tensor: FileTensor) -> dict[str, FileT
     return {f"{prefix}.{_BLOCK_NAMES.get(name, name)}.{leaf}": tensor}
 
 
-def _changed(tensor: FileTensor, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray]) -> FileTensor:
-    """A tensor whose values are changed when they are read."""
-    return dataclasses.replace(tensor, shape=shape, read=lambda: change(tensor.read()))
+def _changed(
+    tensor: FileTensor, note: str, shape: tuple[int, ...], change: Callable[[np.ndarray], np.ndarray]
+) -> FileTensor:
+    """A tensor whose values are changed when they are read; the note is for messages."""
+    return FileTensor(tensor.name + note, shape, tensor.file, lambda: change(tensor.read()))

@@ -1,0 +1,286 @@
+"""Which files of a CLIP are read, and what is said of those that cannot be."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from flax import nnx
+
+from tests.parity import open_clip_torch
+from winobench import checkpoints
+from winobench.checkpoints import clip_layouts, sources, tokenizer_files
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+from winobench.models import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
+
+VISION = {"image_size": 8, "layers": 1, "width": 8, "patch_size": 4, "head_width": 4}
+RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4, "patch_size": None, "head_width": 64}
+TEXT = {"context_length": 9, "width": 8, "heads": 2, "layers": 1}
+KEY = "transformer.resblocks.0.attn.in_proj_weight"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A small CLIP in each layout; copied by each test."""
+    root = tmp_path_factory.mktemp("clips")
+    vocab_size = open_clip_torch.vocabulary_size(root / "words")
+    for name, vision in (("open_clip", VISION), ("resnet", RESNET)):
+        options = {"embed_dim": 6, "vision_cfg": vision, "text_cfg": {**TEXT, "vocab_size": vocab_size}}
+        open_clip_torch.write_folder(root / name, open_clip_torch.random_clip(options), options)
+    config = CLIPConfig(
+        CLIPTextConfig(
+            vocab_size=vocab_size,
+            hidden_size=8,
+            intermediate_size=12,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=9,
+            eos_token_id=vocab_size - 1,
+        ),
+        CLIPVisionConfig(
+            hidden_size=8,
+            intermediate_size=12,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            image_size=8,
+            patch_size=4,
+        ),
+        projection_dim=6,
+    )
+    checkpoints.save_model(CLIPModel(config, rngs=nnx.Rngs(0)), root / "transformers")
+    tokenizer_files.write_clip_tokenizer(root / "transformers", open_clip_torch.WORDS, 9)
+    write_json(root / "transformers" / "preprocessor_config.json", {"size": 8, "crop_size": 8})
+    return root
+
+
+@pytest.fixture
+def folder(folders, tmp_path, request):
+    return shutil.copytree(folders / getattr(request, "param", "open_clip"), tmp_path / "clip")
+
+
+def write_json(path, content):
+    path.write_text(json.dumps(content))
+
+
+def change_config(folder, *keys, **changes):
+    """Changes options of open_clip_config.json; a value of ... removes one."""
+    path = folder / "open_clip_config.json"
+    content = part = json.loads(path.read_text())
+    for key in keys:
+        part = part[key]
+    for key, value in changes.items():
+        if value is ...:
+            del part[key]
+        else:
+            part[key] = value
+    write_json(path, content)
+
+
+def change_tensors(folder, change):
+    path = folder / "open_clip_model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    change(tensors)
+    safetensors.torch.save_file(tensors, path)
+
+
+def values(model, *path):
+    leaf = dict(nnx.to_flat_state(nnx.state(model)))[path]
+    return np.asarray(leaf[...])
+
+
+def test_tensors_are_split_and_transposed(folder):
+    theirs = safetensors.torch.load_file(folder / "open_clip_model.safetensors")
+    model = clip_layouts.load_clip(folder).model
+    layer = ("text_model", "encoder", "layers", 0, "self_attn")
+    for number, name in enumerate("qkv"):
+        rows = slice(8 * number, 8 * number + 8)
+        np.testing.assert_array_equal(values(model, *layer, f"{name}_proj", "kernel").T, theirs[KEY][rows])
+        np.testing.assert_array_equal(
+            values(model, *layer, f"{name}_proj", "bias"), theirs[KEY.replace("weight", "bias")][rows]
+        )
+    np.testing.assert_array_equal(values(model, "text_projection", "kernel"), theirs["text_projection"])
+    np.testing.assert_array_equal(values(model, "visual_projection", "kernel"), theirs["visual.proj"])
+
+
+def test_buffers_and_an_axis_of_the_temperature(folder):
+    before = checkpoints.weights_sha256(clip_layouts.load_clip(folder).model)
+
+    def change(tensors):
+        tensors["attn_mask"] = torch.zeros(9, 9)
+        tensors["context_length"] = torch.tensor(9)
+        tensors["logit_scale"] = tensors["logit_scale"][None]
+
+    change_tensors(folder, change)
+    assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "quick_gelu", "expected"),
+    [
+        ("CLIP-RN50", ..., "gelu"),
+        ("resnet50_clip.openai", ..., "quick_gelu"),
+        ("resnet50_clip.openai", False, "gelu"),
+        ("CLIP-RN50", True, "quick_gelu"),
+    ],
+)
+def test_which_activation(folders, tmp_path, name, quick_gelu, expected):
+    """The first uploads of OpenAI's weights to ``*.openai`` repositories did not say that they need quick_gelu."""
+    folder = shutil.copytree(folders / "resnet", tmp_path / name)
+    if quick_gelu is not ...:
+        change_config(folder, "model_cfg", quick_gelu=quick_gelu)
+    assert clip_layouts.load_clip(folder).model.config.text_config.hidden_act == expected
+
+
+def test_preprocessing(folder):
+    assert clip_layouts.load_clip(folder).processor == ImageProcessor.from_open_clip({}, 8)
+    change_config(folder, preprocess_cfg={"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bilinear"})
+    processor = clip_layouts.load_clip(folder).processor
+    assert (processor.mean, processor.resample, processor.size) == ((0.5, 0.5, 0.5), 2, (8, 8))
+
+
+def test_folders_with_both_layouts(folders, tmp_path):
+    """As LAION publishes: transformers' files first, OpenCLIP's where only they are safe to read; timm's config.json
+    is no obstacle.
+    """
+    folder = shutil.copytree(folders / "open_clip", tmp_path / "clip")
+    write_json(folder / "config.json", {"architecture": "vit_base_patch32_clip_224", "num_classes": 512})
+    open_clip = checkpoints.weights_sha256(clip_layouts.load_clip(folder).model)
+    for name in ("config.json", "model.safetensors", "preprocessor_config.json"):
+        shutil.copy(folders / "transformers" / name, folder / name)
+    transformers = checkpoints.weights_sha256(clip_layouts.load_clip(folder).model)
+    assert transformers == checkpoints.weights_sha256(clip_layouts.load_clip(folders / "transformers").model)
+    assert transformers != open_clip
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == open_clip
+    # Without a preprocessor_config.json, OpenCLIP's says how images are processed.
+    (folder / "pytorch_model.bin").rename(folder / "model.safetensors")
+    (folder / "preprocessor_config.json").unlink()
+    loaded = clip_layouts.load_clip(folder)
+    assert checkpoints.weights_sha256(loaded.model) == transformers
+    assert loaded.processor.crop_rounding == "nearest"
+
+
+@pytest.mark.parametrize("folder", ["transformers"], indirect=True)
+def test_missing_files_of_transformers(folder):
+    (folder / "preprocessor_config.json").rename(folder / "kept")
+    with pytest.raises(InputError, match=r"has no preprocessor_config\.json, so it is unknown how"):
+        clip_layouts.load_clip(folder)
+    (folder / "kept").rename(folder / "preprocessor_config.json")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"as a Python pickle \(pytorch_model\.bin\).*convert it with"):
+        clip_layouts.load_clip(folder)
+    (folder / "pytorch_model.bin").unlink()
+    with pytest.raises(InputError, match=r"has no model\.safetensors"):
+        clip_layouts.load_clip(folder)
+
+
+@pytest.mark.parametrize("folder", ["transformers"], indirect=True)
+def test_preprocessing_of_another_size(folder):
+    write_json(folder / "preprocessor_config.json", {"size": 16, "crop_size": 16})
+    with pytest.raises(InputError, match="makes images of 16 x 16 pixels, but its network takes 8 x 8"):
+        clip_layouts.load_clip(folder)
+
+
+def test_missing_files_of_open_clip(folder):
+    (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
+    with pytest.raises(InputError, match=r"as a Python pickle \(open_clip_pytorch_model\.bin\)"):
+        clip_layouts.load_clip(folder)
+    with pytest.raises(InputError, match=r"open_clip_pytorch_model\.bin is damaged"):
+        clip_layouts.load_clip(folder, allow_pickle=True)
+    (folder / "open_clip_pytorch_model.bin").unlink()
+    with pytest.raises(InputError, match=r"has no open_clip_model\.safetensors"):
+        clip_layouts.load_clip(folder)
+
+
+def test_no_clip_at_all(tmp_path):
+    with pytest.raises(InputError, match=r"has no config\.json, nor open_clip_config\.json, so there is no CLIP"):
+        clip_layouts.load_clip(tmp_path)
+    (tmp_path / "RN50x64.pt").touch()
+    with pytest.raises(InputError, match=r"holds RN50x64\.pt: archives of OpenAI's.*timm/resnet50x64_clip\.openai"):
+        clip_layouts.load_clip(tmp_path)
+    write_json(tmp_path / "config.json", {"model_type": "bert"})
+    with pytest.raises(InputError, match=r"config\.json describes a bert \(model_type\), not a clip"):
+        clip_layouts.load_clip(tmp_path)
+    write_json(tmp_path / "config.json", {})
+    (tmp_path / "RN50x64.pt").unlink()
+    with pytest.raises(InputError, match=r"names no model_type and there is no open_clip_config\.json"):
+        clip_layouts.load_clip(tmp_path)
+
+
+def test_tokenizer_that_cannot_be_had(folder, monkeypatch):
+    for name in ("vocab.json", "merges.txt"):
+        (folder / name).unlink()
+    # A vocabulary of its own cannot be OpenAI's.
+    with pytest.raises(InputError, match=r"has no vocab\.json, so it has no CLIP tokenizer"):
+        clip_layouts.load_clip(folder)
+
+    def unreachable(source):
+        raise InputError(f"vocab.json of {source} is not at hand")
+
+    monkeypatch.setattr(tokenizer_files, "read_clip_tokenizer", unreachable)
+    message = r"has no tokenizer, and openai/clip-vit-base-patch32, which has the same one, .*: copy its vocab\.json"
+    with pytest.raises(InputError, match=message):
+        clip_layouts._read_tokenizer(sources.LocalFolder(folder), 49408)
+
+
+def test_tokenizer_of_another_model(folder):
+    words = [*open_clip_torch.WORDS, "triangle", "cylinder"]
+    tokenizer_files.write_clip_tokenizer(folder, words, 9)
+    with pytest.raises(InputError, match=r"has \d+ tokens, but its text tower knows \d+"):
+        clip_layouts.load_clip(folder)
+
+
+def test_openai_tokenizer_stands_in(folder, monkeypatch):
+    asked = []
+    monkeypatch.setattr(tokenizer_files, "read_clip_tokenizer", lambda source: asked.append(source) or range(49408))
+    for name in ("vocab.json", "merges.txt"):
+        (folder / name).unlink()
+    assert len(clip_layouts._read_tokenizer(sources.LocalFolder(folder), 49408)) == 49408
+    assert asked == ["openai/clip-vit-base-patch32"]
+
+
+def test_tensors_that_do_not_fit(folder):
+    def change(tensors):
+        del tensors["ln_final.bias"]
+        tensors["visual.surplus"] = torch.zeros(3)
+        tensors["text_projection"] = torch.zeros(8, 7)
+
+    change_tensors(folder, change)
+    with pytest.raises(InputError) as caught:
+        clip_layouts.load_clip(folder)
+    message = str(caught.value)
+    assert "open_clip_model.safetensors does not fit the CLIPModel that its open_clip_config.json describes" in message
+    assert "1 missing (text_model.final_layer_norm.bias)" in message
+    assert "1 unexpected (visual.surplus)" in message
+    assert "text_projection (transposed) is [7, 8] instead of [6, 8]" in message
+
+
+@pytest.mark.parametrize(
+    ("keys", "changes", "message"),
+    [
+        (("model_cfg",), {"custom_text": True}, "custom_text=True of model_cfg; winobench implements False only"),
+        (("model_cfg",), {"quick_gelu": "yes"}, "quick_gelu='yes'; expected true or false"),
+        (("model_cfg",), {"embed_dim": ...}, "embed_dim=None; expected a positive whole number"),
+        (("model_cfg",), {"text_cfg": ...}, "there is no object of options named text_cfg"),
+        (("model_cfg",), {"multimodal_cfg": {}}, "unknown option multimodal_cfg={} of model_cfg"),
+        (("model_cfg", "vision_cfg"), {"timm_model_name": "convnext_base"}, "timm_model_name='convnext_base'"),
+        (("model_cfg", "vision_cfg"), {"patch_size": None}, "patch_size=None"),
+        (("model_cfg", "vision_cfg"), {"layers": [1, 2]}, r"depths=\(1, 2\)"),
+        (("model_cfg", "vision_cfg"), {"pool_type": "avg"}, "pool_type='avg' of vision_cfg"),
+        (("model_cfg", "vision_cfg"), {"mlp_ratio": "wide"}, "mlp_ratio='wide'"),
+        (("model_cfg", "text_cfg"), {"hf_model_name": "roberta-base"}, "hf_model_name='roberta-base' of text_cfg"),
+        (("model_cfg", "text_cfg"), {"width": "8"}, "width='8'"),
+        (("model_cfg", "text_cfg"), {"heads": 3}, "num_attention_heads=3; expected a divisor"),
+        ((), {"model_cfg": ...}, "there is no object of options named model_cfg"),
+        ((), {"preprocess_cfg": {"resize_mode": "longest"}}, "resize_mode='longest'"),
+        ((), {"preprocess_cfg": [1]}, "preprocess_cfg is no object of options"),
+    ],
+)
+def test_bad_open_clip_configs(folder, keys, changes, message):
+    change_config(folder, *keys, **changes)
+    with pytest.raises(InputError, match=message) as caught:
+        clip_layouts.load_clip(folder)
+    assert f"{folder}/open_clip_config.json: " in str(caught.value)

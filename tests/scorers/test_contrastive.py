@@ -1,0 +1,208 @@
+"""CLIP as a scorer: shapes, order, how often things are encoded, devices, fingerprints, bad input."""
+
+import json
+import shutil
+import threading
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from PIL import Image
+
+from tests.parity.open_clip_torch import WORDS
+from winobench import checkpoints, parallel
+from winobench.checkpoints import tokenizer_files
+from winobench.errors import InputError
+from winobench.models import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
+from winobench.scorers import base, tables
+from winobench.scorers.contrastive import Contrastive
+
+TEXTS = ["a red cube", "the blue sphere", "a photo of the blue sphere left of a red cube", ""]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clip")
+    vocab_size = tokenizer_files.write_clip_tokenizer(folder, WORDS, 77)
+    config = CLIPConfig(
+        CLIPTextConfig(
+            vocab_size=vocab_size,
+            hidden_size=8,
+            intermediate_size=12,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=16,
+            eos_token_id=vocab_size - 1,
+        ),
+        CLIPVisionConfig(
+            hidden_size=8,
+            intermediate_size=12,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            image_size=8,
+            patch_size=4,
+        ),
+        projection_dim=6,
+    )
+    checkpoints.save_model(CLIPModel(config, rngs=nnx.Rngs(0)), folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps({"size": 8, "crop_size": 8}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scorer(folder):
+    return Contrastive.from_pretrained(folder, mesh=parallel.make_mesh(jax.devices()[:2]), batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def images():
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 256, (9 + number, 12, 3), np.uint8) for number in range(7)]
+
+
+def test_vectors_and_scores(scorer, images):
+    vectors, texts = scorer.encode_images(images), scorer.encode_texts(TEXTS)
+    assert (vectors.shape, vectors.dtype) == ((7, 6), np.float32)
+    assert (texts.shape, texts.dtype) == ((4, 6), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(texts, axis=1), 1, rtol=1e-6)
+    scores = scorer.score(images, TEXTS)
+    assert (scores.shape, scores.dtype) == ((7, 4), np.float32)
+    np.testing.assert_allclose(scores, vectors @ texts.T, atol=1e-6)
+    assert np.std(scores) > 1e-3
+    assert isinstance(scorer, base.Scorer)
+
+
+def test_pairs_in_any_order(scorer, images):
+    """Every pair's score, in order; what comes early in the list is there before the last image is encoded."""
+    scores = scorer.score(images, TEXTS)
+    pairs = np.random.default_rng(1).permutation(np.indices((7, 4)).reshape(2, -1).T)
+    pairs = np.concatenate([pairs, pairs[:5]])
+    found = np.full(len(pairs), np.nan, np.float32)
+    next_start = 0
+    for start, part in scorer.iter_scores(images, TEXTS, pairs):
+        assert start == next_start
+        assert part.dtype == np.float32
+        found[start : start + len(part)] = part
+        next_start += len(part)
+    assert next_start == len(pairs)
+    # Both are sums in float64, rounded once; the order of addition may differ.
+    np.testing.assert_allclose(found, scores[pairs[:, 0], pairs[:, 1]], rtol=2e-7)
+
+
+def test_scores_come_as_images_are_encoded(scorer, images):
+    pairs = [(image, text) for image in range(7) for text in range(2)]
+    lengths = [len(part) for _, part in scorer.iter_scores(images, TEXTS, pairs)]
+    # Two devices with two images each; one batch is waited for while others are under way.
+    assert lengths == [8, 6]
+
+
+def test_everything_is_encoded_once(scorer, images, monkeypatch):
+    opened, encoded = [], []
+    original = tables.Encoder.encode
+    monkeypatch.setattr(
+        tables.Encoder, "encode", lambda self, items: encoded.append(len(items)) or original(self, items)
+    )
+
+    class Picture:
+        def __init__(self, number):
+            self.number = number
+            self.content_hash = str(number)
+
+        def open(self):
+            opened.append(self.number)
+            return Image.fromarray(images[self.number])
+
+    pictures = [Picture(number) for number in range(7)]
+    pairs = [(5, 0), (2, 1), (5, 1), (2, 0), (5, 0)]
+    list(scorer.iter_scores(pictures, TEXTS, pairs))
+    assert sorted(opened) == [2, 5]
+    assert encoded == [2, 2]
+    encoded.clear()
+    scores = scorer.score([images[1], images[0], images[1]], ["", "the", ""])
+    assert encoded == [2, 2]
+    np.testing.assert_array_equal(scores[0], scores[2])
+    np.testing.assert_array_equal(scores[:, 0], scores[:, 2])
+    np.testing.assert_array_equal(scores[[0, 1]], scorer.score(images[1::-1], ["", "the", ""]))
+
+
+def test_one_compilation(scorer, images):
+    """Numbers of images and texts that fill no batch compile nothing anew."""
+    scorer.score(images, TEXTS)
+    before = tables._encode._cache_size()
+    scorer.score(images[:1], TEXTS[:1])
+    scorer.score(images[:5], TEXTS[:3])
+    assert tables._encode._cache_size() == before
+
+
+@pytest.mark.parametrize(("devices", "batch_size"), [(1, 1), (1, 7), (8, None)])
+def test_devices_do_not_matter(folder, scorer, images, devices, batch_size):
+    other = Contrastive.from_pretrained(folder, mesh=parallel.make_mesh(jax.devices()[:devices]), batch_size=batch_size)
+    np.testing.assert_allclose(other.score(images, TEXTS), scorer.score(images, TEXTS), atol=1e-6)
+    assert other.fingerprint() == scorer.fingerprint()
+
+
+def test_bfloat16(folder, scorer, images):
+    other = Contrastive.from_pretrained(folder, "bfloat16")
+    scores = other.score(images, TEXTS)
+    assert scores.dtype == np.float32
+    # bfloat16 rounds at 2^-9; cosines are at most 1.
+    assert 1e-5 < np.max(np.abs(scores - scorer.score(images, TEXTS))) < 3e-2
+
+
+def test_fingerprint(folder, scorer, tmp_path):
+    first = scorer.fingerprint()
+    assert json.loads(json.dumps(first)) == first
+    assert {"scorer", "scoring_version", "model", "dtype"} <= first.keys()
+    assert first["scorer"] == "contrastive"
+    assert Contrastive.from_pretrained(folder).fingerprint() == first
+    assert Contrastive.from_pretrained(folder, "bfloat16").fingerprint()["dtype"] == "bfloat16"
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / "preprocessor_config.json").write_text(json.dumps({"size": 8, "crop_size": 8, "resample": 2}))
+    assert Contrastive.from_pretrained(other).fingerprint()["model"] != first["model"]
+
+
+def test_long_texts_are_reported(scorer, caplog):
+    with caplog.at_level("WARNING", "winobench"):
+        scorer.encode_texts(["a " * 30, "a cube"])
+    assert "1 of 2 texts are longer than 16 tokens and were truncated." in caplog.text
+
+
+def test_no_pairs(scorer, images):
+    assert list(scorer.iter_scores(images, TEXTS, np.zeros((0, 2), int))) == []
+
+
+def test_stopping_early_ends_the_loading(scorer, images):
+    def loading():
+        return [thread for thread in threading.enumerate() if thread.name.startswith("winobench-load")]
+
+    iterator = scorer.iter_scores(images * 10, TEXTS, [(image, 0) for image in range(70)])
+    next(iterator)
+    assert loading()
+    iterator.close()
+    for thread in loading():
+        thread.join(timeout=30)
+    assert not loading()
+
+
+def test_bad_input(scorer, images, tmp_path):
+    with pytest.raises(InputError, match="images is an empty list"):
+        scorer.score([], TEXTS)
+    with pytest.raises(InputError, match="texts is a str, but it must be a list"):
+        scorer.encode_texts("a cube")
+    with pytest.raises(InputError, match=r"texts\[0\] is a int"):
+        scorer.score(images, [3])
+    with pytest.raises(InputError, match="pairs names texts 0 to 4, but there are 4"):
+        scorer.iter_scores(images, TEXTS, [(0, 0), (0, 4)])
+    with pytest.raises(InputError, match=r"there is no image at .*missing\.png"):
+        scorer.score([tmp_path / "missing.png"], TEXTS)
+
+
+def test_bad_options(folder):
+    with pytest.raises(InputError, match="'heads' is no option of Contrastive: it has batch_size, mesh"):
+        Contrastive.from_pretrained(folder, heads=3)
+    with pytest.raises(InputError, match="batch_size is 0, but it must be a whole number of at least 1"):
+        Contrastive.from_pretrained(folder, batch_size=0)
+    with pytest.raises(InputError, match="'float99' is not one of float32, bfloat16, float16"):
+        Contrastive.from_pretrained(folder, "float99")
