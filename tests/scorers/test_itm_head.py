@@ -16,30 +16,14 @@ from PIL import Image
 
 from tests.models.test_networks import filled
 from tests.parity.torch_copy import call
+from tests.scorers import tiny_models
+from tests.scorers.tiny_models import BLIP, BLIP_VOCABULARY, SIZE
 from winobench import checkpoints, parallel
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
-from winobench.models.blip import BlipConfig, BlipForImageTextRetrieval, BlipTextConfig, BlipVisionConfig
+from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers.itm_head import ItmHead
 
-SIZE = 16
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "blue", "cube", "ball", "of"]
-CONFIG = BlipConfig(
-    BlipTextConfig(
-        vocab_size=len(VOCABULARY) + 2,
-        hidden_size=12,
-        encoder_hidden_size=8,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=3,
-        max_position_embeddings=20,
-        bos_token_id=len(VOCABULARY),
-    ),
-    BlipVisionConfig(
-        hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=SIZE, patch_size=8
-    ),
-    image_text_hidden_size=6,
-)
 IMAGES = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), dtype=np.uint8) for seed in range(5)]
 TEXTS = ["a red cube", "a blue ball", "ball of cube of ball of a red cube of blue ball", ""]
 # Words and the two tokens at the ends of each.
@@ -48,13 +32,7 @@ LENGTHS = [5, 5, 14, 2]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("blip")
-    checkpoints.save_model(filled(BlipForImageTextRetrieval, CONFIG), folder)
-    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps({"image_processor_type": "BlipImageProcessor", "size": {"height": SIZE, "width": SIZE}})
-    )
-    return folder
+    return tiny_models.write_blip(tmp_path_factory.mktemp("blip"))
 
 
 @pytest.fixture
@@ -82,12 +60,12 @@ def expected(parts):
     states = call(model, pixels, method="image_states")
     ids = np.zeros((len(TEXTS), max(LENGTHS)), np.int32)
     for row, text in zip(ids, TEXTS, strict=True):
-        tokens = [VOCABULARY.index(word) for word in ["[CLS]", *text.split(), "[SEP]"]]
+        tokens = [BLIP_VOCABULARY.index(word) for word in ["[CLS]", *text.split(), "[SEP]"]]
         row[: len(tokens)] = tokens
     lengths = np.array(LENGTHS, np.int32)
     cosines = call(model, states, method="image_features") @ call(model, ids, lengths, method="text_features").T
     # [ENC] is the last of the ids.
-    ids[:, 0] = len(VOCABULARY) + 1
+    ids[:, 0] = len(BLIP_VOCABULARY) + 1
     image = call(model, states, method="image_keys_values")
     logits = np.zeros((len(IMAGES), len(TEXTS), 2))
     for number in range(len(IMAGES)):
@@ -226,9 +204,9 @@ def test_fingerprint(folder, parts, copy):
     changed = [other.fingerprint() for other in others]
     (copy / "preprocessor_config.json").write_text(json.dumps({"size": SIZE, "resample": 2}))
     other_pixels = ItmHead.from_pretrained(copy).fingerprint()
-    (copy / "vocab.txt").write_text("".join(f"{token}\n" for token in reversed(VOCABULARY)))
+    (copy / "vocab.txt").write_text("".join(f"{token}\n" for token in reversed(BLIP_VOCABULARY)))
     other_words = ItmHead.from_pretrained(copy).fingerprint()
-    network = filled(BlipForImageTextRetrieval, CONFIG)
+    network = filled(BlipForImageTextRetrieval, BLIP)
     network.itm_head.bias[...] += 1
     checkpoints.save_model(network, copy)
     everything = [fingerprint, *changed, other_pixels, other_words, ItmHead.from_pretrained(copy).fingerprint()]
@@ -335,7 +313,7 @@ def test_missing_and_damaged_files(copy, file, content, message):
             "of another shape (vision_model.encoder.layers.0.mlp.fc1.bias is [16]",
         ),
         ("text_config", {"num_hidden_layers": 2}, "missing (text_encoder.encoder.layer.1."),
-        ("text_config", {"vocab_size": len(VOCABULARY)}, "of another shape"),
+        ("text_config", {"vocab_size": len(BLIP_VOCABULARY)}, "of another shape"),
     ],
 )
 def test_config_and_weights_of_two_models(copy, part, change, message):
@@ -347,7 +325,7 @@ def test_config_and_weights_of_two_models(copy, part, change, message):
 
 
 def test_tokenizer_of_another_model(copy):
-    words = [*VOCABULARY, "and", "other", "words"]
+    words = [*BLIP_VOCABULARY, "and", "other", "words"]
     (copy / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
     with pytest.raises(InputError, match="the tokenizer has 14 tokens, but the text encoder knows 13"):
         ItmHead.from_pretrained(copy)
@@ -355,7 +333,7 @@ def test_tokenizer_of_another_model(copy):
 
 def test_a_text_encoder_without_enc(copy):
     config = json.loads((copy / "config.json").read_text())
-    config["text_config"]["bos_token_id"] = len(VOCABULARY) + 1
+    config["text_config"]["bos_token_id"] = len(BLIP_VOCABULARY) + 1
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=r"has no \[ENC\].*choose first_token='cls'"):
         ItmHead.from_pretrained(copy)
