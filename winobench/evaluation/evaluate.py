@@ -210,9 +210,12 @@ def evaluate(
         plans = {task.name: one.plan for one in rounds for task in one.tasks}
         for task in usable:
             plan = plans[task.name]
-            results["tasks"][task.name] = summary.task_results(
-                task, plan.questions[task.name], scores[task.name], texts=plan.texts, seed=seed
-            )
+            try:
+                results["tasks"][task.name] = summary.task_results(
+                    task, plan.questions[task.name], scores[task.name], texts=plan.texts, seed=seed
+                )
+            except InputError as error:
+                failed[task.name] = str(error)
             if is_writing:
                 folder.write_examples(task.name, summary.example_table(task, plan, scores[task.name]))
                 folder.write_gallery(task.name, gallery.picture_table(task, plan, scores[task.name]))
