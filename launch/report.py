@@ -60,10 +60,10 @@ def eval_command(run: Run) -> str | None:
     """
     fields = _flat(run.config.get("config") or {})
     defaults = _flat(configuration.plain(configuration.load("gdbench")))
-    if "model" not in fields or not fields.keys() <= defaults.keys():
+    if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():
         return None
     changed = [f"--config.{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
-    return shlex.join(["python", "-m", "launch.eval", "--config=gdbench", *changed])
+    return " \\\n  ".join(["python -m launch.eval --config=gdbench", *map(shlex.quote, changed)])
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

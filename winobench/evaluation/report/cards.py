@@ -239,4 +239,4 @@ def _relative(score: float, best: float) -> str:
 
 
 def _amount(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"

@@ -80,12 +80,13 @@ class Bar:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One cell of a table: text, a second line in small print, and how it looks."""
+    """One cell of a table: text, small print beside and below it, and how it looks."""
 
     text: str
     small: str = ""
     style: str = ""
     bar: Bar | None = None
+    below: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,8 +222,8 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def probability(value: float) -> str:
-    """A p-value with what digits it needs."""
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
+    """A p-value with the digits that it needs."""
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
 
 
 def task_section(material: Material) -> Section:
@@ -252,7 +253,10 @@ def task_section(material: Material) -> Section:
             sizes = {entry["n"] for entry in entries if entry}
             ties = [entry["ties"] for entry in entries if entry]
             cells = [
-                Cell(f"{_readable(group)}" if group else metric, metric if group and metric != "accuracy" else ""),
+                Cell(
+                    _readable(group or metric),
+                    _readable(metric) if group and metric != "accuracy" else "",
+                ),
                 *(_proportion(entry, run) for run, entry in enumerate(entries)),
                 Cell("" if known["chance"] is None else percent(known["chance"])),
                 Cell(_spread_of(sizes), f"{_spread_of(set(ties))} tied" if any(ties) else ""),
@@ -320,10 +324,14 @@ def difference_section(material: Material) -> Section | None:
     )
     if len(material.runs) > _FEW_RUNS:
         section.intro.append("Each run is compared with the first one.")
-    rows = []
-    for first, second in material.compared():
+    section.intro.append(
+        "In small print: the interval, and below it on how many examples only the second run and only the first "
+        "run is right."
+    )
+    pairs = material.compared()
+    found: dict[tuple[str, str], dict[int, analysis.Difference]] = {}
+    for place, (first, second) in enumerate(pairs):
         one, other = material.runs[first], material.runs[second]
-        main, parts = [], []
         for task in material.tasks:
             if task not in one.tasks or task not in other.tasks or material.has_bias(task):
                 continue
@@ -340,49 +348,49 @@ def difference_section(material: Material) -> Section | None:
                     f"{one.label} and {other.label} were asked different examples of {task_label(task)} "
                     f"({asked[0]:,} and {asked[1]:,}): compared on the {shared:,} that are the same."
                 )
-            for found in differences:
-                group, _, metric = found.name.rpartition("/")
-                mark = "●" if found.is_clear else "○" if found.excludes_zero else ""
-                style = "clear" if found.is_clear else ""
-                row = TableRow(
-                    [
-                        Cell(task_label(task), f"{_readable(group)}, {metric}" if group else metric),
-                        Cell(
-                            f"{percent(found.value, sign=True)} {mark}".strip(),
-                            f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}",
-                            style,
-                        ),
-                        Cell(f"{found.num_examples:,}"),
-                        Cell(f"{found.only_first:,}"),
-                        Cell(f"{found.only_second:,}"),
-                    ]
-                )
-                (parts if group else main).append(row)
-                rows.append(
-                    {
-                        "first": one.label,
-                        "second": other.label,
-                        "task": task,
-                        "metric": metric,
-                        "group": group,
-                        "difference": found.value,
-                        "low": found.low,
-                        "high": found.high,
-                        "excludes_zero": found.excludes_zero,
-                        "images_apart": found.clusters_apart,
-                        "n": found.num_examples,
-                        "only_first": found.only_first,
-                        "only_second": found.only_second,
-                        "resamples": material.resamples,
-                        "seed": material.seed,
-                    }
-                )
-        title = f"{other.label} {_MINUS} {one.label}"
-        columns = ["task and metric", "difference", "examples", f"only {one.label} right", f"only {other.label} right"]
-        if main:
-            section.tables.append(Table(columns, main, title))
-        if parts:
-            section.folds.append(Fold(f"Sub-tasks: {title} ({len(parts)})", [Table(columns, parts)]))
+            for difference in differences:
+                found.setdefault((task, difference.name), {})[place] = difference
+    main, parts, rows = [], {}, []
+    last = None
+    for (task, name), by_pair in found.items():
+        group, _, metric = name.rpartition("/")
+        label = Cell(_readable(group), metric if metric != "accuracy" else "") if group else Cell(_readable(metric))
+        cells = [_difference(by_pair.get(place)) for place in range(len(pairs))]
+        counted = Cell(_spread_of({difference.num_examples for difference in by_pair.values()}))
+        if group:
+            parts.setdefault(task, []).append(TableRow([label, *cells, counted]))
+        else:
+            if task != last:
+                main.append(TableRow([Cell(task_label(task), task)], heading=True))
+            main.append(TableRow([label, *cells, counted]))
+            last = task
+        for place, difference in by_pair.items():
+            first, second = pairs[place]
+            rows.append(
+                {
+                    "first": material.runs[first].label,
+                    "second": material.runs[second].label,
+                    "task": task,
+                    "metric": metric,
+                    "group": group,
+                    "difference": difference.value,
+                    "low": difference.low,
+                    "high": difference.high,
+                    "excludes_zero": difference.excludes_zero,
+                    "images_apart": difference.clusters_apart,
+                    "n": difference.num_examples,
+                    "only_first": difference.only_first,
+                    "only_second": difference.only_second,
+                    "resamples": material.resamples,
+                    "seed": material.seed,
+                }
+            )
+    titles = [f"{material.runs[second].label} {_MINUS} {material.runs[first].label}" for first, second in pairs]
+    columns = ["task and metric", *titles, "examples"]
+    if main:
+        section.tables.append(Table(columns, main))
+    for task, part in parts.items():
+        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", [Table(columns, part)]))
     if not section.tables and not section.notes:
         return None
     if rows:
@@ -426,7 +434,7 @@ def radar_section(material: Material) -> Section | None:
         figures.radar(where, labels, [*quoted, *series])
 
     everyone = [mark for mark, _ in series] + [mark for mark, _ in quoted]
-    panel = Panel("Tasks", draw, 5.6, 4.6, "Radar chart: how far each run is above chance, task by task")
+    panel = Panel("Tasks", draw, 6.4, 5.3, "Radar chart: how far each run is above chance, task by task")
     return Section(
         "radar",
         "Tasks at a glance",
@@ -525,7 +533,10 @@ def clevr_section(material: Material) -> Section | None:
         key = f"{group}/accuracy" if group else "accuracy"
         # The sub-tasks are of one size, so that the accuracy over all examples is their average; where they are not,
         # the macro mean is.
-        entries = [record and (record.results.get(key if group else "macro_accuracy") or record.results.get(key)) for record in records]
+        entries = [
+            record and (record.results.get(key if group else "macro_accuracy") or record.results.get(key))
+            for record in records
+        ]
         if not any(entries):
             continue
         quoted = [paper.cell(_CLEVR_TABLE, "clevr", key, model) for model in models]
@@ -578,7 +589,7 @@ def bias_section(material: Material) -> Section | None:
         [
             "Effect size d of the association of two groups of images with pleasant rather than unpleasant texts: "
             "positive towards the first group, negative towards the second, 0 is none. Intervals (95%) are from a "
-            "bootstrap over images. The p-values are of a permutation test; a star, as in the paper's tables, marks a "
+            "bootstrap over images. Below stand the one-sided and the two-sided p-value of a permutation test; a star, as in the paper's tables, marks a "
             f"one-sided p under {STARS_BELOW:g}, which looks towards the first group only: a large negative effect "
             "size gets none, and its two-sided p tells.",
             "A large effect size is evidence of bias; a small one is no proof of fairness.",
@@ -599,6 +610,7 @@ def bias_section(material: Material) -> Section | None:
         models = paper.columns(_BIAS_TABLES, task)
         lines = []
         permutations = set()
+        unbiased: dict[str, list[str]] = {}
         for name in [*pairs, *totals]:
             entries = [record.results.get(name) if record else None for record in records]
             quoted = [paper.cell(_BIAS_TABLES, task, name, model) for model in models]
@@ -638,19 +650,25 @@ def bias_section(material: Material) -> Section | None:
         counts = sorted(count for count in permutations if count is not None)
         caption = f"{task_label(task)}. Permutations a pair: {', '.join(f'{count:,}' for count in counts)}."
         section.tables.append(
-            Table(["first / second group", *range(len(material.runs)), *(f"{model} (paper)" for model in models)],
-                  lines, caption)
+            Table(
+                ["first / second group", *range(len(material.runs)), *(f"{model} (paper)" for model in models)],
+                lines,
+                caption,
+            )
         )
         for run, record in zip(material.runs, records, strict=True):
             for name in totals:
                 entry = record.results.get(name, {}) if record else {}
                 if entry.get("without_bias") is not None:
-                    section.notes.append(
-                        f"{task_label(task)}, {run.label}: without any bias, groups of these sizes would give an "
-                        f"average absolute effect size of {number(entry['without_bias'])}."
-                    )
+                    unbiased.setdefault(number(entry["without_bias"]), []).append(run.label)
                 for pair, reason in (entry.get("left_out") or {}).items():
                     section.notes.append(f"{task_label(task)}, {run.label}: {pair} is left out, {reason}.")
+        for value, labels in unbiased.items():
+            whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
+            section.notes.append(
+                f"{task_label(task)}: even without any bias, groups of these sizes would give an average absolute "
+                f"effect size of {value}{whose}."
+            )
         group_lines = []
         for name in groups:
             entries = [record.results.get(name) if record else None for record in records]
@@ -749,8 +767,21 @@ def overlap_section(material: Material) -> Section | None:
                     )
     if not panels:
         return None
-    columns = ["task, first / second", "both", "only first", "only second", "neither", "both, expected", "kappa", "examples"]
-    legend = [*marks, Mark("both right", figures.BOTH), Mark("neither", figures.GRID)]
+    columns = [
+        "task, first / second",
+        "both",
+        "only first",
+        "only second",
+        "neither",
+        "both, expected",
+        "kappa",
+        "examples",
+    ]
+    legend = [
+        Mark("both right", figures.BOTH),
+        *(dataclasses.replace(mark, label=f"only {mark.label}") for mark in marks),
+        Mark("neither", figures.GRID),
+    ]
     section = Section(
         "overlap",
         "Overlap of right answers",
@@ -777,7 +808,10 @@ def overlap_section(material: Material) -> Section | None:
 
 def timestep_section(material: Material) -> Section | None:
     """Error against timestep for right and wrong candidates (Figure 3)."""
-    right, wrong = Mark("right candidates", figures.RIGHT, "o"), Mark("wrong candidates", figures.WRONG, "s", figures.DASHES[1])
+    right, wrong = (
+        Mark("right candidates", figures.RIGHT, "o"),
+        Mark("wrong candidates", figures.WRONG, "s", figures.DASHES[1]),
+    )
     gap = Mark("wrong − right", figures.BOTH, "D")
     folds, rows, pictures, untimed = [], [], {}, []
     for place, run in enumerate(material.runs):
@@ -816,7 +850,9 @@ def timestep_section(material: Material) -> Section | None:
         if everything:
             name = "timesteps.png" if len(material.runs) == 1 else f"timesteps-{place + 1}.png"
             pictures[name] = (everything, [right, wrong, gap], 2)
-    notes = [f"{label} did not record its timesteps: evaluate again to see it here." for label in dict.fromkeys(untimed)]
+    notes = [
+        f"{label} did not record its timesteps: evaluate again to see it here." for label in dict.fromkeys(untimed)
+    ]
     if not folds:
         return None
     return Section(
@@ -926,14 +962,28 @@ def _proportion(entry: Mapping[str, Any] | None, run: int) -> Cell:
     return Cell(percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}", "value", bar)
 
 
+def _difference(found: analysis.Difference | None) -> Cell:
+    if found is None:
+        return Cell(_DASH, style="absent")
+    mark = " ●" if found.is_clear else " ○" if found.excludes_zero else ""
+    interval = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}"
+    return Cell(
+        f"{percent(found.value, sign=True)}{mark}",
+        interval,
+        "value clear" if found.is_clear else "value plain",
+        below=f"{found.only_second:,} : {found.only_first:,}",
+    )
+
+
 def _effect(entry: Mapping[str, Any] | None) -> Cell:
     if not entry:
         return Cell(_DASH, style="absent")
     text = _starred(entry["value"], is_starred(entry))
     small = f"{number(entry['low'])} to {number(entry['high'])}"
+    below = ""
     if entry.get("p_one_sided") is not None:
-        small += f"; p {probability(entry['p_one_sided'])} one-sided, {probability(entry['p_two_sided'])} two-sided"
-    return Cell(text, small, "value")
+        below = f"p {probability(entry['p_one_sided'])}; {probability(entry['p_two_sided'])}"
+    return Cell(text, small, "value", below=below)
 
 
 def _starred(value: float, star: bool | None) -> str:
@@ -1006,7 +1056,9 @@ def _paper_table(tasks: Sequence[str]) -> Table:
             samples = "none" if other.num_samples is None else f"{other.num_samples:,}"
             where = f"{other.table}, {other.column}"
             rows.append(
-                TableRow([Cell(other.metric), Cell(percent(other.in_our_unit)), Cell(other.row), Cell(samples), Cell(where)])
+                TableRow(
+                    [Cell(other.metric), Cell(percent(other.in_our_unit)), Cell(other.row), Cell(samples), Cell(where)]
+                )
             )
     return Table(["task and metric", "%", "model", "samples a pair", "table, column"], rows)
 
@@ -1031,10 +1083,10 @@ def _curve_panel(
     lines = [(marks[place], curve.sizes, curve.mean, curve.low, curve.high) for place, curve in curves]
     flat = [(marks[place], value) for place, value in levels]
     title = task_label(task) if metric == "accuracy" else f"{task_label(task)}, {metric}"
-    ends = "; ".join(f"{mark.label} reaches {percent(mean[-1])}% with {sizes[-1]} samples" for mark, sizes, mean, *_ in lines)
-    return Panel(
-        title, lambda axes: figures.sample_curves(axes, lines, flat, chance), description=f"{title}: {ends}"
+    ends = "; ".join(
+        f"{mark.label} reaches {percent(mean[-1])}% with {sizes[-1]} samples" for mark, sizes, mean, *_ in lines
     )
+    return Panel(title, lambda axes: figures.sample_curves(axes, lines, flat, chance), description=f"{title}: {ends}")
 
 
 def _forest_panel(material: Material, task: str, pairs: Sequence[str]) -> Panel:
@@ -1047,7 +1099,7 @@ def _forest_panel(material: Material, task: str, pairs: Sequence[str]) -> Panel:
         series.append((mark, np.array(values, np.float64)))
         stars.append([bool(entry) and is_starred(entry) for entry in entries])
     labels = [name.replace("-", " / ") for name in pairs]
-    height = 0.8 + len(pairs) * max(0.3, 0.16 * len(series) + 0.1)
+    height = 0.8 + len(pairs) * max(0.3, 0.14 * len(series) + 0.08)
 
     def draw(axes) -> None:
         figures.forest(axes, labels, series, stars=np.array(stars), span="effect size d (95% interval)")
@@ -1080,17 +1132,17 @@ def _timestep_panels(task: str, profile: analysis.Profile, right: Mark, wrong: M
     absolute = [(right, series["right"]), (wrong, series["wrong"])]
     if "right_relative" in series:
         relative = [(right, series["right_relative"]), (wrong, series["wrong_relative"])]
-        title, ylabel = "relative to the empty text", "error less unconditional"
+        title, ylabel = "relative", "error less unconditional"
     else:
         relative = [(gap, series["wrong_minus_right"])]
-        title, ylabel = "wrong less right", "difference of errors"
+        title, ylabel = "difference", "wrong less right"
     return [
         Panel(
-            f"{label}: error",
+            f"{label}, error",
             lambda axes: figures.timestep_lines(axes, profile.timesteps, absolute, "error", zero=False),
         ),
         Panel(
-            f"{label}: {title}",
+            f"{label}, {title}",
             lambda axes: figures.timestep_lines(axes, profile.timesteps, relative, ylabel, zero=True),
         ),
     ]
@@ -1099,12 +1151,17 @@ def _timestep_panels(task: str, profile: analysis.Profile, right: Mark, wrong: M
 def _samples_text(run: Run) -> str:
     by_count: dict[str, list[str]] = {}
     for task, record in run.tasks.items():
-        text = "none needed" if record.deterministic else "unknown" if record.num_samples is None else str(record.num_samples)
+        text = (
+            "none needed"
+            if record.deterministic
+            else "unknown"
+            if record.num_samples is None
+            else str(record.num_samples)
+        )
         by_count.setdefault(text, []).append(task_label(task))
-    if len(by_count) == 1:
-        text = next(iter(by_count))
-    else:
-        text = "; ".join(f"{count} ({', '.join(tasks)})" for count, tasks in by_count.items())
+    text, *others = sorted(by_count, key=lambda count: -len(by_count[count]))
+    for other in others:
+        text += f" ({other} for {', '.join(by_count[other])})"
     sampling = run.config["identity"].get("sampling") or {}
     if sampling and text != "none needed":
         rule = sampling.get("timesteps")

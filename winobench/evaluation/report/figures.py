@@ -29,6 +29,9 @@ INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c1e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+ON_COLOUR = "#fffffe"
+"""Of text on a surface in one of the colours below."""
+
 RIGHT, WRONG, BOTH = "#0072c6", "#d55f0e", "#475467"
 """Of right candidates, of wrong ones, and of what two runs have in common."""
 
@@ -37,6 +40,7 @@ _VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
     GRID: "--line",
+    ON_COLOUR: "--on-colour",
     RIGHT: "--right",
     WRONG: "--wrong",
     BOTH: "--both",
@@ -213,11 +217,12 @@ def radar(
         points = radius(np.asarray(values, np.float64))[:, None] * directions
         closed = np.concatenate([points, points[:1]])
         axes.plot(*closed.T, color=mark.colour, marker=mark.marker, linestyle=mark.dash, zorder=3)
-        if not np.isnan(closed).any():
+        # The paper's polygons are for orientation: one surface the more would hide ours.
+        if mark.colour != MUTED and not np.isnan(closed).any():
             axes.fill(*points.T, color=mark.colour, alpha=0.10, linewidth=0, zorder=2)
     axes.set_aspect("equal")
-    axes.set_xlim(-1.6, 1.6)
-    axes.set_ylim(-1.35, 1.3)
+    axes.set_xlim(-1.5, 1.5)
+    axes.set_ylim(-1.3, 1.26)
     axes.set_axis_off()
 
 
@@ -275,7 +280,7 @@ def timestep_lines(
     axes.set_xlabel("timestep (larger = noisier)")
     axes.set_ylabel(ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
 
 
 def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
@@ -297,11 +302,11 @@ def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], 
                     ha="center",
                     va="center",
                     fontsize=8,
-                    color=INK if colour == GRID else "white",
+                    color=INK if colour == GRID else ON_COLOUR,
                 )
             left += share
-        axes.plot([100 * expected] * 2, [-place - 0.36, -place + 0.36], color=INK, linewidth=1.6)
-        axes.text(0, -place + 0.34, f"{first.label} / {second.label}", fontsize=8, va="bottom", ha="left")
+        axes.plot([100 * expected] * 2, [-place - 0.31, -place + 0.31], color=INK, linewidth=1.6)
+        axes.text(0, -place + 0.35, f"{first.label} / {second.label}", fontsize=8, va="bottom", ha="left")
     axes.set_xlim(0, 100)
     axes.set_ylim(-len(pairs) + 0.45, 0.75)
     axes.set_yticks([])
