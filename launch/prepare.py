@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from launch import configuration
+from winobench import registry
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ Reads the published files of a task, checks them, and writes them as ArrayRecord
   python -m launch.prepare --task=pets                        download what may be downloaded, and prepare it
   python -m launch.prepare --task=svo_subj,svo_verb,svo_obj --source=DIR
   python -m launch.prepare --task=all                         every task whose files can be had or are there already
+  python -m launch.prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
 
 Without --source, files are looked for in, and downloaded to, <data_dir>/sources/<task>. A run that was stopped goes on
 when the same command is given again. For gated data sets on the Hugging Face hub, log in with `hf auth login` or set
@@ -47,6 +50,7 @@ def main(_: Sequence[str]) -> None:
         workers=given.workers,
         allow_partial=given.allow_partial,
         overwrite=given.overwrite,
+        lists=given.lists,
     )
     if failed:
         sys.exit(_BAD_INPUT)
@@ -60,6 +64,7 @@ def prepare_tasks(
     workers: int | None = None,
     allow_partial: bool = False,
     overwrite: bool = False,
+    lists: str | None = None,
 ) -> list[str]:
     """Prepares tasks one after the other; one that fails does not stop the others, but is told of on stderr.
 
@@ -70,6 +75,7 @@ def prepare_tasks(
       workers: number of processes; None for one a core.
       allow_partial: prepare what is there of an incomplete source.
       overwrite: prepare anew what is ready.
+      lists: a contrastive model that makes the lists of candidates anew; implies ``overwrite``.
 
     Returns:
       The names of the tasks that failed.
@@ -83,15 +89,18 @@ def prepare_tasks(
     folder = None if source is None else pathlib.Path(source).expanduser()
     if folder is not None and not folder.is_dir():
         raise InputError(f"--source={source} is no folder: name the one that holds the published files.")
+    scorer = None if lists is None else _list_maker(lists, tasks)
     failed = []
     for task in tasks:
         try:
             place = prepared.task_folder(task.name, data_dir)
             state = prepared.read_state(place)
             is_current = state is not None and state["task_version"] == task.version
-            if is_current and not overwrite and (allow_partial or not state["is_partial"]):
+            if is_current and not overwrite and scorer is None and (allow_partial or not state["is_partial"]):
                 print(f"{task.name}: is ready, {prepared.describe(state)} in {place}; --overwrite prepares it anew")
             else:
+                if scorer is not None:
+                    task = _with_lists(task, folder or download(task, data_dir), scorer, registry.model_label(lists))
                 print(prepare_task(task, folder, data_dir, workers, allow_partial))
         except InputError as error:
             _print_problems(getattr(error, "problems", ()))
@@ -122,6 +131,23 @@ def choose_tasks(names: str | None) -> list[Task]:
         if task.source is None:
             raise InputError(f"task {task.name!r} makes its own data: there is nothing to prepare.")
     return tasks
+
+
+def _list_maker(model: str, tasks: Sequence[Task]) -> Any:
+    """The model that makes lists of candidates, if these tasks have such lists."""
+    from winobench.scorers import loading
+
+    for task in tasks:
+        if task.source.with_lists is None:
+            raise InputError(f"task {task.name!r} has no lists of candidates: leave out --lists.")
+    scorer = loading.load_scorer(model)
+    if not hasattr(scorer, "encode_images"):
+        raise InputError(f"--lists={model} is no contrastive model: name one such as clip-rn50x64 or openclip-vit-h14.")
+    return scorer
+
+
+def _with_lists(task: Task, root: pathlib.Path, scorer: Any, name: str) -> Task:
+    return dataclasses.replace(task, source=task.source.with_lists(root, scorer, name))
 
 
 def prepare_task(
@@ -223,5 +249,6 @@ if __name__ == "__main__":
     flags.DEFINE_integer("workers", None, "Number of processes; one a core by default.", lower_bound=1)
     flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
     flags.DEFINE_bool("overwrite", False, "Prepare anew what is ready.")
+    flags.DEFINE_string("lists", None, "A contrastive model that makes Flickr30K's lists of candidates anew.")
     flags.DEFINE_bool("list", False, "List the tasks: what is ready, and how to get the rest.")
     configuration.start_without_config(main, usage=USAGE)

@@ -13,8 +13,11 @@ import pytest
 import winobench.tasks
 from launch import prepare as launcher
 from tests.data import published_files, web_server
+from tests.scorers import tiny_models
+from tests.tasks import published_layouts
 from winobench.data import prepared
 from winobench.errors import InputError
+from winobench.scorers.contrastive import Contrastive
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -317,3 +320,27 @@ def test_what_is_prepared_is_what_tasks_read(gender_source, tmp_path, run):
     }
     assert len(examples) == 24
     assert json.loads((tmp_path / "data" / "genderbias" / "prepared.json").read_text())["task"] == "genderbias"
+
+
+def test_lists_of_candidates_by_another_model(run, tmp_path, monkeypatch):
+    """The lists are made with the model's vectors, and the sets hold them; tasks without lists say so."""
+    flickr = published_layouts.write_flickr30k(tmp_path / "flickr30k")
+    model = tiny_models.write_clip(tmp_path / "tiny-clip")
+    known = {name: winobench.tasks.get_task(name) for name in ("flickr30k_image", "flickr30k_text", "clevr")}
+    monkeypatch.setattr(winobench.tasks, "TASKS", known)
+    failed, _, err = run("flickr30k_image,flickr30k_text", flickr, lists=str(model))
+    assert failed == [], err
+    scorer = Contrastive.from_pretrained(model)
+    lists = json.loads((flickr / "val_top10_tiny-clip_text.json").read_text())
+    examples = list(known["flickr30k_text"].load(str(tmp_path / "data"), None))
+    assert len(examples) == len(lists) == published_layouts.NUM_FLICKR_IMAGES
+    assert [example.texts for example in examples] == [tuple(dict.fromkeys(texts)) for texts in lists.values()]
+    for example in examples:
+        scores = scorer.score([example.images[0]], example.texts)[0]
+        assert sorted(scores[1:], reverse=True) == pytest.approx(scores[1:])  # the right one first, the others by score
+    # Given again without --lists, the sets are there and are left as they are.
+    assert "is ready" in run("flickr30k_text", flickr)[1]
+    with pytest.raises(InputError, match="task 'clevr' has no lists of candidates"):
+        run("clevr", flickr, lists=str(model))
+    with pytest.raises(InputError, match="is no contrastive model"):
+        run("flickr30k_text", flickr, lists=str(tiny_models.write_blip(tmp_path / "blip")))

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from absl import app, flags
 
 from winobench.checkpoints import pickles, sources, weights
-from winobench.checkpoints.files import write_json
 from winobench.errors import InputError
+from winobench.files import write_json
 
 _REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit of the hub repository.")
 

@@ -20,8 +20,8 @@ import numpy as np
 from flax import nnx
 
 from winobench.checkpoints import sources, weights
-from winobench.checkpoints.files import write_json
 from winobench.errors import InputError
+from winobench.files import write_json
 from winobench.models.clip import CLIPTextConfig
 
 Model = TypeVar("Model", bound=nnx.Module)

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from winobench.checkpoints import sources
-from winobench.checkpoints.files import write_text
 from winobench.errors import InputError
+from winobench.files import write_text
 
 _VOCABULARY_FILES = ("vocab.json", "merges.txt")
 _OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")

@@ -12,9 +12,9 @@ import safetensors
 import safetensors.numpy
 
 from winobench.checkpoints import pickles
-from winobench.checkpoints.files import atomic_path
 from winobench.checkpoints.sources import Source, join, read_json, shorten
 from winobench.errors import InputError
+from winobench.files import atomic_path
 
 # The stems of weight files that differ between safetensors and pickles: transformers' and OpenCLIP's.
 PICKLE_STEMS = {"model": "pytorch_model", "open_clip_model": "open_clip_pytorch_model"}

@@ -30,6 +30,7 @@ import numpy as np
 from PIL import Image
 
 import winobench
+from winobench import files as whole_files
 from winobench.data import images as image_files
 from winobench.data import prepared
 from winobench.errors import InputError
@@ -579,7 +580,7 @@ def _replace(folder: pathlib.Path, finished: pathlib.Path) -> None:
     if folder.exists():
         folder.rename(old)
     finished.rename(folder)
-    _sync(folder.parent)
+    whole_files.sync(folder.parent)
     (folder / _JOURNAL).unlink(missing_ok=True)
     shutil.rmtree(old, ignore_errors=True)
 
@@ -632,31 +633,14 @@ def _atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
     Raises:
       InputError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.touch()
-        yield temporary
-        _sync(temporary)
-        temporary.rename(path)
-        _sync(path.parent)
+        with whole_files.atomic_path(path) as temporary:
+            yield pathlib.Path(temporary)
     except InputError:
-        temporary.unlink(missing_ok=True)
         raise
     except (OSError, RuntimeError) as error:  # ArrayRecord raises the latter
-        temporary.unlink(missing_ok=True)
         reason = " ".join(str(error).split())
         raise InputError(f"{path} cannot be written ({reason}): check the disk's space, then go on") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _sync(path: pathlib.Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checksum(path: pathlib.Path) -> dict[str, Any]:

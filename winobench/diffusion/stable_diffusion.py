@@ -133,7 +133,8 @@ class StableDiffusion:
         Raises:
           InputError: if a weight is not finite, or too large for ``dtype``.
         """
-        from winobench.checkpoints import files, models, tokenizer_files
+        from winobench import files
+        from winobench.checkpoints import models, tokenizer_files
 
         index_path = os.path.join(folder, "model_index.json")
         with contextlib.suppress(FileNotFoundError):

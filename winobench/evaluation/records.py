@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from winobench import files as whole_files
 from winobench.errors import InputError
 
 SCHEMA_VERSION = 2
@@ -408,28 +409,12 @@ class ErrorWriter:
 
 @contextlib.contextmanager
 def _whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Hands out a temporary name beside ``path`` and, if all went well, syncs that file and gives it its name."""
-    temporary = path.with_name(f".{path.name}{_TEMPORARY}")
+    """Hands out a temporary name beside ``path`` for a file that is renamed to it, if all went well."""
     try:
-        yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)  # makes the rename itself durable
+        with whole_files.atomic_path(path) as temporary:
+            yield pathlib.Path(temporary)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _sync(path: pathlib.Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

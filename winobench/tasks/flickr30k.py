@@ -8,7 +8,8 @@ different captions; the right one is put first even where it is not among them. 
 - Four lists of captions name a wrong caption twice (never the right one), because two images share it. It is kept once,
   so these four examples have nine candidates; the published code scores it twice, which can make a tie.
 
-`build_lists` makes lists of the same layout with another model.
+`build_lists` makes lists of the same layout with another model (``python -m launch.prepare --task=flickr30k_image
+--lists=openclip-vit-h14``); its numbers do not compare with the paper's.
 """
 
 from __future__ import annotations
@@ -129,6 +130,11 @@ def _image(folder: pathlib.Path, path: str) -> ImageFile:
     return ImageFile(folder / path.removeprefix(_PATHS_BEGIN_WITH))
 
 
+def _with_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, source) -> PublishedData:
+    build_lists(folder, scorer, name)
+    return source(name)
+
+
 def _source(read, lists: str, side: str) -> PublishedData:
     file = _file(lists, side)
     published = lists == PUBLISHED_LISTS
@@ -140,6 +146,7 @@ def _source(read, lists: str, side: str) -> PublishedData:
         if published
         else (),
         shared_folder=SHARED_FOLDER,
+        with_lists=functools.partial(_with_lists, source=text_source if side else image_source),
     )
 
 

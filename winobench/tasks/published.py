@@ -90,6 +90,8 @@ class PublishedData:
         holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
       downloads: what may be downloaded into the folder; need not be all that it must hold.
+      with_lists: ``with_lists(folder, scorer, name)`` makes the task's lists of candidates anew with a contrastive
+        scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
       shared_folder: where downloads go, in ``<data_dir>/sources``; the task's name by default. Tasks that read the same
         files give the same name, so that they are downloaded once.
     """
@@ -99,6 +101,7 @@ class PublishedData:
     num_examples: int | None
     downloads: tuple[Download, ...] = ()
     shared_folder: str | None = None
+    with_lists: Callable[[pathlib.Path, Any, str], PublishedData] | None = None
 
 
 def published_task(*, source: PublishedData, **fields: Any) -> Task:

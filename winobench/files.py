@@ -14,8 +14,8 @@ from typing import Any
 def atomic_path(path: str | os.PathLike) -> Iterator[str]:
     """Gives a temporary name in the same folder, and renames it to ``path`` when the block ends without an error.
 
-    The file is synced first, so that after a crash ``path`` holds the old content or the new, never a part. On an error
-    the temporary file is removed and ``path`` is left alone.
+    File and folder are synced, so that after a crash ``path`` holds the old content or the new, never a part. On an
+    error the temporary file is removed and ``path`` is left alone.
     """
     folder, name = os.path.split(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
@@ -26,12 +26,9 @@ def atomic_path(path: str | os.PathLike) -> Iterator[str]:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
-        descriptor = os.open(temporary, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(temporary)
         os.replace(temporary, path)
+        sync(folder)  # makes the rename itself durable
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
@@ -47,3 +44,12 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def write_json(path: str | os.PathLike, content: Any) -> None:
     """Writes a JSON file with sorted keys, whole or not at all."""
     write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def sync(path: str | os.PathLike) -> None:
+    """Waits until a file, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from winobench.checkpoints import files
+from winobench import files
 
 
 def test_replaces_the_old_content(tmp_path):
