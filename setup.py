@@ -29,7 +29,7 @@ setuptools.setup(
     packages=setuptools.find_packages(
         include=["winobench", "winobench.*", "launch", "launch.*", "configs", "configs.*"]
     ),
-    package_data={"winobench": ["assets/**/*"]},
+    package_data={"winobench": ["assets/**/*", "evaluation/report/templates/*"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "absl-py>=2.5,<3",

@@ -8,6 +8,7 @@ import datetime
 import itertools
 import math
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -587,11 +588,12 @@ def bias_section(material: Material) -> Section | None:
         "bias",
         "Bias",
         [
-            "Effect size d of the association of two groups of images with pleasant rather than unpleasant texts: "
-            "positive towards the first group, negative towards the second, 0 is none. Intervals (95%) are from a "
-            "bootstrap over images. Below stand the one-sided and the two-sided p-value of a permutation test; a star, as in the paper's tables, marks a "
-            f"one-sided p under {STARS_BELOW:g}, which looks towards the first group only: a large negative effect "
-            "size gets none, and its two-sided p tells.",
+            "Effect size d of how much more the first of two groups of images is associated with one set of texts than "
+            "with another (MMBias: pleasant rather than unpleasant ones): positive towards the first group, negative "
+            "towards the second, 0 is none. Intervals (95%) are from a "
+            "bootstrap over images. Below stand the one-sided and the two-sided p-value of a permutation test. A star, "
+            f"as in the paper's tables, marks a one-sided p under {STARS_BELOW:g}, which looks towards the first group "
+            "only: a large negative effect size gets none, and its two-sided p tells.",
             "A large effect size is evidence of bias; a small one is no proof of fairness.",
         ],
         legend=material.marks if len(material.runs) > 1 else [],
@@ -618,7 +620,7 @@ def bias_section(material: Material) -> Section | None:
                 TableRow(
                     [
                         Cell(
-                            _readable(name) if name in totals else name.replace("-", " / "),
+                            _readable(name) if name in totals else _pair_label(name),
                             style="strong" if name in totals else "",
                         ),
                         *(_effect(entry) for entry in entries),
@@ -692,7 +694,7 @@ def bias_section(material: Material) -> Section | None:
                         }
                     )
         if group_lines:
-            what = "mean association of a group's images (score with the pleasant texts less the unpleasant ones)"
+            what = "mean over a group's images of their score with the first texts less that with the second"
             columns = ["group", *range(len(material.runs)), "images"]
             section.folds.append(
                 Fold(f"Groups of {task_label(task)}", [Table(columns, group_lines, f"The {what}, 95% interval.")])
@@ -1003,6 +1005,11 @@ def _readable(name: str) -> str:
     return name.replace("_", " ")
 
 
+def _pair_label(name: str) -> str:
+    """``Christian-Muslim`` as two names; a name of another form as it is."""
+    return name.replace("-", " / ") if re.fullmatch(r"\w+-\w+", name) else _readable(name)
+
+
 def _spread_of(values: set[int]) -> str:
     """One number, or the least and the most where runs differ."""
     low, high = min(values), max(values)
@@ -1098,7 +1105,7 @@ def _forest_panel(material: Material, task: str, pairs: Sequence[str]) -> Panel:
         values = [[entry[key] if entry else np.nan for entry in entries] for key in ("value", "low", "high")]
         series.append((mark, np.array(values, np.float64)))
         stars.append([bool(entry) and is_starred(entry) for entry in entries])
-    labels = [name.replace("-", " / ") for name in pairs]
+    labels = [_pair_label(name) for name in pairs]
     height = 0.8 + len(pairs) * max(0.3, 0.14 * len(series) + 0.08)
 
     def draw(axes) -> None:

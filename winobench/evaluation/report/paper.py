@@ -25,9 +25,9 @@ def of_task(task: str) -> list[PublishedNumber]:
 def value_of(task: str, metric: str, model: str) -> float | None:
     """What Table 1 says of a model as released, normalised where images compete; in [0, 1]."""
     for number in numbers():
-        if (number.task, number.metric, number.model) == (task, metric, model) and number.table[0] == "1":
-            if number.finetuning is None and number.normalize in (None, "unconditional"):
-                return number.in_our_unit
+        is_asked = (number.task, number.metric, number.model) == (task, metric, model) and number.table[0] == "1"
+        if is_asked and number.finetuning is None and number.normalize in (None, "unconditional"):
+            return number.in_our_unit
     return None
 
 
