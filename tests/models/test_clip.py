@@ -1,5 +1,6 @@
 """Sizes of the published CLIP models, and what the networks promise beside their values."""
 
+import functools
 import json
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.torch_copy import QUICK_COMPILATION, abstract
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts
 from winobench.errors import InputError
@@ -132,6 +133,19 @@ def test_published_sizes_transformers(content, name, total):
     assert config.projection_dim == other.projection_dim
 
 
+@pytest.mark.parametrize("name", ["RN50x64", "ViT-H-14"])
+def test_published_shapes(name):
+    """Images and texts of the published sizes go through, with nothing computed."""
+    config = clip_layouts.open_clip_config(OPEN_CLIP[name])
+    graph, state = nnx.split(checkpoints.abstract_model(CLIPModel, config, dtype=jnp.bfloat16))
+    size = config.vision_config.image_size
+    pixels, ids = jax.ShapeDtypeStruct((2, size, size, 3), jnp.float32), jax.ShapeDtypeStruct((3, 77), jnp.int32)
+    features = jax.eval_shape(lambda state, pixels: nnx.merge(graph, state).encode_images(pixels), state, pixels)
+    assert (features.shape, features.dtype) == ((2, OPEN_CLIP[name]["embed_dim"]), jnp.bfloat16)
+    logits = jax.eval_shape(lambda state, *inputs: nnx.merge(graph, state)(*inputs), state, pixels, ids)
+    assert (logits.shape, logits.dtype) == ((2, 3), jnp.float32)
+
+
 def test_known_exact_sizes():
     assert count(clip_layouts.open_clip_config(OPEN_CLIP["RN50"]))[0] == 102007137
     assert count(clip_layouts.open_clip_config(OPEN_CLIP["RN50x64"]))[0] == 623258305
@@ -172,9 +186,21 @@ SMALL = {
 }
 
 
+def build(name, dtype=jnp.float32):
+    """A network of random parameters; drawing its own starting values would take longer than the tests."""
+    rng = np.random.default_rng(0)
+    graph, state = nnx.split(abstract(lambda rngs: CLIPModel(SMALL[name], dtype=dtype, rngs=rngs)))
+
+    def draw(leaf):
+        noise = rng.normal(size=leaf.shape) / max(1, np.prod(leaf.shape[:-1])) ** 0.5
+        return jnp.asarray(np.abs(noise) + 0.5 if len(leaf.shape) == 1 else noise, leaf.dtype)
+
+    return nnx.merge(graph, jax.tree.map(draw, state))
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_saving(name, tmp_path):
-    model = CLIPModel(SMALL[name], rngs=nnx.Rngs(0))
+    model = build(name)
     checkpoints.save_model(model, tmp_path)
     again = CLIPModel.from_pretrained(tmp_path)
     assert again.config == model.config
@@ -193,7 +219,7 @@ def test_dtypes(name):
     ids = np.array([[1, 2, 19, 0, 0, 0, 0]], np.int32)
     results = []
     for dtype in (jnp.float32, jnp.bfloat16):
-        graph, state = nnx.split(CLIPModel(config, dtype=dtype, rngs=nnx.Rngs(0)))
+        graph, state = nnx.split(build(name, dtype))
         assert {leaf.dtype for leaf in jax.tree.leaves(state)} == {jnp.dtype("float32")}
 
         def run(state, graph=graph):
@@ -209,12 +235,11 @@ def test_dtypes(name):
 
 def test_statistics_get_no_gradient():
     """The running statistics of batch norms are loaded, not trained; every other parameter has a gradient."""
-    config = SMALL["resnet"]
-    graph, state = nnx.split(CLIPModel(config, rngs=nnx.Rngs(0)))
+    graph, state = nnx.split(build("resnet"))
     pixels = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype(np.float32)
     ids = np.array([[1, 2, 19, 0, 0, 0, 0], [1, 5, 6, 19, 0, 0, 0]], np.int32)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=QUICK_COMPILATION)
     @jax.grad
     def gradient(state):
         logits = nnx.merge(graph, state)(pixels, ids)
@@ -228,7 +253,7 @@ def test_statistics_get_no_gradient():
 
 
 def test_other_image_sizes_are_refused():
-    model = CLIPModel(SMALL["vit"], rngs=nnx.Rngs(0))
+    model = build("vit")
     with pytest.raises(ValueError, match=r"images of the shape \[9, 8, 3\], expected \[8, 8, 3\]"):
         model.encode_images(np.zeros((1, 9, 8, 3), np.float32))
     with pytest.raises(ValueError, match="8 tokens, but there are only 7 positions"):
