@@ -113,13 +113,8 @@ class Panel:
 
 def run_mark(number: int, label: str) -> Mark:
     """The looks of a run; colour and marker repeat after seven, the dashes shift with each round."""
-    round_number = number // len(COLOURS)
-    return Mark(
-        label,
-        COLOURS[number % len(COLOURS)],
-        MARKERS[number % len(MARKERS)],
-        DASHES[(number + round_number) % len(DASHES)],
-    )
+    round_number, place = divmod(number, len(COLOURS))
+    return Mark(label, COLOURS[place], MARKERS[place], DASHES[(place + round_number) % len(DASHES)])
 
 
 def to_svg(panel: Panel, key: str) -> str:

@@ -1,0 +1,145 @@
+"""Runs to report: small tasks of every kind, judged by scorers that need no model."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from tests.evaluation import fakes
+from winobench.evaluation import evaluate
+from winobench.tasks.base import Association, Example, TargetPair, Task
+
+NUM_SAMPLES = 8
+HOSTILE = "<script>alert(\"x\")</script> & {{ 7 * 7 }} 'quoted' <img src=http://example.org/x.png>"
+
+
+class Skilled(fakes.FakeScorer):
+    """A fake whose errors fall by ``skill`` where the text names the picture's number."""
+
+    def __init__(self, skill, **fields):
+        super().__init__(**fields)
+        self.skill = skill
+
+    def error_of(self, image, text, sample, salt):
+        error = super().error_of(image, text, sample, salt)
+        return error + np.float32(1 - self.skill * (str(image[0, 0, 0]) in text.split()))
+
+
+class WithoutSamples:
+    """Scores in one go, from a hash; higher where the text names the picture's number."""
+
+    def fingerprint(self):
+        return {"scorer": "contrastive", "scoring_version": 1, "model": "2" * 64}
+
+    def score(self, images, texts):
+        return np.array([[self._score(np.asarray(image), text) for text in texts] for image in images], np.float32)
+
+    def _score(self, image, text):
+        key = f"{image[0, 0, 0]}|{text}"
+        noise = int(hashlib.sha256(key.encode()).hexdigest()[:6], 16) / 2**24
+        return noise + 0.4 * (str(image[0, 0, 0]) in text.split())
+
+
+def many_images_task():
+    """Six images, one text, recall; its texts are what no page may run."""
+
+    def load(data_dir, limit):
+        for number in range(12):
+            images = tuple(fakes.image(10 * k + number, 6) for k in range(6))
+            yield Example(f"{HOSTILE} {number}", images, (f"{HOSTILE} {number}",), 0, (HOSTILE,))
+
+    return _task("retrieval", "recall", (6, 1), {"recall@1": 1 / 6, "recall@5": 5 / 6}, load, images_compete=True)
+
+
+def macro_task():
+    """One image, three texts, groups of unequal size."""
+
+    def load(data_dir, limit):
+        for number in range(10):
+            texts = tuple(f"{number + k} of these" for k in range(3))
+            yield Example(f"{number}", (fakes.image(number, 5),), texts, 0, ("rare" if number % 5 == 0 else "common",))
+
+    return _task("relations", "macro_accuracy", (1, 3), {"accuracy": 1 / 3, "macro_accuracy": 1 / 3}, load)
+
+
+def clevr_task():
+    """Two sub-tasks under CLEVR's names."""
+
+    def load(data_dir, limit):
+        for number in range(8):
+            for group in ("spatial", "recognition_color"):
+                yield Example(
+                    f"{number}-{group}", (fakes.image(number),), (f"{group} {number}", f"no {group}"), 0, (group,)
+                )
+
+    return _task("clevr", "accuracy", (1, 2), {"accuracy": 0.5}, load)
+
+
+def bias_task():
+    """Three groups, two pairs, one of them significant under most scorers."""
+    kind, unkind = ("a kind word", "kindness"), ("an unkind word", "unkindness")
+    pairs = (TargetPair("Even-Odd", "Even", "Odd", kind, unkind), TargetPair("Odd-Many", "Odd", "Many", kind, unkind))
+
+    def load(data_dir, limit):
+        for number in range(24):
+            group = ("Even", "Odd", "Many")[number % 3]
+            yield Example(f"{number}", (fakes.image(number + 30),), kind + unkind, None, (group,))
+
+    return _task("mmbias", "effect_size", (1, 4), {}, load, association=Association(pairs))
+
+
+def _task(name, metric, shape, chance, load, *, images_compete=False, association=None):
+    return Task(
+        name=name,
+        version=1,
+        description="a test's task",
+        metric=metric,
+        shape=shape,
+        chance=chance,
+        load=load,
+        ready=lambda data_dir: None,
+        images_compete=images_compete,
+        data_fingerprint=lambda data_dir, limit: name,
+        association=association,
+    )
+
+
+def tasks():
+    """A task of every metric and shape."""
+    return [
+        clevr_task(),
+        fakes.image_task(),
+        fakes.square_task(),
+        many_images_task(),
+        macro_task(),
+        bias_task(),
+    ]
+
+
+def make_run(scorer, folder, *, chosen=None, num_samples=NUM_SAMPLES, model="clevr-tiny", **changes):
+    """Evaluates, and returns the run's folder."""
+    config = {"model": model, "normalize": changes.get("normalize", "auto"), "sampling": {"num_samples": num_samples}}
+    evaluate.evaluate(
+        scorer,
+        tasks() if chosen is None else chosen,
+        folder,
+        num_samples=num_samples,
+        num_bias_samples=3,
+        progress=False,
+        reuse=False,
+        model=model,
+        config=config,
+        **changes,
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run_folders(tmp_path_factory):
+    """Three finished runs: two that sample, and one that does not. Tests must not change them."""
+    root = tmp_path_factory.mktemp("runs")
+    return [
+        make_run(Skilled(0.25), root / "weak", model="clevr-tiny"),
+        make_run(Skilled(0.6, weights="1"), root / "strong", model="sd21-base"),
+        make_run(WithoutSamples(), root / "direct", model="clip-rn50x64"),
+    ]

@@ -1,0 +1,196 @@
+"""Run folders as arrays: what was recorded comes back, and what cannot be used is said in one sentence."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.evaluation import fakes
+from tests.evaluation.report.conftest import NUM_SAMPLES, Skilled, make_run
+from winobench.errors import InputError
+from winobench.evaluation import records
+from winobench.evaluation.report import runs
+
+
+def copied(folder, tmp_path):
+    return pathlib.Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def changed(path, **fields):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_errors_come_back_with_the_scores_that_were_made_from_them(run_folders):
+    for folder in run_folders:
+        run = runs.read_run(folder)
+        assert list(run.tasks) == ["clevr", "pictures", "square", "retrieval", "relations", "mmbias"]
+        for name, task in run.tasks.items():
+            batches = run.batches(name)
+            if task.is_bias:
+                assert batches is None
+                continue
+            (batch,) = batches
+            assert batch.errors.shape == (
+                len(task.examples.ids),
+                *task.examples.scores[0].shape,
+                1 if task.deterministic else NUM_SAMPLES,
+            )
+            found = runs.mean_scores(batch.errors, *batch.subtracted)
+            np.testing.assert_array_equal(found, np.stack(task.examples.scores))
+            assert batch.normalized == (name in ("pictures", "square", "retrieval") and not task.deterministic, False)
+
+
+def test_a_run_says_how_it_sampled(run_folders):
+    weak, _, direct = map(runs.read_run, run_folders)
+    assert weak.tasks["clevr"].num_samples == NUM_SAMPLES
+    assert weak.tasks["clevr"].timesteps.shape == (NUM_SAMPLES,)
+    assert weak.tasks["mmbias"].num_samples == 3
+    assert not weak.tasks["clevr"].deterministic
+    assert direct.tasks["clevr"].deterministic
+    assert direct.tasks["clevr"].timesteps is None
+
+
+def test_metrics_are_told_by_their_rows(run_folders):
+    run = runs.read_run(run_folders[0])
+    assert {name: task.metric for name, task in run.tasks.items()} == {
+        "clevr": "accuracy",
+        "pictures": "accuracy",
+        "square": "winoground",
+        "retrieval": "recall",
+        "relations": "macro_accuracy",
+        "mmbias": "effect_size",
+    }
+    assert runs.metric_of({"something": {}}) is None
+
+
+def test_gray_normalisation_is_reproduced(tmp_path):
+    run = runs.read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[fakes.text_task()], normalize="gray_image"))
+    (batch,) = run.batches("words")
+    assert batch.normalized == (False, True)
+    scores = np.stack(run.tasks["words"].examples.scores)
+    np.testing.assert_array_equal(runs.mean_scores(batch.errors, *batch.subtracted), scores)
+    assert np.abs(runs.mean_scores(batch.errors, None, None) - scores).max() > 0.1
+
+
+def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    shutil.rmtree(folder / "gallery")
+    config = json.loads((folder / "config.json").read_text())
+    del config["rounds"], config["model"]
+    config["schema"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+    for path in (folder / "examples").glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.drop_columns(["normalized_text", "normalized_gray"]), path)
+    for path in (folder / "errors").glob("*.parquet"):
+        table = pq.read_table(path)
+        kept = {b"winobench.scores": table.schema.metadata[b"winobench.scores"]}
+        pq.write_table(table.replace_schema_metadata(kept), path)
+    run = runs.read_run(folder)
+    assert run.label == "clevr-tiny"
+    assert run.tasks["pictures"].timesteps is None
+    assert run.pictures("pictures") == {}
+    # Whether the scores are normalised is found by trying.
+    assert [batch.normalized for batch in run.batches("pictures")] == [(True, False)]
+    assert [batch.normalized for batch in run.batches("clevr")] == [(False, False)]
+
+
+def test_scores_that_do_not_follow_from_the_errors_have_none(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    path = folder / "examples" / "clevr.parquet"
+    table = pq.read_table(path)
+    scores = table["scores"].to_pylist()
+    scores[3][0][0] += 1e-4
+    column = table.column_names.index("scores")
+    pq.write_table(table.set_column(column, "scores", pa.array(scores, table["scores"].type)), path)
+    run = runs.read_run(folder)
+    assert run.batches("clevr") is None
+    assert run.batches("pictures") is not None
+    for part in (folder / "errors").glob("*.parquet"):
+        part.unlink()
+    assert runs.read_run(folder).batches("pictures") is None
+
+
+def test_an_error_store_joins_stretches_of_samples():
+    rows = [("i", "a", 0, [1.0, 2.0]), ("j", "a", 0, [5.0, 6.0, 7.0]), ("i", "a", 2, [3.0, 4.0]), ("j", "a", 2, [8.0])]
+    columns = list(zip(*rows, strict=True))
+    table = pa.table(
+        {
+            "image": columns[0],
+            "text": columns[1],
+            "first_sample": pa.array(columns[2], pa.int32()),
+            "errors": pa.array(columns[3], pa.list_(pa.float32())),
+        }
+    )
+    store = runs.ErrorStore(table)
+    # The pair (j, a) has its third sample twice: the later one counts.
+    np.testing.assert_array_equal(store.pairs(["j", "i"], ["a", "a"], 3), [[5, 6, 8], [1, 2, 3]])
+    np.testing.assert_array_equal(store.pairs(["j", "i"], ["a", "a"]), [[5, 6, 8], [1, 2, 3]])
+    np.testing.assert_array_equal(store.pairs(["i"], ["a"]), [[1, 2, 3, 4]])
+    np.testing.assert_array_equal(store.pairs(["i"], ["a"], 1), [[1]])
+    assert store.pairs(["j"], ["a"], 4) is None
+    assert store.pairs(["i"], ["b"]) is None
+    assert store.pairs(["k"], ["a"]) is None
+
+
+def test_runs_of_one_model_get_names_of_their_own(run_folders, tmp_path):
+    other = copied(run_folders[0], tmp_path)
+    assert [run.label for run in runs.read_runs([run_folders[0], other])] == ["clevr-tiny (weak)", "clevr-tiny (copy)"]
+    (tmp_path / "deep").mkdir()
+    third = shutil.copytree(other, tmp_path / "deep" / "copy")
+    labels = [run.label for run in runs.read_runs([other, third])]
+    assert len(set(labels)) == 2
+
+
+def refused(folder):
+    with pytest.raises(InputError) as caught:
+        runs.read_run(folder)
+    return str(caught.value)
+
+
+def test_what_is_no_finished_run_is_refused_in_a_sentence(run_folders, tmp_path):
+    assert "there is no folder" in refused(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "has no config.json" in refused(tmp_path / "empty")
+    with pytest.raises(InputError, match="no run is named"):
+        runs.read_runs([])
+    with pytest.raises(InputError, match="named twice"):
+        runs.read_runs([run_folders[0], run_folders[0] / ".." / run_folders[0].name])
+
+    folder = copied(run_folders[0], tmp_path)
+    (folder / "results.json").unlink()
+    changed(folder / "config.json", status="interrupted")
+    assert "no results yet (status: interrupted)" in refused(folder)
+    (folder / "results.json").write_text("{")
+    assert "results.json cannot be read" in refused(folder)
+    (folder / "results.json").write_text("{}")
+    assert "has no tasks" in refused(folder)
+    changed(folder / "config.json", schema=records.SCHEMA_VERSION + 1)
+    assert f"has the layout {records.SCHEMA_VERSION + 1}" in refused(folder)
+    (folder / "config.json").write_text("[]")
+    assert "is not winobench's" in refused(folder)
+
+
+def test_damaged_tables_are_named(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    (folder / "examples" / "clevr.parquet").write_bytes(b"PAR1")
+    assert "clevr.parquet cannot be read" in refused(folder)
+    pq.write_table(pa.table({"id": ["a"]}), folder / "examples" / "clevr.parquet")
+    assert "clevr.parquet has no column groups" in refused(folder)
+    (folder / "examples" / "clevr.parquet").unlink()
+    run = runs.read_run(folder)
+    assert run.tasks["clevr"].examples is None
+    assert any("no table of the examples of clevr" in note for note in run.notes)
+    next((folder / "errors").glob("*.parquet")).write_bytes(b"")
+    with pytest.raises(InputError, match=r"part-.*cannot be read"):
+        run.batches("pictures")
+
+
+def test_a_run_that_is_being_extended_says_so(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    changed(folder / "config.json", status="running")
+    assert any("running" in note for note in runs.read_run(folder).notes)

@@ -1,0 +1,106 @@
+"""python -m launch.report from the command line to the page, without JAX."""
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from launch import configuration
+from launch import report as launcher
+from tests.evaluation import fakes
+from tests.evaluation.report.conftest import Skilled, make_run
+from winobench.evaluation.report import runs
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_run(
+        Skilled(0.4), tmp_path_factory.mktemp("runs") / "one", chosen=[fakes.text_task(), fakes.square_task()]
+    )
+
+
+def launch(*words, cwd):
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "launch.report", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "PYTHONPATH": path})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_one_run_and_two(folder, tmp_path):
+    status, out, err = launch(folder, "--gallery=3", cwd=tmp_path)
+    assert status == 0, err
+    path = folder / "report" / "report.html"
+    assert out.startswith(f"{path} (0.")
+    assert "samples.csv" in out
+    assert f"launch.report {folder} --gallery=3" in path.read_text()
+
+    other = shutil.copytree(folder, tmp_path / "other")
+    status, out, err = launch(folder, other, "--resamples=10", "--seed=3", cwd=tmp_path)
+    assert status == 0, err
+    assert out.startswith("report/report.html")
+    assert "10 resamples" in (tmp_path / "report" / "report.html").read_text()
+    assert "seed 3" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
+    code = (
+        "import sys; from winobench.evaluation import report; "
+        f"report.write_report([{str(folder)!r}], {str(tmp_path / 'out')!r}); import launch.report; "
+        "from winobench.evaluation.report import runs; "
+        f"launch.report.eval_command(runs.read_run({str(folder)!r})); "
+        "print(sorted({'jax', 'flax', 'torch', 'transformers', 'tensorflow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no run is named: python -m launch.report RUN"),
+        (["nowhere"], "there is no folder nowhere"),
+        (["."], "has no config.json"),
+        (["RUN", "--out=file"], "--out file cannot be written"),
+        (["RUN", "--resamples=0"], "resamples is 0"),
+        (["RUN", "--gallery=many"], "--gallery"),
+        (["RUN", "--galery=3"], "did you mean --gallery?"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, words, said):
+    (tmp_path / "file").write_text("")
+    status, out, err = launch(*[str(folder) if word == "RUN" else word for word in words], cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_help_teaches(tmp_path):
+    status, out, _ = launch("--help", cwd=tmp_path)
+    assert status == 0
+    assert "python -m launch.report runs/gdbench-*" in out
+    for flag in ("--out", "--gallery", "--resamples", "--seed"):
+        assert flag in out
+    assert "--config" not in out
+
+
+def test_the_command_of_a_run_gives_its_config():
+    words = {"model": "sd21-base", "sampling.num_samples": "48", "limit": "none", "sampling.timestep_range": "10,990"}
+    wanted = configuration.plain(configuration.load("gdbench", words.items()))
+    run = runs.Run(pathlib.Path(), "one", {"config": json.loads(json.dumps(wanted))}, {}, {}, {}, [])
+    command = shlex.split(launcher.eval_command(run).replace("\\\n", " "))
+    assert command[:4] == ["python", "-m", "launch.eval", "--config=gdbench"]
+    overrides = [word.removeprefix("--config.").split("=", 1) for word in command[4:]]
+    assert configuration.plain(configuration.load("gdbench", overrides)) == wanted
+    assert {field for field, _ in overrides} == set(words)
+
+
+def test_a_run_that_no_launcher_made_has_no_command(folder):
+    assert launcher.eval_command(runs.read_run(folder)) is None
