@@ -851,7 +851,7 @@ def timestep_section(material: Material) -> Section | None:
                     )
         if everything:
             name = "timesteps.png" if len(material.runs) == 1 else f"timesteps-{place + 1}.png"
-            pictures[name] = (everything, [right, wrong, gap], 2)
+            pictures[name] = (everything, [right, wrong, gap], 4)
     notes = [
         f"{label} did not record its timesteps: evaluate again to see it here." for label in dict.fromkeys(untimed)
     ]

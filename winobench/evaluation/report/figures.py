@@ -149,6 +149,7 @@ def to_png(
         extra = 0.5 + 0.25 * lines
         figure = Figure(figsize=(width, sum(heights) + 0.3 * rows + extra), layout="constrained")
         FigureCanvasAgg(figure)
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
         grid = figure.subplots(rows, columns, squeeze=False, gridspec_kw={"height_ratios": heights})
         for axes, panel in zip(grid.flat, panels, strict=False):
             panel.draw(axes)

@@ -68,6 +68,7 @@ def write_report(
     galleries, lines = _galleries(material, gallery_examples)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _delete_former(folder)
         files = {section.key: section.write_files(folder) for section in sections}
         if lines:
             files["gallery"] = Section("gallery", "", [], records={"gallery.csv": lines}).write_files(folder)
@@ -166,6 +167,14 @@ def _galleries(material: Material, examples: int) -> tuple[list[Gallery], list[d
                 galleries.append(found)
                 lines += of_it
     return galleries, lines
+
+
+def _delete_former(folder: pathlib.Path) -> None:
+    """Deletes what a former report left, some of which the new one may not replace."""
+    page = folder / PAGE
+    if page.is_file():
+        for name in set(re.findall(r'<a href="([\w-]+\.(?:csv|png))">', page.read_text(encoding="utf-8"))):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _bar_places(bar: contents.Bar) -> dict[str, float]:
