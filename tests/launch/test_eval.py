@@ -153,12 +153,17 @@ def test_list_tasks_tells_what_there_is():
 
 
 def test_listing_says_how_to_get_data(monkeypatch):
-    task = winobench.get_task("clevr")
+    task, svo = winobench.get_task("clevr_image"), winobench.get_task("svo_subj")
     elsewhere = type(task)(**{**vars(task), "name": "far", "ready": lambda data_dir: "fetch it."})
     monkeypatch.setattr(winobench, "TASKS", {"far": elsewhere})
     monkeypatch.setattr(winobench, "get_task", lambda name: elsewhere)
     assert "data: not ready: fetch it." in launcher.task_listing(None)
-    assert launcher._how_to_get_data(None) == "not evaluated: far: fetch it.\n"
+    assert launcher._how_to_get_data(None).splitlines()[1:] == ["  far  fetch it."]
+    monkeypatch.setattr(winobench, "TASKS", {"svo_subj": svo, "far": elsewhere})
+    assert launcher._how_to_get_data("my data").splitlines()[1:] == [
+        "  svo_subj  python -m launch.prepare --task=svo_subj --data_dir='my data'",
+        "  far       fetch it.",
+    ]
 
 
 def test_help_imports_nothing_heavy():

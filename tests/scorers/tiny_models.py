@@ -14,7 +14,8 @@ from winobench.models.clip_vision import CLIPVisionConfig
 WORDS = ["a", "red", "blue", "cube", "ball", "of"]
 SIZE = 16  # pixels, of both models
 
-BLIP_VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+# With a word of each pair of the gender bias task, which would otherwise be equal for the model.
+BLIP_VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "suit", "briefcase", "beer"]
 BLIP = BlipConfig(
     BlipTextConfig(
         vocab_size=len(BLIP_VOCABULARY) + 2,

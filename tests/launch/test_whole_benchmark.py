@@ -1,0 +1,125 @@
+"""The whole of GDBench on small data sets in the published layouts: prepared, judged with three models, reported."""
+
+import csv
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from launch import prepare
+from tests.scorers import tiny_models
+from tests.tasks import published_layouts
+from winobench.data import word_order
+from winobench.tasks import TASKS
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """Every published task, prepared from what the tests write."""
+    folder = tmp_path_factory.mktemp("data")
+    sources = published_layouts.write_all(tmp_path_factory.mktemp("sources"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+        for task, source in sources.items():
+            assert not prepare.prepare_tasks(task, str(source), str(folder), workers=1, allow_partial=True)
+    assert sources.keys() == {name for name, task in TASKS.items() if task.source is not None}
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, tiny_pipeline):
+    folder = tmp_path_factory.mktemp("models")
+    return [tiny_pipeline, tiny_models.write_clip(folder / "clip"), tiny_models.write_blip(folder / "blip")]
+
+
+def launch(module, *words, cwd):
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "COLUMNS": "80"}
+    command = [sys.executable, "-m", module, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runs(data_dir, models, tmp_path_factory):
+    """The folders of the three runs, and what the one command printed."""
+    folder = tmp_path_factory.mktemp("runs")
+    words = [
+        *("--config=gdbench:debug", f"--config.model={','.join(map(str, models))}", f"--config.data_dir={data_dir}"),
+        *("--config.limit=3", f"--workdir={folder}"),
+    ]
+    status, out, err = launch("launch.eval", *words, cwd=folder)
+    assert status == 0, err
+    return [folder / name for name in (models[0].name, "clip", "blip")], out
+
+
+def test_every_task_has_numbers_from_every_model(runs, data_dir):
+    folders, out = runs
+    for folder in folders:
+        results = json.loads((folder / "results.json").read_text())
+        assert results["failed"] == {}
+        assert results["tasks"].keys() == TASKS.keys()
+        config = json.loads((folder / "config.json").read_text())
+        is_diffusion = folder is folders[0]
+        assert [one["num_samples"] for one in config["rounds"]] == [2 if is_diffusion else 1]
+        assert (config["rounds"][0]["timesteps"] is None) != is_diffusion
+        assert {path.stem for path in (folder / "examples").iterdir()} == TASKS.keys()
+        assert {path.stem for path in (folder / "gallery").iterdir()} == TASKS.keys()
+    for name, task in TASKS.items():
+        tables = 1 if task.association is None else 2
+        assert len(re.findall(rf"^ {name} *$", out, re.MULTILINE)) == 3 * tables
+    assert "paper" in out
+    assert re.search(r"python -m launch\.report .*blip", out)
+
+
+def test_a_second_look_needs_no_pass(runs, data_dir, models):
+    """Fewer samples and no normalisation, from the errors of the run beside."""
+    folders, _ = runs
+    words = [
+        *("--config=gdbench:debug", f"--config.model={models[0]}", f"--config.data_dir={data_dir}", "--config.limit=3"),
+        *("--config.normalize=none", "--config.sampling.num_samples=1", "--config.sampling.num_bias_samples=1"),
+        f"--workdir={folders[0].parent / 'again'}",
+    ]
+    status, _, err = launch("launch.eval", *words, cwd=folders[0].parent)
+    assert status == 0, err
+    results = json.loads((folders[0].parent / "again" / "results.json").read_text())
+    assert results["computed_passes"] == 0 < results["passes"]
+    assert "0 passes to do" in err
+
+
+def test_one_page_of_the_three_runs(runs, tmp_path):
+    folders, _ = runs
+    status, _, err = launch("launch.report", *folders, f"--out={tmp_path}", cwd=tmp_path)
+    assert status == 0, err
+    (page,) = tmp_path.glob("*.html")
+    assert page.stat().st_size > 100_000
+    with open(tmp_path / "tasks.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["task"] for row in rows} == {name for name, task in TASKS.items() if task.association is None}
+    with open(tmp_path / "bias.csv", newline="") as file:
+        assert {row["task"] for row in csv.DictReader(file)} == {"genderbias", "mmbias"}
+    assert list(tmp_path.glob("*.png"))
+
+
+def test_tasks_whose_data_are_damaged_are_left_out(runs, data_dir, models, tmp_path):
+    """One sentence for each of them, numbers for the others, and the exit status says that not all went well."""
+    for task, place in (("pets", "examples"), ("winoground", "images")):
+        (path, *_) = sorted((data_dir / task / place).rglob("*.array_record*"))
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
+    names = "--config.tasks=pets,svo_subj,winoground"
+    words = [f"--config.model={models[1]}", f"--config.data_dir={data_dir}", names, f"--workdir={tmp_path / 'run'}"]
+    status, out, _ = launch("launch.eval", "--config=gdbench:debug", *words, cwd=tmp_path)
+    assert status == 2
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert list(results["tasks"]) == ["svo_subj"]
+    assert list(results["failed"]) == ["pets", "winoground"]
+    for task, reason in results["failed"].items():
+        assert re.search(rf"is damaged or missing: prepare the data anew with .*--task={task}", reason)
+    assert "not evaluated" in out
