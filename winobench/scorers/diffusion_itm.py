@@ -7,7 +7,6 @@ Reasoners?", Eq. 1-5). Everything else is a mean of such errors, or a difference
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import os
@@ -47,8 +46,6 @@ _TABLE_BYTES = (1 << 30, 1 << 27)
 _MAX_ROWS = 4096
 # Samples that a table of given noise has room for, at least.
 _MIN_NOISE_ROWS = 64
-# Steps that may be under way before a result is waited for.
-_STEPS_AHEAD = 4
 
 Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
 
@@ -495,37 +492,15 @@ class DiffusionITM:
         noise: jax.Array,
     ) -> Iterator[tuple[int, np.ndarray]]:
         how = _Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
-        size = self.batch_size * parallel.data_parallelism(self.mesh)
         split = parallel.split_axis(self.mesh, axis=1)
-        # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more
-        # or waits for a result.
-        waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
-        image_column, text_column = triples[:, 0], triples[:, 1]
-        try:
-            for begin, end in tables.stretches((image_column, text_column), (self._image_rows, self._text_rows)):
-                image_table.begin(tables.first_uses(image_column[begin:end])[0])
-                text_table.begin(tables.first_uses(text_column[begin:end])[0])
-                for start in range(begin, end, size):
-                    part = triples[start : min(start + size, end)]
-                    # The tail is filled up with zeros, which name a row, a sample and a timestep that exist; what
-                    # comes of it is cut off below.
-                    index = np.zeros((4, size), np.int32)
-                    index[0, : len(part)] = image_table.rows(part[:, 0])
-                    index[1, : len(part)] = text_table.rows(part[:, 1])
-                    index[2, : len(part)] = part[:, 2]
-                    index[3, : len(part)] = timesteps[part[:, 2]]
-                    errors = _fused_step(
-                        how, self._params, image_table.array, text_table.array, noise, parallel.put(index, split)
-                    )
-                    errors.copy_to_host_async()
-                    waiting.append((start, len(part), errors))
-                    if len(waiting) > _STEPS_AHEAD:
-                        yield _finished(*waiting.popleft())
-            while waiting:
-                yield _finished(*waiting.popleft())
-        finally:
-            image_table.close()
-            text_table.close()
+
+        def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:
+            index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]]).astype(np.int32)
+            arrays = image_table.array, text_table.array, noise, parallel.put(index, split)
+            return _fused_step(how, self._params, *arrays)
+
+        size = self.batch_size * parallel.data_parallelism(self.mesh)
+        return tables.score_rows(image_table, text_table, triples, size, step)
 
     def _samples(
         self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
@@ -566,10 +541,6 @@ class DiffusionITM:
 
     def _token_ids(self, texts: Sequence[str]) -> np.ndarray:
         return np.asarray(self.pipeline.tokenize(texts), np.int32)
-
-
-def _finished(start: int, count: int, errors: jax.Array) -> tuple[int, np.ndarray]:
-    return start, parallel.fetch(errors)[:count]
 
 
 def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:

@@ -7,7 +7,6 @@ once. A pair then costs one pass of the text encoder, or with the contrastive he
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import hashlib
@@ -49,8 +48,6 @@ _TEXTS = (64, 16)
 # take 42 MB in float32.
 _TABLE_BYTES = (1 << 32, 1 << 29)
 _MAX_ROWS = 4096
-# Steps that may be under way before a result is waited for.
-_STEPS_AHEAD = 4
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _VOCABULARY_FILE = "vocab.txt"
@@ -342,36 +339,16 @@ class ItmHead:
     def _run(
         self, image_table: tables.DeviceTable, text_table: tables.DeviceTable, pairs: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray]]:
-        size = self.batch_size * parallel.data_parallelism(self.mesh)
         split = parallel.split_axis(self.mesh, axis=1)
-        # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more
-        # or waits for a result.
-        waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
-        image_column, text_column = pairs[:, 0], pairs[:, 1]
-        try:
-            for begin, end in tables.stretches((image_column, text_column), (self._image_rows, self._text_rows)):
-                image_table.begin(tables.first_uses(image_column[begin:end])[0])
-                text_table.begin(tables.first_uses(text_column[begin:end])[0])
-                for start in range(begin, end, size):
-                    part = pairs[start : min(start + size, end)]
-                    # The tail is filled up with the first pair; what comes of it is cut off below. Rows that nothing
-                    # was written to hold zeros: a text of no length, whose attention is not a number.
-                    index = np.empty((2, size), np.int32)
-                    for row, table, column in zip(index, (image_table, text_table), part.T, strict=True):
-                        row[: len(part)] = table.rows(column)
-                        row[len(part) :] = row[0]
-                    scores = _score_pairs(
-                        self._step, self._params, image_table.array, text_table.array, parallel.put(index, split)
-                    )
-                    scores.copy_to_host_async()
-                    waiting.append((start, len(part), scores))
-                    if len(waiting) > _STEPS_AHEAD:
-                        yield _finished(*waiting.popleft())
-            while waiting:
-                yield _finished(*waiting.popleft())
-        finally:
-            image_table.close()
-            text_table.close()
+
+        def step(image_rows: np.ndarray, text_rows: np.ndarray, _: np.ndarray) -> jax.Array:
+            index = np.stack([image_rows, text_rows]).astype(np.int32)
+            return _score_pairs(
+                self._step, self._params, image_table.array, text_table.array, parallel.put(index, split)
+            )
+
+        size = self.batch_size * parallel.data_parallelism(self.mesh)
+        return tables.score_rows(image_table, text_table, pairs, size, step)
 
     def _tokenize(self, texts: Sequence[str]) -> np.ndarray:
         """Token ids and the number of them behind them: int32 [num_texts, tokens + 1]."""
@@ -422,10 +399,6 @@ class ItmHead:
 
 
 _OPTIONS = ("head", "first_token", "max_text_tokens", "batch_size", "table_rows", "mesh")
-
-
-def _finished(start: int, count: int, scores: jax.Array) -> tuple[int, np.ndarray]:
-    return start, parallel.fetch(scores)[:count]
 
 
 def _read_processor(source: sources.Source) -> ImageProcessor:

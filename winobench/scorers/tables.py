@@ -25,6 +25,8 @@ from jax.sharding import Mesh, PartitionSpec
 from winobench import parallel
 
 _LOADING_THREADS = min(8, os.cpu_count() or 1)
+# Steps that may be under way before a result is waited for.
+_STEPS_AHEAD = 4
 
 
 def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,6 +167,11 @@ class DeviceTable:
         self._done = 0
         self._arrays: Iterator[np.ndarray] = iter(())
 
+    @property
+    def capacity(self) -> int:
+        """Number of rows."""
+        return len(self._item_of_row)
+
     def begin(self, needed: np.ndarray) -> None:
         """Starts a stretch: gives every item that it needs a row, and lines up those that have yet to be encoded.
 
@@ -229,3 +236,51 @@ def load_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead:
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def score_rows(
+    images: DeviceTable,
+    texts: DeviceTable,
+    items: np.ndarray,
+    batch_size: int,
+    step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Scores items in batches of one size, in order, encoding images and texts shortly before they are needed.
+
+    Args:
+      images: the table of images.
+      texts: the table of texts.
+      items: int [n, 2 or more], rows (number of the image, number of the text, ...).
+      batch_size: items of a batch, over all devices.
+      step: ``step(rows of images, rows of texts, items) -> [batch_size]``, of a whole batch; it reads the tables'
+        arrays when it is called.
+
+    Yields:
+      (number of the first item, results of that item and those that follow) of batch after batch.
+    """
+    # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more or
+    # waits for a result.
+    waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
+    try:
+        for begin, end in stretches((items[:, 0], items[:, 1]), (images.capacity, texts.capacity)):
+            images.begin(first_uses(items[begin:end, 0])[0])
+            texts.begin(first_uses(items[begin:end, 1])[0])
+            for start in range(begin, end, batch_size):
+                batch = items[start : min(start + batch_size, end)]
+                count = len(batch)
+                # The tail is filled up with an item that exists; what comes of it is cut off below.
+                batch = np.concatenate([batch, np.repeat(batch[:1], batch_size - count, axis=0)])
+                scores = step(images.rows(batch[:, 0]), texts.rows(batch[:, 1]), batch)
+                scores.copy_to_host_async()
+                waiting.append((start, count, scores))
+                if len(waiting) > _STEPS_AHEAD:
+                    yield _finished(*waiting.popleft())
+        while waiting:
+            yield _finished(*waiting.popleft())
+    finally:
+        images.close()
+        texts.close()
+
+
+def _finished(start: int, count: int, scores: jax.Array) -> tuple[int, np.ndarray]:
+    return start, parallel.fetch(scores)[:count]
