@@ -178,9 +178,8 @@ def prepare_task(
                 on_progress=progress.advance,
                 note=progress.say,
             )
-    except InputError as error:
-        if source is None:
-            error.args = (f"{error}; {root} must hold {task.source.how_to_get}",)
+    except preparing.SourceError as error:
+        error.args = (f"{error}; {root} must hold {task.source.how_to_get}",)
         raise
     line = f"{task.name}: {prepared.describe(state)} in {folder}"
     return line if source is not None else f"{line}; {root} is not needed any more"

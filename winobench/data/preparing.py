@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 import winobench
 from winobench import files as whole_files
@@ -49,7 +49,11 @@ _PNG_LEVEL = 1
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 
 
-class SourceProblems(InputError):
+class SourceError(InputError):
+    """What is wrong with the published files, as against the place where the prepared set goes."""
+
+
+class SourceProblems(SourceError):
     """Images that are missing or cannot be decoded.
 
     Attributes:
@@ -113,22 +117,28 @@ def prepare(
 
     Raises:
       SourceProblems: images are missing or cannot be decoded.
-      InputError: duplicate or malformed examples, a wrong number of them, a folder that another process prepares, or a
-        disk that is full.
+      SourceError: missing or malformed annotations, duplicate examples, or a wrong number of them.
+      InputError: a folder that another process prepares, or a disk that is full.
     """
     folder, root = pathlib.Path(os.path.abspath(folder)), pathlib.Path(root)
     _make_folder(folder.parent)
     problems_path = folder.with_name(f"{folder.name}.problems.txt")
-    found, questions = _collect(items, root, task)
-    if not questions:
-        raise InputError(f"{root} holds no examples of task {task!r}: check that it is the folder that is meant")
-    _check_count(len(questions), num_published, allow_partial, root, task)
+    try:
+        found, questions = _collect(items, root, task)
+        _check_count(len(questions), num_published, allow_partial, root, task)
+    except InputError as error:
+        raise SourceError(str(error)) from error
 
     stamps, missing = _stamps(found)
-    num_read, num_images = len(questions), len(found)
-    found, questions = _keep(found, questions, missing)
-    if missing and not (allow_partial and questions):
-        raise _problems(missing, num_images, root, task, problems_path, allow_partial)
+    num_read = len(questions)
+    kept_images, questions_left = _keep(found, questions, missing)
+    if missing and not (allow_partial and questions_left):
+        # By file: of one that is missing, the boxes say nothing.
+        absent = {_name(image.path, None, root): missing[image.name] for image in found if image.name in missing}
+        num_files = len({image.path for image in found})
+        raise _problems(absent, num_files, root, task, problems_path, allow_partial)
+
+    found, questions = kept_images, questions_left
 
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     with _locked(unfinished, task):
@@ -154,7 +164,7 @@ def prepare(
         broken = {name: reason for entry in ordered for name, reason in entry["problems"].items()}
         kept = [question for question in questions if all(hashes[n] is not None for n in question.images)]
         if broken and not (allow_partial and kept):
-            raise _problems(broken, num_images, root, task, problems_path, allow_partial)
+            raise _problems(broken, len(found), root, task, problems_path, allow_partial)
         about = {
             "task": task,
             "task_version": task_version,
@@ -206,12 +216,14 @@ def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
 
 
 def _check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
+    if not count:
+        raise InputError(f"{root} has no example of task {task!r}: get the annotation files anew")
     if num_published is None or count == num_published or (allow_partial and count < num_published):
         return
     way_out = ", or give --allow_partial to prepare what is there" if count < num_published else ""
     raise InputError(
-        f"{root} has {count:,} examples of task {task!r}, but {num_published:,} were published: get the annotation"
-        f" files anew{way_out}"
+        f"{root} has {count:,} example{'' if count == 1 else 's'} of task {task!r}, but {num_published:,} were"
+        f" published: get the annotation files anew{way_out}"
     )
 
 
@@ -261,10 +273,17 @@ def _problems(
     """Lists all problems in a file and makes the error that tells of it."""
     lines = [f"{name}: {reason}" for name, reason in problems.items()]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    way_out = "as no example has all of its images" if allow_partial else "or give --allow_partial to leave them out"
+    name, reason = next(iter(problems.items()))
+    is_one = len(problems) == 1
+    what, them = (f"{name} ({reason})", "it") if is_one else (f"the first is {name} ({reason})", "them")
+    way_out = (
+        "as no example has all of its images"
+        if allow_partial
+        else f"or give --allow_partial to leave out the examples that need {them}"
+    )
     return SourceProblems(
-        f"{len(problems):,} of {num_images:,} images of task {task!r} are missing from {root} or cannot be decoded, all"
-        f" of them listed in {path}: add or replace them, {way_out}",
+        f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {what}, listed in"
+        f" {path}: add or replace {them}, {way_out}",
         lines,
     )
 
@@ -397,13 +416,20 @@ def _write_images(job: _Job) -> dict[str, Any]:
                 encoded, digest = encode(image.path, image.box)
             except Exception as error:  # what PIL raises on a broken file depends on where it is broken
                 hashes.append(None)
-                problems[image.name] = " ".join(str(error).split()) or type(error).__name__
+                problems[image.name] = _reason(error, image.path)
                 continue
             hashes.append(digest)
             yield {"image": io.BytesIO(encoded), "name": image.name, "sha256": digest}
 
     written = _write_shard(job.path, prepared.IMAGES, records())
     return {**written, "hashes": hashes, "problems": problems}
+
+
+def _reason(error: Exception, path: str) -> str:
+    """Why an image cannot be decoded; PIL calls a file that it does not know by an object's address."""
+    if isinstance(error, UnidentifiedImageError):
+        return "is no image" if os.path.getsize(path) else "is empty"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]:

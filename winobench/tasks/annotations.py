@@ -6,6 +6,7 @@ import ast
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -13,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from winobench.errors import InputError
-from winobench.tasks.published import Item
 
 DIFFUSION_ITM = "https://github.com/McGill-NLP/diffusion-itm"
 """The repository of GDBench's authors, which has its lists of candidates in the folder ``data``."""
@@ -94,12 +94,13 @@ def read_json(path: pathlib.Path) -> Entry:
     Raises:
       InputError: it is missing, is not JSON, or an object in it has a key twice.
     """
-    return Entry(_parse(_read(path), path), str(path))
+    return Entry(_parse(_read(path), str(path)), str(path))
 
 
 def read_json_lines(path: pathlib.Path) -> Entry:
     """The content of a file with one JSON value a line, as a list. Raises as `read_json`."""
-    return Entry([_parse(line, path) for line in _read(path).split("\n") if line.strip()], str(path))
+    lines = [(number, line) for number, line in enumerate(_read(path).split("\n"), start=1) if line.strip()]
+    return Entry([_parse(line, f"line {number} of {path}") for number, line in lines], str(path))
 
 
 def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
@@ -112,7 +113,13 @@ def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
     try:
         rows = list(reader)
     except csv.Error as error:
-        raise InputError(f"{path} is no tab-separated table ({error}): restore it as it was published") from None
+        # Only a quotation mark that is never closed takes the reader to the end of the file.
+        if "unexpected end" in str(error):
+            raise _broken_off(str(path)) from None
+        raise InputError(
+            f"line {reader.line_num} of {path} is no row of a tab-separated table ({error}): restore the file as it was"
+            " published"
+        ) from None
     for column in columns:
         if column not in (reader.fieldnames or ()):
             raise InputError(f"{path} has no column {column!r}: restore it as it was published")
@@ -135,59 +142,76 @@ def python_list(entry: Entry) -> Entry:
     return Entry(value, entry.where)
 
 
-def with_unique_ids(items: Iterable[Item], path: pathlib.Path) -> Iterator[Item]:
-    """The items; raises InputError at the second one with the same id."""
-    seen = set()
-    for item in items:
-        if item.id in seen:
-            raise InputError(f"{path} has two entries with the id {item.id!r}: restore it as it was published")
-        seen.add(item.id)
-        yield item
-
-
 def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
     """The JPEG files of a folder in the order of their names, without the hidden ones that macOS leaves in archives.
 
     Raises:
-      InputError: there is no such folder, or no such file in it.
+      InputError: there is no such folder, or no such file in it, or two that differ in the suffix alone.
     """
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
     except OSError:
-        raise InputError(f"there is no folder {folder}: unpack the published images there") from None
+        raise InputError(f"there is no folder {folder}: make it, with the task's .jpg files in it") from None
     found = [path for path in found if not path.name.startswith(".")]
     if not found:
-        raise InputError(f"the folder {folder} has no .jpg file: unpack the published images there")
+        raise InputError(f"the folder {folder} has no .jpg file: put the task's images there")
+    for first, second in itertools.pairwise(found):
+        if first.stem == second.stem:
+            raise InputError(f"{folder} has both {first.name} and {second.name}: remove or rename one of them")
     return found
 
 
-class _RepeatedKeyError(ValueError):
-    pass
+def _parse(text: str, where: str) -> Any:
+    """What a JSON text states; ``where`` it stands is for messages."""
+    repeated: list[tuple[dict[str, Any], str]] = []
 
+    def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key, value in pairs:
+            # json would keep the last one and say nothing.
+            if key in values:
+                repeated.append((values, key))
+            values[key] = value
+        return values
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in pairs:
-        # json would keep the last one and say nothing.
-        if key in values:
-            raise _RepeatedKeyError(key)
-        values[key] = value
-    return values
-
-
-def _parse(text: str, path: pathlib.Path) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys)
-    except _RepeatedKeyError as error:
-        raise InputError(f"{path} has the key {error.args[0]!r} twice: restore it as it was published") from None
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}): restore it as it was published") from None
+        value = json.loads(text, object_pairs_hook=to_dict)
+    except json.JSONDecodeError as error:
+        if not text.strip():
+            raise InputError(f"{where} is empty: restore the file as it was published") from None
+        if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()):
+            raise _broken_off(where) from None
+        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"{where} is not JSON ({error.msg}, {place}): restore the file as it was published") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise InputError(f"{where} is not JSON ({error}): restore the file as it was published") from None
+    if repeated:
+        # An object that was left out for a later one with its key is in no place, but then that key is noted as well.
+        keys = {id(values): key for values, key in repeated}
+        entry = next(entry for entry in _nested(Entry(value, where)) if id(entry.value) in keys)
+        raise entry.wrong(f"has the key {keys[id(entry.value)]!r} twice")
+    return value
+
+
+def _nested(entry: Entry) -> Iterator[Entry]:
+    """A value and all that it holds."""
+    yield entry
+    if isinstance(entry.value, dict):
+        for _, inner in entry.items():
+            yield from _nested(inner)
+    elif isinstance(entry.value, list):
+        for inner in entry.rows():
+            yield from _nested(inner)
+
+
+def _broken_off(where: str) -> InputError:
+    return InputError(f"{where} breaks off in the middle, as after an unfinished download: get the file anew")
 
 
 def _read(path: pathlib.Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}: it is one of the published files that are needed") from None
+        raise InputError(f"there is no file {path}, which the task needs: get it as it was published") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error}): restore it as it was published") from None

@@ -53,8 +53,11 @@ def read_images(folder: pathlib.Path) -> Iterator[Item]:
     rows = _rows(folder)
     for number, row in enumerate(rows):
         neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
-        if not neighbours or not all(0 <= neighbour < len(rows) for neighbour in neighbours):
-            raise row["neg_image"].wrong(f"must hold numbers of rows from 0 to {len(rows) - 1}")
+        if not neighbours:
+            raise row["neg_image"].wrong("has no negative image")
+        for neighbour in neighbours:
+            if not 0 <= neighbour < len(rows):
+                raise row["neg_image"].wrong(f"names number {neighbour}, but the numbers end with {len(rows) - 1}")
         negative = rows[_draw(number, "image", neighbours)]
         yield Item(f"row-{number:06d}", (_image(folder, row), _image(folder, negative)), (row["title"].text(),))
 
@@ -64,7 +67,7 @@ def _rows(folder: pathlib.Path) -> list[Entry]:
     rows = list(read_table(folder / _FILE, ("", "title", "filepath", "neg_caption", "neg_image")).rows())
     for number, row in enumerate(rows):
         if row[""].value != str(number):
-            raise row.wrong(f"has the number {row[''].value!r}, not {number}")
+            raise row.wrong(f"has the number {row[''].value!r} where {number} is next")
     return rows
 
 

@@ -28,18 +28,18 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
       InputError: a folder is missing or empty, an image's name is no number, or a pair lacks men or women.
     """
     for topic, words in PAIRS.items():
-        genders = set()
+        missing = {"male": f"up to {_LAST_MALE_NUMBER}", "female": f"above {_LAST_MALE_NUMBER}"}
         for word in words:
             for image in image_names(folder / f"{word}-images"):
                 if not (image.stem.isascii() and image.stem.isdigit()):
-                    raise InputError(f"{image} is not named by its number, e.g. 7.jpg: restore the published name")
+                    raise InputError(f"{image} is not named by its number: rename it, e.g. to 7.jpg")
                 gender = "male" if int(image.stem) <= _LAST_MALE_NUMBER else "female"
-                genders.add(gender)
+                missing.pop(gender, None)
                 yield Item(f"{word}/{image.stem}", (ImageFile(image),), words, None, (f"{gender}_{topic}",))
-        if len(genders) < 2:
+        for gender, numbers in missing.items():
             raise InputError(
-                f"the folders {words[0]}-images and {words[1]}-images in {folder} show only one gender: men have the"
-                f" numbers up to {_LAST_MALE_NUMBER}, women those above"
+                f"{words[0]}-images and {words[1]}-images in {folder} have no image of {gender} people: add some, with"
+                f" numbers {numbers}"
             )
 
 

@@ -6,6 +6,7 @@ training split as well. ``pets`` asks with the paper's prompt (footnote 3), ``pe
 
 from __future__ import annotations
 
+import collections
 import functools
 import pathlib
 from collections.abc import Iterator
@@ -28,16 +29,18 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
       prompt: with ``{}`` for the breed.
 
     Raises:
-      InputError: a file is missing or malformed, or an image's name has no known breed.
+      InputError: a file is missing or malformed, an image's name has no known breed, or a name occurs twice.
     """
-    classes = read_lines(folder / "classes.txt")
-    if len(set(classes)) != _NUM_CLASSES or len(classes) != _NUM_CLASSES:
-        raise InputError(
-            f"{folder / 'classes.txt'} must have {_NUM_CLASSES} different lines, not {len(classes)} with"
-            f" {len(set(classes))} different ones: restore it as it was published"
-        )
+    classes_file = folder / "classes.txt"
+    classes = read_lines(classes_file)
+    if len(classes) != _NUM_CLASSES:
+        raise InputError(f"{classes_file} has {len(classes)} breeds, not {_NUM_CLASSES}: restore it as it was published")
+    for breed, count in collections.Counter(classes).items():
+        if count > 1:
+            raise InputError(f"{classes_file} has the breed {breed!r} {count} times: restore it as it was published")
     texts = tuple(prompt.format(name) for name in classes)
     split = folder / "annotations" / "test.txt"
+    names = set()
     for line in read_lines(split):
         if line.startswith("#"):
             continue
@@ -45,8 +48,12 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
         breed = " ".join(name.split("_")[:-1]).lower()
         if breed not in classes:
             raise InputError(
-                f"{split} has the image {name!r}, which is named for no breed of classes.txt: restore both"
+                f"{split} has the image {name!r}, which is named for no breed in {classes_file}: restore both files as"
+                " they were published"
             )
+        if name in names:
+            raise InputError(f"{split} has the image {name!r} twice: restore it as it was published")
+        names.add(name)
         yield Item(name, (ImageFile(folder / "images" / f"{name}.jpg"),), texts, classes.index(breed))
 
 

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.metrics import WINOGROUND_CHANCE
-from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_json_lines, with_unique_ids
+from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_json_lines
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
 _HUB_ID = "facebook/winoground"
@@ -35,7 +35,13 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
         path = folder / "examples.jsonl"
         rows = read_json_lines(path)
     images = folder / "images" if (folder / "images").is_dir() else folder
-    yield from with_unique_ids((_item(row, images) for row in rows.rows()), path)
+    seen = set()
+    for row in rows.rows():
+        item = _item(row, images)
+        if item.id in seen:
+            raise row["id"].wrong(f"is {item.id}, as in an earlier row")
+        seen.add(item.id)
+        yield item
 
 
 def _item(row: Entry, images: pathlib.Path) -> Item:
