@@ -129,6 +129,7 @@ def evaluate(
     failed: dict[str, str] = {}
     rounds = _make_rounds(
         scorer,
+        fingerprint,
         chosen,
         sampling,
         data_dir=data_dir,
@@ -261,6 +262,7 @@ def choose_tasks(tasks: str | Sequence[str | Task], data_dir: str | None = None)
 
 def _make_rounds(
     scorer: base.SampledScorer,
+    fingerprint: Mapping[str, Any],
     tasks: Sequence[Task],
     sampling: Mapping[str, Any],
     *,
@@ -269,8 +271,8 @@ def _make_rounds(
 ) -> list[_Round]:
     """Groups the tasks by their samples and plans each group; tasks whose data cannot be used end up in ``failed``."""
     seed, rule = sampling["seed"], sampling["timesteps"]
-    fingerprint = {name: value for name, value in scorer.fingerprint().items() if name not in _NOT_OF_A_SAMPLE}
-    digest = records.digest({"scorer": fingerprint, "seed": seed})
+    of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
+    digest = records.digest({"scorer": of_a_sample, "seed": seed})
     groups: dict[tuple[int, ...], tuple[int, list[Task]]] = {}
     for task in tasks:
         # Timesteps that are given one by one are meant for all tasks.
