@@ -16,35 +16,12 @@ import numpy as np
 
 from winobench.evaluation.published import source
 from winobench.evaluation.report import analysis, figures, paper
-from winobench.evaluation.report.figures import Mark, Panel
+from winobench.evaluation.report.figures import Margins, Mark, Panel
+from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run, TaskRun
 
 STARS_BELOW = 0.01
 """One-sided p-value under which an effect size gets a star (paper, Tables 3 and 5)."""
-
-TASK_LABELS = {
-    "flickr30k_image": "Flickr30K image",
-    "flickr30k_text": "Flickr30K text",
-    "winoground": "Winoground",
-    "svo_subj": "SVO subject",
-    "svo_verb": "SVO verb",
-    "svo_obj": "SVO object",
-    "imagecode_static": "ImageCoDe static",
-    "imagecode_video": "ImageCoDe video",
-    "aro_vg_relation": "ARO VG relation",
-    "aro_vg_attribution": "ARO VG attribution",
-    "aro_coco_order": "ARO COCO order",
-    "aro_flickr_order": "ARO Flickr order",
-    "clevr": "CLEVR",
-    "clevr_image": "CLEVR image",
-    "clevr_winoground": "CLEVR Winoground",
-    "pets": "Pets",
-    "mmbias": "MMBias",
-    "genderbias": "Gender bias",
-    "coco_hardneg_text": "COCO hard negatives, text",
-    "coco_hardneg_image": "COCO hard negatives, image",
-}
-"""Task -> what people call it; other tasks go by their own names."""
 
 CLEVR_LABELS = {
     "pair_binding_size": "Pair binding (size)",
@@ -59,11 +36,23 @@ CLEVR_LABELS = {
 
 # Proportions that have a panel of their own; macro means and the easier recall@5 follow the headline.
 _CURVE_METRICS = ("accuracy", "recall@1", "text", "image", "group")
-_RADAR_METRICS = ("accuracy", "recall@1", "text", "image")
+_HEADLINE_METRICS = ("accuracy", "recall@1", "text", "image")
+_RADAR_METRICS = (*_HEADLINE_METRICS, "group")
+_PART_METRICS = ("text", "image", "group")
 _FEWEST_AXES = 3
+# Where there are more axes than this without them, tasks that the paper lacks and that ask what others ask in another
+# form stay off the radar chart.
+_MANY_AXES = 12
+_OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo")
+# Panels that a section shows at once; the others are folded, unless these are few.
+_SHOWN_PANELS, _FEW_MORE = 12, 3
+# With fewer samples or examples than this, a curve and its band say nothing.
+_FEWEST_SAMPLES, _FEWEST_EXAMPLES = 4, 5
 _FEW_RUNS = 3
 _MOST_SETS = 8
 _SAME_VALUE = 1e-9
+# Above, a power of ten that the numbers of the vertical axis are to be multiplied by.
+_TIMESTEP_MARGINS = Margins(left=0.72, top=0.2)
 _CLEVR_TABLE, _BIAS_TABLES = ("6",), ("3", "5")
 _MINUS, _DASH = "−", "–"
 
@@ -132,7 +121,6 @@ class Section:
       title: its heading.
       intro: sentences on what is shown and how it is computed.
       legend: looks of what the figures show.
-      legend_patches: whether these are areas instead of lines.
       panels: figures that the page shows at once.
       tables: tables that the page shows at once.
       folds: what is shown on demand.
@@ -145,7 +133,6 @@ class Section:
     title: str
     intro: list[str]
     legend: list[Mark] = dataclasses.field(default_factory=list)
-    legend_patches: bool = False
     panels: list[Panel] = dataclasses.field(default_factory=list)
     tables: list[Table] = dataclasses.field(default_factory=list)
     folds: list[Fold] = dataclasses.field(default_factory=list)
@@ -161,8 +148,7 @@ class Section:
                 writer.writeheader()
                 writer.writerows(rows)
         for name, (panels, legend, columns) in self.pictures.items():
-            handles = [mark.handle(patch=self.legend_patches) for mark in legend]
-            figures.to_png(panels, folder / name, legend=handles, columns=columns)
+            figures.to_png(panels, folder / name, legend=legend, columns=columns)
         return [*self.records, *self.pictures]
 
 
@@ -204,11 +190,6 @@ class Material:
         if len(self.runs) <= _FEW_RUNS:
             return list(itertools.combinations(numbers, 2))
         return [(0, number) for number in numbers[1:]]
-
-
-def task_label(task: str) -> str:
-    """What people call a task."""
-    return TASK_LABELS.get(task, task.replace("_", " "))
 
 
 def percent(value: float, sign: bool = False) -> str:
@@ -407,8 +388,13 @@ def radar_section(material: Material) -> Section | None:
             entries = [record.results.get(metric) if record else None for record in material.records(task)]
             known = [entry for entry in entries if entry and entry["chance"] is not None]
             if known:
-                label = f"{task_label(task)} {metric}" if metric in ("text", "image") else task_label(task)
-                axes.append((label, task, metric, known[0]["chance"], entries))
+                axes.append((_measure(task, metric), task, metric, known[0]["chance"], entries))
+    without = [axis for axis in axes if axis[1] not in _OTHER_FORMS]
+    left_out = list(dict.fromkeys(axis[1] for axis in axes if axis[1] in _OTHER_FORMS))
+    if len(without) > _MANY_AXES and left_out:
+        axes = without
+    else:
+        left_out = []
     if len(axes) < _FEWEST_AXES:
         return None
     chances = np.array([chance for *_, chance, _ in axes])
@@ -429,20 +415,24 @@ def radar_section(material: Material) -> Section | None:
             mark = Mark(f"{name} (paper)", figures.MUTED, "os^D"[len(quoted) % 4], figures.DASHES[1 + len(quoted) % 3])
             quoted.append((mark, above(raw)))
             rows += _radar_rows(mark.label, axes, raw, quoted[-1][1])
-    labels = [label for label, *_ in axes]
+    labels = figures.radar_labels([label for label, *_ in axes])
 
     def draw(where) -> None:
         figures.radar(where, labels, [*quoted, *series])
 
     everyone = [mark for mark, _ in series] + [mark for mark, _ in quoted]
-    panel = Panel("Tasks", draw, 6.4, 5.3, "Radar chart: how far each run is above chance, task by task")
+    description = "Radar chart: how far each run is above chance, task by task"
+    panel = Panel("Tasks", draw, labels.width, labels.height, description, figures.NO_MARGINS)
+    intro = (
+        "The radius is (value − chance) / (1 − chance): the dashed ring is chance, the outer ring is all right. Values "
+        "below chance lie inside the dashed ring."
+    )
+    if left_out:
+        intro += f" To keep it legible, {_listed(left_out)} are in the table only: the paper does not have them."
     return Section(
         "radar",
         "Tasks at a glance",
-        [
-            "The radius is (value − chance) / (1 − chance): the dashed ring is chance, the outer ring is all right. "
-            "Values below chance lie inside the dashed ring.",
-        ],
+        [intro],
         legend=everyone,
         panels=[panel],
         records={"radar.csv": rows},
@@ -453,6 +443,7 @@ def radar_section(material: Material) -> Section | None:
 def sample_section(material: Material) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
     panels, rows, absent = [], [], []
+    few: dict[str, list[str]] = {}
     for task in material.tasks:
         if material.has_bias(task):
             continue
@@ -465,6 +456,9 @@ def sample_section(material: Material) -> Section | None:
             if record.deterministic or record.num_samples == 1:
                 for metric, entry in record.results.items():
                     levels.setdefault(metric, []).append((place, entry["value"]))
+                continue
+            if _says_nothing(record):
+                few.setdefault(task, []).append(run.label)
                 continue
             batches = run.batches(task)
             if batches is None:
@@ -501,12 +495,16 @@ def sample_section(material: Material) -> Section | None:
                 fields = {"run": label, "task": task, "metric": metric, "samples": 1}
                 rows.append({**fields, "mean": value, "low": value, "high": value})
             panels.append(_curve_panel(material, task, metric, curves[metric], levels.get(metric, []), chance))
-    if not panels:
+    if not panels and not few:
         return None
+    title = "Accuracy against the number of samples"
+    if not panels:
+        return Section("samples", title, [_no_curve(material, few)])
     low, high = analysis.BAND
+    shown, folds = _folded(panels)
     section = Section(
         "samples",
-        "Accuracy against the number of samples",
+        title,
         [
             f"Each point is the mean over {analysis.SUBSETS} random subsets of a run's own samples (seed "
             f"{material.seed}), from the recorded errors and under the task's normalisation; the band holds the "
@@ -514,10 +512,13 @@ def sample_section(material: Material) -> Section | None:
             "there is one such subset only. The dashed grey line is chance; runs that need no samples are horizontal.",
         ],
         legend=material.marks if len(material.runs) > 1 else [],
-        panels=panels,
+        panels=shown,
+        folds=folds,
         records={"samples.csv": rows},
         pictures={"samples.png": (panels, material.marks if len(material.runs) > 1 else [], 3)},
     )
+    if few:
+        section.notes.append(_no_curve(material, few))
     if absent:
         section.notes.append(f"No complete errors are recorded for {'; '.join(absent)}.")
     return section
@@ -713,7 +714,7 @@ def overlap_section(material: Material) -> Section | None:
     if len(material.runs) < 2:
         return None
     marks = material.marks
-    panels, sets, lines, rows, set_rows, notes = [], [], [], [], [], []
+    panels, sets, lines, rows, set_rows, few = [], [], [], [], [], []
     for task in material.tasks:
         if material.has_bias(task):
             continue
@@ -749,12 +750,16 @@ def overlap_section(material: Material) -> Section | None:
                     "n": found.num_examples,
                 }
             )
-        if bars:
-            panels.append(_overlap_panel(task, bars))
+        if not bars:
+            continue
+        if max(row["n"] for row in rows[-len(bars) :]) < _FEWEST_EXAMPLES:
+            few.append(task)
+            continue
+        panels.append(_overlap_panel(task, bars))
         asked = [record for record in material.records(task) if record is not None and record.examples is not None]
         if len(material.runs) >= 3 and len(asked) == len(material.runs):
             correct = _common_answers(asked)
-            if correct.shape[1]:
+            if correct.shape[1] >= _FEWEST_EXAMPLES:
                 found_sets = analysis.right_sets(correct)
                 sets.append(_sets_panel(material, task, found_sets, correct.shape[1]))
                 for pattern, count in found_sets:
@@ -767,7 +772,7 @@ def overlap_section(material: Material) -> Section | None:
                             "share": count / correct.shape[1],
                         }
                     )
-    if not panels:
+    if not lines:
         return None
     columns = [
         "task, first / second",
@@ -780,31 +785,41 @@ def overlap_section(material: Material) -> Section | None:
         "examples",
     ]
     legend = [
-        Mark("both right", figures.BOTH),
-        *(dataclasses.replace(mark, label=f"only {mark.label}") for mark in marks),
-        Mark("neither", figures.GRID),
+        Mark("both right", figures.BOTH, "s", figures.NO_LINE),
+        *(dataclasses.replace(mark, label=f"only {mark.label}", dash=figures.NO_LINE) for mark in marks),
+        Mark("neither", figures.GRID, "s", figures.NO_LINE),
     ]
+    shown, folds = _folded(panels)
     section = Section(
         "overlap",
         "Overlap of right answers",
         [
-            "Of the examples that two runs have both answered: share that both have right, only the one (in its "
-            "colour), only the other, and neither. The black tick is the share of both right that independent answers "
-            "would give; where the dark bar ends beyond it, the runs succeed on the same examples. Cohen's kappa is 0 "
-            "under independence and 1 where they agree everywhere.",
+            "Of the examples that two runs, whose markers stand before each bar, have both answered: share that both "
+            "have right, only the one (in its colour), only the other, and neither. The black tick is the share of "
+            "both right that independent answers would give; where the dark bar ends beyond it, the runs succeed on "
+            "the same examples. Cohen's kappa is 0 under independence and 1 where they agree everywhere.",
         ],
-        legend=legend,
-        legend_patches=True,
-        panels=panels,
-        folds=[Fold("The numbers", [Table(columns, lines)])],
-        notes=notes,
+        legend=legend if panels else [],
+        panels=shown,
+        folds=folds,
         records={"overlap.csv": rows},
-        pictures={"overlap.png": (panels, legend, 2)},
     )
+    if panels:
+        section.pictures["overlap.png"] = (panels, legend, 3)
+    if few:
+        section.notes.append(
+            f"No figure of {_listed(few)}, of which two runs have answered fewer than {_FEWEST_EXAMPLES} examples."
+        )
     if sets:
-        section.folds.insert(0, Fold("Examples that exactly these runs have right", panels=sets, is_open=True))
+        is_open = len(sets) <= _SHOWN_PANELS // 2
+        section.folds.append(Fold("Examples that exactly these runs have right", panels=sets, is_open=is_open))
         section.records["right_sets.csv"] = set_rows
-        section.pictures["right_sets.png"] = (sets, marks, 2)
+        section.pictures["right_sets.png"] = (
+            sets,
+            [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in marks],
+            3,
+        )
+    section.folds.append(Fold("The numbers", [Table(columns, lines)]))
     return section
 
 
@@ -815,7 +830,8 @@ def timestep_section(material: Material) -> Section | None:
         Mark("wrong candidates", figures.WRONG, "s", figures.DASHES[1]),
     )
     gap = Mark("wrong − right", figures.BOTH, "D")
-    folds, rows, pictures, untimed = [], [], {}, []
+    shown, folds, rows, pictures, untimed = [], [], [], {}, []
+    few: dict[str, list[str]] = {}
     for place, run in enumerate(material.runs):
         everything = []
         for task, record in run.tasks.items():
@@ -824,16 +840,16 @@ def timestep_section(material: Material) -> Section | None:
             if record.timesteps is None:
                 untimed.append(run.label)
                 continue
+            if _says_nothing(record):
+                few.setdefault(task, []).append(run.label)
+                continue
             batches = run.batches(task)
             if batches is None or batches[0].errors.shape[-1] != len(record.timesteps):
                 continue
             profile = analysis.timestep_profile(
                 batches, record.timesteps, record.examples.targets, record.examples.clusters
             )
-            panels = _timestep_panels(task, profile, right, wrong, gap)
-            everything += panels
-            title = task_label(task) if len(material.runs) == 1 else f"{task_label(task)}, {run.label}"
-            folds.append(Fold(title, panels=panels, is_open=not folds))
+            everything += _timestep_panels(task, profile, right, wrong, gap)
             for name, (mean, low, high) in profile.series.items():
                 for bin_number, (first, last) in enumerate(profile.edges):
                     rows.append(
@@ -852,21 +868,31 @@ def timestep_section(material: Material) -> Section | None:
         if everything:
             name = "timesteps.png" if len(material.runs) == 1 else f"timesteps-{place + 1}.png"
             pictures[name] = (everything, [right, wrong, gap], 4)
+            first, more = _folded(everything)
+            if len(material.runs) == 1:
+                shown, folds = first, more
+            else:
+                folds.append(Fold(run.label, panels=first, is_open=not folds))
+                folds += [dataclasses.replace(fold, title=f"{run.label}, {fold.title}") for fold in more]
     notes = [
         f"{label} did not record its timesteps: evaluate again to see it here." for label in dict.fromkeys(untimed)
     ]
-    if not folds:
-        return None
+    if few:
+        notes.append(_no_curve(material, few))
+    title = "Error against timestep"
+    if not rows:
+        return Section("timesteps", title, notes) if few else None
     return Section(
         "timesteps",
-        "Error against timestep",
+        title,
         [
             "Mean error of right and of wrong pairs of image and text, in bins of the timestep with about as many "
-            "samples each. Left: the error itself, which depends on the image far more than on the text. Right: the "
+            "samples each. First the error itself, which depends on the image far more than on the text; beside it the "
             "error less that of the same image under the empty text or, where that was not scored, wrong less right. "
             "The bands are 95% intervals of the mean over images.",
         ],
         legend=[right, wrong, gap],
+        panels=shown,
         folds=folds,
         notes=notes,
         records={"timesteps.csv": rows},
@@ -878,9 +904,8 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
     """(what, value) lines on what was run and with what."""
     identity, versions = run.config["identity"], run.config.get("versions") or run.results.get("versions") or {}
     scorer, software = identity.get("scorer") or {}, versions.get("winobench") or {}
-    launched = run.config.get("config") or {}
     device = versions.get("device") or {}
-    facts = [("model", str(launched.get("model") or run.config.get("model") or run.label))]
+    facts = [("model", run.model)]
     if scorer:
         facts.append(("scorer", str(scorer.get("scorer", "unknown"))))
         described = [
@@ -926,7 +951,7 @@ def summary_sentences(material: Material) -> list[str]:
         entries = [
             (task, metric, record.results[metric])
             for task, record in run.tasks.items()
-            for metric in _RADAR_METRICS
+            for metric in _HEADLINE_METRICS
             if not record.is_bias and metric in record.results and record.results[metric]["chance"] is not None
         ]
         if not entries:
@@ -954,7 +979,7 @@ def _above_chance(entry: Mapping[str, Any]) -> float:
 
 
 def _measure(task: str, metric: str) -> str:
-    return f"{task_label(task)} {metric}" if metric in ("text", "image") else task_label(task)
+    return f"{task_label(task)} {metric}" if metric in _PART_METRICS else task_label(task)
 
 
 def _proportion(entry: Mapping[str, Any] | None, run: int) -> Cell:
@@ -999,6 +1024,45 @@ def _association(entry: Mapping[str, Any] | None) -> Cell:
     digits = max(0, 2 - math.floor(math.log10(max(abs(entry["value"]), 1e-9))))
     text = " to ".join(number(entry[key], digits) for key in ("low", "high"))
     return Cell(number(entry["value"], digits), text, "value")
+
+
+def _folded(panels: Sequence[Panel]) -> tuple[list[Panel], list[Fold]]:
+    """What a section shows of many panels at once, and the others under their titles."""
+    if len(panels) <= _SHOWN_PANELS + _FEW_MORE:
+        return list(panels), []
+    more = panels[_SHOWN_PANELS:]
+    names = list(dict.fromkeys(panel.title.rpartition(",")[0] or panel.title for panel in more))
+    return list(panels[:_SHOWN_PANELS]), [Fold(f"more: {', '.join(names)}", panels=more)]
+
+
+def _says_nothing(record: TaskRun) -> bool:
+    """Whether a sampled task has too few samples or examples for a curve."""
+    if record.num_samples is not None and record.num_samples < _FEWEST_SAMPLES:
+        return True
+    return record.examples is not None and len(record.examples.ids) < _FEWEST_EXAMPLES
+
+
+def _no_curve(material: Material, few: Mapping[str, Sequence[str]]) -> str:
+    """The sentence on tasks, and the runs of each, that have no curve."""
+    sampled = [run for run in material.runs if any(not record.deterministic for record in run.tasks.values())]
+    by_runs: dict[tuple[str, ...], list[str]] = {}
+    for task, labels in few.items():
+        by_runs.setdefault(tuple(labels), []).append(task)
+    parts = [
+        _listed(tasks) + ("" if len(labels) == len(sampled) else f" ({', '.join(labels)})")
+        for labels, tasks in by_runs.items()
+    ]
+    return (
+        f"A curve needs {_FEWEST_SAMPLES} samples a pair and {_FEWEST_EXAMPLES} examples to say anything; it is left "
+        f"out for {'; '.join(parts)}."
+    )
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    """The labels of tasks as part of a sentence."""
+    # Labels may have commas.
+    *most, last = [task_label(task) for task in tasks]
+    return f"{'; '.join(most)} and {last}" if most else last
 
 
 def _readable(name: str) -> str:
@@ -1111,14 +1175,16 @@ def _forest_panel(material: Material, task: str, pairs: Sequence[str]) -> Panel:
     def draw(axes) -> None:
         figures.forest(axes, labels, series, stars=np.array(stars), span="effect size d (95% interval)")
 
-    return Panel(task_label(task), draw, 5.2, height, f"Forest plot of the effect sizes of {task_label(task)}")
+    description = f"Forest plot of the effect sizes of {task_label(task)}"
+    return Panel(task_label(task), draw, 5.2, height, description, figures.forest_margins(labels))
 
 
 def _overlap_panel(task: str, bars: Sequence[tuple]) -> Panel:
     return Panel(
         task_label(task),
         lambda axes: figures.overlap_bars(axes, bars),
-        height=0.6 + 0.62 * len(bars),
+        height=0.45 + 0.3 * len(bars),
+        margins=Margins(left=0.5, right=0.25, top=0.05, bottom=0.28),
         description=f"{task_label(task)}: shares of examples that both runs, one of them, or neither has right",
     )
 
@@ -1128,7 +1194,8 @@ def _sets_panel(material: Material, task: str, sets: Sequence[tuple], total: int
     return Panel(
         task_label(task),
         lambda axes: figures.set_bars(axes, material.marks, shown, total),
-        height=0.25 + 0.27 * len(shown),
+        height=0.1 + 0.27 * len(shown),
+        margins=figures.NO_MARGINS,
         description=f"{task_label(task)}: number of examples that exactly the marked runs have right",
     )
 
@@ -1147,10 +1214,12 @@ def _timestep_panels(task: str, profile: analysis.Profile, right: Mark, wrong: M
         Panel(
             f"{label}, error",
             lambda axes: figures.timestep_lines(axes, profile.timesteps, absolute, "error", zero=False),
+            margins=_TIMESTEP_MARGINS,
         ),
         Panel(
             f"{label}, {title}",
             lambda axes: figures.timestep_lines(axes, profile.timesteps, relative, ylabel, zero=True),
+            margins=_TIMESTEP_MARGINS,
         ),
     ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import math
 import pathlib
 import re
@@ -19,9 +20,13 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.transforms import blended_transform_factory
+
+from winobench.evaluation.report.labels import shortened
 
 INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
 """Of text and axes, of what is less important, and of lines in the background."""
@@ -29,6 +34,9 @@ INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c1e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+NO_LINE = "none"
+"""In place of dashes: the mark is its marker alone."""
+
 ON_COLOUR = "#fffffe"
 """Of text on a surface in one of the colours below."""
 
@@ -81,7 +89,27 @@ _STYLE = {
 _DPI = 160
 _BAND_ALPHA = 0.18
 
+# Width and height in em of a letter and a line of the font above, a little more than they are on average. With them
+# every panel knows its margins: searching for margins takes longer than drawing, and fails where a label is long.
+_EM_WIDE, _EM_HIGH = 0.64, 1.2
+_POINTS_AN_INCH = 72
+_LEGEND_LETTERS, _FOREST_LETTERS, _RADAR_LETTERS = 60, 30, 36
+_TITLE_HEIGHT, _LEGEND_LINE, _GAP = 0.27, 0.21, 0.2  # inches, of a file's panels
+
 Draw = Callable[[Axes], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Margins:
+    """Room around the axes, in inches."""
+
+    left: float = 0.62
+    right: float = 0.12
+    top: float = 0.1
+    bottom: float = 0.48
+
+
+NO_MARGINS = Margins(0, 0, 0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,22 +121,24 @@ class Mark:
     marker: str = "o"
     dash: str | tuple = "-"
 
-    def handle(self, *, patch: bool = False) -> Line2D:
+    @property
+    def handle(self) -> Line2D:
         """An entry for matplotlib's legend."""
-        if patch:
-            return Line2D([], [], color=self.colour, marker="s", linestyle="none", markersize=8, label=self.label)
-        return Line2D([], [], color=self.colour, marker=self.marker, linestyle=self.dash, label=self.label)
+        label = shortened(self.label, _LEGEND_LETTERS)
+        size = 7 if self.dash == NO_LINE else _STYLE["lines.markersize"]
+        return Line2D([], [], color=self.colour, marker=self.marker, linestyle=self.dash, markersize=size, label=label)
 
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """A drawing and the size, in inches, at which it is legible."""
+    """A drawing and the size, in inches, at which it is legible; the size includes the margins."""
 
     title: str
     draw: Draw
     width: float = 3.4
     height: float = 2.5
     description: str = ""
+    margins: Margins = Margins()
 
 
 def run_mark(number: int, label: str) -> Mark:
@@ -127,58 +157,137 @@ def to_svg(panel: Panel, key: str) -> str:
       key: begins the ids of the element's parts, which must be unique in a page.
     """
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(panel.width, panel.height), layout="constrained")
-        axes = figure.add_subplot()
+        figure = Figure(figsize=(panel.width, panel.height))
+        axes = _add_axes(figure, panel, 0, 0)
+        figure.patch.set_visible(False)
+        axes.patch.set_visible(False)
         panel.draw(axes)
         buffer = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+        # Not by savefig, which draws everything twice.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return _for_page(buffer.getvalue(), key, panel)
 
 
-def to_png(
-    panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Line2D] = (), title: str = "", columns: int = 3
-) -> None:
+def to_png(panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark] = (), columns: int = 3) -> None:
     """All panels in one file, with their titles and a legend."""
     columns = min(columns, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    width = max(max(panel.width for panel in panels) * columns, 4.5)
-    heights = [max(panel.height for panel in panels[row * columns : (row + 1) * columns]) for row in range(rows)]
+    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+    handles = [mark.handle for mark in legend]
+    entry = 0.65 + _text_width(max((handle.get_label() for handle in handles), key=len, default=""), 9)
+    column = max(panel.width for panel in panels)
+    width = max(columns * (column + _GAP) + _GAP, entry + 2 * _GAP)
+    a_line = max(1, min(len(handles), int((width - 2 * _GAP) / entry)))
+    lines = math.ceil(len(handles) / a_line)
+    heights = [max(panel.height for panel in row) + _TITLE_HEIGHT for row in rows]
+    height = sum(heights) + _GAP * (len(rows) + 1) + (lines * _LEGEND_LINE + _GAP if handles else 0)
     with matplotlib.rc_context(_STYLE):
-        lines = math.ceil(len(legend) / max(1, int(width / 1.9)))
-        extra = 0.5 + 0.25 * lines
-        figure = Figure(figsize=(width, sum(heights) + 0.3 * rows + extra), layout="constrained")
-        FigureCanvasAgg(figure)
-        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
-        grid = figure.subplots(rows, columns, squeeze=False, gridspec_kw={"height_ratios": heights})
-        for axes, panel in zip(grid.flat, panels, strict=False):
-            panel.draw(axes)
-            axes.set_title(panel.title)
-        for axes in list(grid.flat)[len(panels) :]:
-            axes.set_axis_off()
-        if legend:
-            figure.legend(handles=list(legend), loc="outside lower center", ncols=math.ceil(len(legend) / lines))
-        if title:
-            figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-        figure.savefig(path, dpi=_DPI, facecolor="white", metadata={"Software": None})
+        figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+        top = height - _GAP
+        for row, row_height in zip(rows, heights, strict=True):
+            for place, panel in enumerate(row):
+                left = _GAP + place * (column + _GAP)
+                if columns == 1:
+                    left = (width - panel.width) / 2
+                axes = _add_axes(figure, panel, left, top - _TITLE_HEIGHT - panel.height)
+                panel.draw(axes)
+                title = shortened(panel.title, int(panel.width / _text_width("m", 10)))
+                figure.text(left / width, (top - 0.04) / height, title, va="top", fontsize=10, fontweight="bold")
+            top -= row_height + _GAP
+        if handles:
+            anchor = (0.5, _GAP / 2 / height)
+            figure.legend(
+                handles=handles, loc="lower center", ncols=a_line, bbox_to_anchor=anchor, borderpad=0, borderaxespad=0
+            )
+        FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
 
 
-def radar(
-    axes: Axes, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], *, floor: float = -0.25
-) -> None:
+def radar_labels(labels: Sequence[str]) -> RadarLabels:
+    """Places labels around a circle that grows with their number, so that none meets another or the circle."""
+    count = len(labels)
+    radius = 2.0 + 0.06 * max(0, min(count, 24) - 8)
+    size = 10.5 - 0.1 * max(0, min(count, 24) - 8)
+    line = _EM_HIGH * size / _POINTS_AN_INCH
+    away = radius + 0.14
+    texts, halves = [], []
+    for label in labels:
+        lines = textwrap.wrap(shortened(label, _RADAR_LETTERS), 16) or [""]
+        texts.append("\n".join(lines))
+        halves.append((_text_width(max(lines, key=len), size), len(lines) * line / 2))
+    directions = _directions(count)
+    places = [(float(x) * away, float(y) * (away + half)) for (x, y), (_, half) in zip(directions, halves, strict=True)]
+    sides = ["center" if abs(x) < 1e-9 else "left" if x > 0 else "right" for x, _ in directions]
+    for side in ("left", "right"):
+        # From the middle of a side upwards, and then downwards, each label moves until it is clear of the last one.
+        members = sorted((index for index in range(count) if sides[index] == side), key=lambda index: places[index][1])
+        upper = [index for index in members if places[index][1] >= 0]
+        lower = [index for index in reversed(members) if places[index][1] < 0]
+        for sign, some in ((1, upper), (-1, [*upper[:1], *lower])):
+            for before, index in itertools.pairwise(some):
+                least = sign * places[before][1] + halves[before][1] + halves[index][1] + 0.04
+                places[index] = (places[index][0], sign * max(sign * places[index][1], least))
+        for index in members:
+            # The label's edge that is nearest to the middle lies outside the circle.
+            nearest = max(0.0, abs(places[index][1]) - halves[index][1])
+            across = max(math.sqrt(max(0.0, away**2 - nearest**2)), abs(places[index][0]))
+            places[index] = (across if side == "left" else -across, places[index][1])
+    wide = max(
+        abs(x) + (width if side != "center" else width / 2)
+        for (x, _), (width, _), side in zip(places, halves, sides, strict=True)
+    )
+    tops = [y + half for (_, y), (_, half) in zip(places, halves, strict=True)]
+    bottoms = [y - half for (_, y), (_, half) in zip(places, halves, strict=True)]
+    return RadarLabels(
+        texts, places, sides, radius, size, wide + 0.05, max(radius, *tops) + 0.05, min(-radius, *bottoms) - 0.05
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RadarLabels:
+    """Where the labels of a radar chart stand, in inches from its centre.
+
+    Attributes:
+      texts: with their line breaks.
+      places: x of the edge towards the circle, or of the middle of those above and below; y of the middle.
+      sides: ``left``, ``right`` or ``center``, which part of the text is at x.
+      radius: of the outer ring.
+      size: of the font, in points.
+      side: half of the chart's width.
+      top, bottom: its ends.
+    """
+
+    texts: Sequence[str]
+    places: Sequence[tuple[float, float]]
+    sides: Sequence[str]
+    radius: float
+    size: float
+    side: float
+    top: float
+    bottom: float
+
+    @property
+    def width(self) -> float:
+        """Of the chart, in inches."""
+        return 2 * self.side
+
+    @property
+    def height(self) -> float:
+        """Of the chart, in inches."""
+        return self.top - self.bottom
+
+
+def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarray]], *, floor: float = -0.25) -> None:
     """A polygon a series over axes that share one scale: 0 is chance, 1 is perfect.
 
     Args:
       axes: where to.
-      labels: of the axes, at least three.
+      labels: of the axes, at least three; the panel has the size that they say, and no margins.
       series: looks and values [num_axes]; a NaN leaves a gap.
       floor: value at the centre; lower ones are drawn there.
     """
-    angles = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / len(labels)
-    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    directions = _directions(len(labels.texts))
 
     def radius(value: np.ndarray | float) -> np.ndarray:
-        return (np.maximum(value, floor) - floor) / (1 - floor)
+        return labels.radius * (np.maximum(value, floor) - floor) / (1 - floor)
 
     circle = np.linspace(0, 2 * np.pi, 181)
     for level in (0, 0.25, 0.5, 0.75, 1):
@@ -192,7 +301,7 @@ def radar(
             zorder=1,
         )
         # Between two spokes, where no polygon has a corner.
-        between = np.pi / 2 - np.pi / len(labels)
+        between = np.pi / 2 - np.pi / len(labels.texts)
         axes.text(
             radius(level) * np.cos(between),
             radius(level) * np.sin(between),
@@ -203,12 +312,13 @@ def radar(
             va="center",
             zorder=5,
         )
-    for direction, label in zip(directions, labels, strict=True):
-        axes.plot([0, direction[0]], [0, direction[1]], color=GRID, linewidth=0.8, zorder=1)
-        side = "left" if direction[0] > 0.2 else "right" if direction[0] < -0.2 else "center"
-        place = "bottom" if direction[1] > 0.5 else "top" if direction[1] < -0.5 else "center"
-        text = "\n".join(textwrap.wrap(label, 12))
-        axes.text(*(1.07 * direction), text, ha=side, va=place, fontsize=10.5, linespacing=1.1)
+    for direction, text, (x, y), side in zip(directions, labels.texts, labels.places, labels.sides, strict=True):
+        tip = labels.radius * direction
+        axes.plot([0, tip[0]], [0, tip[1]], color=GRID, linewidth=0.8, zorder=1)
+        if side != "center":
+            outside = 0.03 if side == "right" else -0.03
+            axes.plot([tip[0], x + outside], [tip[1], y], color=GRID, linewidth=0.8, zorder=1)
+        axes.text(x, y, text, ha=side, va="center", fontsize=labels.size, linespacing=1.1)
     for mark, values in series:
         points = radius(np.asarray(values, np.float64))[:, None] * directions
         closed = np.concatenate([points, points[:1]])
@@ -216,9 +326,8 @@ def radar(
         # The paper's polygons are for orientation: one surface the more would hide ours.
         if mark.colour != MUTED and not np.isnan(closed).any():
             axes.fill(*points.T, color=mark.colour, alpha=0.10, linewidth=0, zorder=2)
-    axes.set_aspect("equal")
-    axes.set_xlim(-1.5, 1.5)
-    axes.set_ylim(-1.3, 1.26)
+    axes.set_xlim(-labels.side, labels.side)
+    axes.set_ylim(labels.bottom, labels.top)
     axes.set_axis_off()
 
 
@@ -277,10 +386,12 @@ def timestep_lines(
     axes.set_ylabel(ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    # Long numbers would leave the margin.
+    axes.ticklabel_format(axis="y", scilimits=(-2, 4), useMathText=True)
 
 
 def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
-    """A stacked bar a pair of runs: both right, only the one, only the other, neither.
+    """A stacked bar a pair of runs, whose markers stand before it: both right, only the one, only the other, neither.
 
     Args:
       axes: where to.
@@ -289,7 +400,7 @@ def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], 
     for place, (first, second, shares, expected) in enumerate(pairs):
         left = 0.0
         for share, colour in zip(shares, (BOTH, first.colour, second.colour, GRID), strict=True):
-            axes.barh(-place, 100 * share, left=100 * left, height=0.5, color=colour)
+            axes.barh(-place, 100 * share, left=100 * left, height=0.6, color=colour)
             if share >= 0.12:
                 axes.text(
                     100 * (left + share / 2),
@@ -301,10 +412,19 @@ def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], 
                     color=INK if colour == GRID else ON_COLOUR,
                 )
             left += share
-        axes.plot([100 * expected] * 2, [-place - 0.31, -place + 0.31], color=INK, linewidth=1.6)
-        axes.text(0, -place + 0.35, f"{first.label} / {second.label}", fontsize=8, va="bottom", ha="left")
+        axes.plot([100 * expected] * 2, [-place - 0.4, -place + 0.4], color=INK, linewidth=1.6)
+        for mark, before in ((first, -0.13), (second, -0.06)):
+            axes.plot(
+                *(before, -place),
+                color=mark.colour,
+                marker=mark.marker,
+                markersize=6.5,
+                linestyle="none",
+                transform=blended_transform_factory(axes.transAxes, axes.transData),
+                clip_on=False,
+            )
     axes.set_xlim(0, 100)
-    axes.set_ylim(-len(pairs) + 0.45, 0.75)
+    axes.set_ylim(-len(pairs) + 0.45, 0.55)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(False)
@@ -365,13 +485,44 @@ def forest(
                 axes.annotate(
                     "★", (high, place), (4, 0), textcoords="offset points", va="center", fontsize=7, color=mark.colour
                 )
-    axes.set_yticks(-np.arange(len(labels)), labels)
+    axes.set_yticks(-np.arange(len(labels)), [shortened(label, _FOREST_LETTERS) for label in labels])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-len(labels) + 0.4, 0.6)
     axes.grid(False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.08)
     axes.set_xlabel(span)
+
+
+def forest_margins(labels: Sequence[str]) -> Margins:
+    """The margins of a forest plot with rows of these labels."""
+    longest = max((shortened(label, _FOREST_LETTERS) for label in labels), key=len)
+    return Margins(left=_text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
+
+
+def _add_axes(figure: Figure, panel: Panel, left: float, bottom: float) -> Axes:
+    """Axes for the panel, whose lower left corner is there, in inches."""
+    width, height = figure.get_size_inches()
+    margins = panel.margins
+    return figure.add_axes(
+        (
+            (left + margins.left) / width,
+            (bottom + margins.bottom) / height,
+            (panel.width - margins.left - margins.right) / width,
+            (panel.height - margins.top - margins.bottom) / height,
+        )
+    )
+
+
+def _text_width(text: str, size: float) -> float:
+    """About how many inches a line of text takes in a font of ``size`` points."""
+    return len(text) * _EM_WIDE * size / _POINTS_AN_INCH
+
+
+def _directions(count: int) -> np.ndarray:
+    """[count, 2] unit vectors, clockwise from the top."""
+    angles = np.pi / 2 - 2 * np.pi * np.arange(count) / count
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def _percent_axis(axis) -> None:

@@ -18,6 +18,7 @@ from winobench.evaluation.published import source
 from winobench.evaluation.report import analysis, contents, figures
 from winobench.evaluation.report.cards import Gallery, gallery
 from winobench.evaluation.report.contents import Material, Section
+from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run, read_runs
 
 PAGE = "report.html"
@@ -102,7 +103,7 @@ def render(
     environment.globals.update(
         marker=_marker,
         bar_places=_bar_places,
-        task_label=contents.task_label,
+        task_label=task_label,
         run_number=lambda number: number % len(figures.COLOURS),
     )
     figure_numbers: dict[str, int] = {}
@@ -199,17 +200,16 @@ _OUTLINES = {
 }
 
 
-def _marker(mark: figures.Mark, patch: bool = False) -> markupsafe.Markup:
+def _marker(mark: figures.Mark) -> markupsafe.Markup:
     """A mark as a small picture."""
     colour = figures.page_colour(mark.colour)
-    if patch:
+    outline = f'<path d="{_OUTLINES[mark.marker]}" fill="{colour}"/></svg>'
+    if mark.dash == figures.NO_LINE:
         return markupsafe.Markup(
-            '<svg class="swatch" viewBox="0 0 14 14" width="14" height="14" aria-hidden="true">'
-            f'<rect x="1" y="1" width="12" height="12" rx="2" fill="{colour}"/></svg>'
+            f'<svg class="swatch" viewBox="-5 -5 10 10" width="14" height="14" aria-hidden="true">{outline}'
         )
     dash = "" if mark.dash == "-" else f' stroke-dasharray="{" ".join(f"{2 * part:g}" for part in mark.dash[1])}"'
     return markupsafe.Markup(
         '<svg class="swatch" viewBox="-15 -7 30 14" width="30" height="14" aria-hidden="true">'
-        f'<path d="M-15 0h30" fill="none" stroke="{colour}" stroke-width="2"{dash}/>'
-        f'<path d="{_OUTLINES[mark.marker]}" fill="{colour}"/></svg>'
+        f'<path d="M-15 0h30" fill="none" stroke="{colour}" stroke-width="2"{dash}/>{outline}'
     )

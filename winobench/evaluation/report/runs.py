@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,12 +22,16 @@ from winobench.data.images import image_hash
 from winobench.errors import InputError
 from winobench.evaluation import records
 from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, Question, text_hash
+from winobench.evaluation.report.labels import model_label, shortened
 from winobench.evaluation.summary import image_clusters
 
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
 # What a part says about its errors; those that agree in all of it were scored in the same way.
 _SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
+
+# Of a model's name and of each thing that tells runs of one model apart: what tables and legends have room for.
+_MOST_LETTERS, _MOST_LETTERS_MORE = 32, 20
 
 BIAS_METRIC = "effect_size"
 """The metric of bias tasks, whose rows are effect sizes and not proportions."""
@@ -153,6 +158,12 @@ class Run:
     tasks: Mapping[str, TaskRun]
     failed: Mapping[str, str]
     notes: list[str]
+
+    @property
+    def model(self) -> str:
+        """The model's full name: of the registry, a hub id, or a path; the folder's name where the run has none."""
+        launched = self.config.get("config") or {}
+        return str(launched.get("model") or self.config.get("model") or self.path.resolve().name)
 
     @functools.cached_property
     def errors(self) -> list[ErrorStore]:
@@ -304,13 +315,7 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
         if folder.resolve() in [other.resolve() for other in folders[:number]]:
             raise InputError(f"run {folder} is named twice: name each run once.")
     runs = [read_run(folder) for folder in folders]
-    labels = [run.label for run in runs]
-    for run in runs:
-        if labels.count(run.label) > 1:
-            run.label = f"{run.label} ({run.path.resolve().name})"
-    for number, run in enumerate(runs):
-        if [other.label for other in runs].count(run.label) > 1:
-            run.label = f"{run.label} {number + 1}"
+    _tell_apart(runs)
     return runs
 
 
@@ -351,9 +356,9 @@ def read_run(path: str | os.PathLike) -> Run:
         tasks[name] = _task_run(path, name, entries, rounds.get(name), config["identity"])
         if tasks[name].examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
-    launched = config.get("config") or {}
-    label = config.get("model") or launched.get("model") or path.resolve().name
-    return Run(path, str(label), config, results, tasks, dict(results.get("failed") or {}), notes)
+    run = Run(path, "", config, results, tasks, dict(results.get("failed") or {}), notes)
+    run.label = shortened(model_label(str(config.get("model") or run.model)), _MOST_LETTERS)
+    return run
 
 
 def metric_of(entries: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -393,6 +398,47 @@ def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
         ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]))
         for parts in tables.values()
     ]
+
+
+def _tell_apart(runs: Sequence[Run]) -> None:
+    """Adds to equal labels what differs between their runs, as little of it as will do."""
+    by_label: dict[str, list[Run]] = {}
+    for run in runs:
+        by_label.setdefault(run.label, []).append(run)
+    for label, alike in by_label.items():
+        told: list[tuple[str, ...]] = [() for _ in alike]
+        for said in (
+            _different_parts([run.model for run in alike]),
+            [f"normalize {run.config['identity'].get('normalize')}" for run in alike],
+            [_samples_said(run) for run in alike],
+            [str((run.config["identity"].get("scorer") or {}).get("dtype") or "") for run in alike],
+            [run.path.resolve().name for run in alike],
+        ):
+            if len(set(told)) == len(alike):
+                break
+            if len(set(said)) > 1:
+                told = [(*before, shortened(more, _MOST_LETTERS_MORE)) for before, more in zip(told, said, strict=True)]
+        for run, more in zip(alike, told, strict=True):
+            run.label = f"{label} ({', '.join(filter(None, more))})" if any(more) else label
+    labels = [run.label for run in runs]
+    for number, run in enumerate(runs):
+        if labels.count(run.label) > 1:
+            run.label = f"{run.label} {number + 1}"
+
+
+def _different_parts(models: Sequence[str]) -> list[str]:
+    """Of the names' parts before the last one, those nearest to it in which the names differ; empty if none do."""
+    parts = [re.split(r"[/\\]", model.rstrip("/\\"))[-2::-1] for model in models]
+    for some in itertools.zip_longest(*parts, fillvalue=""):
+        if len(set(some)) > 1:
+            return list(some)
+    return [""] * len(models)
+
+
+def _samples_said(run: Run) -> str:
+    counts = [task.num_samples for task in run.tasks.values() if not (task.deterministic or task.is_bias)]
+    known = [count for count in counts if count is not None]
+    return f"{max(known):,} samples" if known else ""
 
 
 def _task_run(

@@ -1,0 +1,77 @@
+"""What a report calls tasks and models: short, and the same in tables and figures."""
+
+from __future__ import annotations
+
+import re
+
+TASK_LABELS = {
+    "flickr30k_image": "Flickr30K image",
+    "flickr30k_text": "Flickr30K text",
+    "winoground": "Winoground",
+    "svo_subj": "SVO subject",
+    "svo_verb": "SVO verb",
+    "svo_obj": "SVO object",
+    "imagecode_static": "ImageCoDe static",
+    "imagecode_video": "ImageCoDe video",
+    "aro_vg_relation": "ARO VG relation",
+    "aro_vg_attribution": "ARO VG attribution",
+    "aro_coco_order": "ARO COCO order",
+    "aro_flickr_order": "ARO Flickr order",
+    "clevr": "CLEVR",
+    "clevr_image": "CLEVR image",
+    "clevr_winoground": "CLEVR Winoground",
+    "pets": "Pets",
+    "pets_photo": "Pets, photo prompt",
+    "mmbias": "MMBias",
+    "genderbias": "Gender bias",
+    "coco_hardneg_text": "COCO hard negatives, text",
+    "coco_hardneg_image": "COCO hard negatives, image",
+}
+"""Task -> what people call it; a plugged-in task's name is turned into a label by `task_label`."""
+
+# Words that people write in another way than in the names of tasks.
+_WORDS = {
+    "aro": "ARO",
+    "blip": "BLIP",
+    "clevr": "CLEVR",
+    "clip": "CLIP",
+    "coco": "COCO",
+    "flickr30k": "Flickr30K",
+    "gqa": "GQA",
+    "hardneg": "hard negatives",
+    "imagecode": "ImageCoDe",
+    "imagenet": "ImageNet",
+    "itm": "ITM",
+    "mmbias": "MMBias",
+    "mscoco": "MS COCO",
+    "obj": "object",
+    "sd": "SD",
+    "subj": "subject",
+    "svo": "SVO",
+    "vg": "VG",
+    "vqa": "VQA",
+    "winoground": "Winoground",
+}
+
+
+def task_label(task: str) -> str:
+    """What people call a task: ``my_coco_test`` is ``My COCO test``."""
+    if task in TASK_LABELS:
+        return TASK_LABELS[task]
+    words = [_WORDS.get(word, word) for word in re.split(r"[_\s]+", task) if word]
+    text = " ".join(words) or task
+    return text[0].upper() + text[1:] if words and words[0].islower() else text
+
+
+def model_label(model: str) -> str:
+    """A model's short name: a registry name as it is, the last part of a hub id or of a folder's path."""
+    last = re.split(r"[/\\]", model.rstrip("/\\"))[-1]
+    return last if last.strip(".") else model
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and end around an ellipsis where it has more than ``most`` letters."""
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 3
+    return f"{text[: most - 1 - tail].rstrip()}…{text[len(text) - tail :].lstrip()}"
