@@ -1,0 +1,664 @@
+"""What a user is told of bad data: every published task with every kind of fault, beside a task that is sound.
+
+First faults of the published files, as ``launch.prepare`` meets them, then of prepared sets, as `evaluate` meets them.
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+import shutil
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import winobench.tasks
+from launch import prepare as launcher
+from tests.tasks import published_layouts
+from winobench.data import prepared, word_order
+from winobench.errors import InputError
+from winobench.evaluation import evaluate as evaluation
+from winobench.tasks import TASKS
+
+MISSING, FEWER, MORE, BROKEN, DUPLICATE = KINDS = ("missing image", "fewer", "more", "broken file", "duplicate id")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A way in which a source is bad.
+
+    Attributes:
+      kind: one of ``KINDS``.
+      make: ``make(folder)`` damages the sound source in this folder.
+      sentence: what the user is told before how to get the files; with ``{task}``, ``{root}`` and ``{listed}``, the
+        file that lists the images that cannot be used.
+      problems: the lines of that file.
+    """
+
+    kind: str
+    make: Callable[[pathlib.Path], object]
+    sentence: str
+    problems: tuple[str, ...] = ()
+
+
+def remove(*names):
+    def make(folder):
+        for name in names:
+            shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+
+    return make
+
+
+def cut(name, share=0.5):
+    """Leaves the first part of a file, as a download does that was broken off."""
+
+    def make(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: int(share * len(content))])
+
+    return make
+
+
+def change(name, function):
+    """Rewrites a JSON file: ``function(content)`` changes its content in place."""
+
+    def make(folder):
+        content = json.loads((folder / name).read_text())
+        function(content)
+        published_layouts.write_json(folder / name, content)
+
+    return make
+
+
+def repeat_first_key(name, *place):
+    """Writes the first key of the object that is at ``place`` in a JSON file twice, as JSON's grammar allows."""
+
+    def make(folder):
+        content = json.loads((folder / name).read_text())
+        value = content
+        for step in place:
+            value = value[step]
+        key = next(iter(value))
+        value["REPEATED"] = value[key]
+        text = json.dumps(content)
+        assert text.count('"REPEATED"') == 1
+        (folder / name).write_text(text.replace('"REPEATED"', json.dumps(key)))
+
+    return make
+
+
+def change_lines(name, function):
+    """Rewrites a text file: ``function(lines)`` gives the new lines."""
+
+    def make(folder):
+        (folder / name).write_text("".join(function((folder / name).read_text().splitlines(keepends=True))))
+
+    return make
+
+
+def copy(name, to):
+    return lambda folder: shutil.copyfile(folder / name, folder / to)
+
+
+def _delete(content, key):
+    del content[key]
+
+
+def _delete_first(content, count):
+    for key in list(content)[:count]:
+        del content[key]
+
+
+# Sentences that several tasks share.
+
+RESTORE = ": restore the file as it was published"
+
+
+def _missing_image(path, num_images, make=None, reason="missing"):
+    sentence = (
+        f"1 of {num_images} images of task '{{task}}' in {{root}} cannot be used, {path} ({reason}), listed in"
+        f" {{listed}}: add or replace it, or give --allow_partial to leave out the examples that need it"
+    )
+    return Fault(MISSING, make or remove(path), sentence, (f"{path}: {reason}",))
+
+
+def _fewer(make, count, published):
+    sentence = (
+        f"{{root}} has {count} example{'s' * (count != 1)} of task '{{task}}', but {published} were published: get the"
+        " annotation files anew, or give --allow_partial to prepare what is there"
+    )
+    return Fault(FEWER, make, sentence)
+
+
+def _more(make, count, published):
+    sentence = (
+        f"{{root}} has {count} examples of task '{{task}}', but {published} were published: get the annotation"
+        " files anew"
+    )
+    return Fault(MORE, make, sentence)
+
+
+def _broken_off(file, share=0.5, line=""):
+    sentence = f"{line}{{root}}/{file} breaks off in the middle, as after an unfinished download: get the file anew"
+    return Fault(BROKEN, cut(file, share), sentence)
+
+
+def _no_file(file, make=None):
+    sentence = f"there is no file {{root}}/{file}, which the task needs: get it as it was published"
+    return Fault(BROKEN, make or remove(file), sentence)
+
+
+def _wrong(kind, make, what):
+    return Fault(kind, make, what + RESTORE)
+
+
+# The faults of each family of tasks.
+
+_FLICKR_IMAGE, _FLICKR_TEXT = "val_top10_RN50x64.json", "val_top10_RN50x64_text.json"
+_WINOGROUND, _SVO, _IMAGECODE = "examples.jsonl", "svo.json", "valid_data.json"
+_SPLIT, _CLASSES, _SPATIAL = "annotations/test.txt", "classes.txt", "captions/spatial.json"
+_HARDNEG, _PHRASES, _MUSLIM = "valid_neg_clip.tsv", "textual_phrases.txt", "data/Images/Religion/Muslim"
+
+
+def _flickr_image():
+    def more(lists):
+        lists.update({f"A new caption {number}.": next(iter(lists.values())) for number in range(5)})
+
+    def twice(lists):
+        lists["A woman walks on the wide beach."][3] = lists["A woman walks on the wide beach."][2]
+
+    key = "A man walks on the wide beach."
+    return [
+        _missing_image("images/1003.jpg", 12),
+        _fewer(change(_FLICKR_IMAGE, lambda lists: _delete_first(lists, 5)), 11, 12),
+        _more(change(_FLICKR_IMAGE, more), 13, 12),
+        _broken_off(_FLICKR_IMAGE),
+        _wrong(DUPLICATE, repeat_first_key(_FLICKR_IMAGE), f"{{root}}/{_FLICKR_IMAGE} has the key '{key}' twice"),
+        _wrong(
+            DUPLICATE,
+            change(_FLICKR_IMAGE, twice),
+            f"'A woman walks on the wide beach.' in {{root}}/{_FLICKR_IMAGE} names an image twice",
+        ),
+    ]
+
+
+def _flickr_text():
+    path = "datasets/flickr30k/images/{}.jpg"
+
+    def more(lists):
+        lists[path.format(9)] = [f"Caption {number}." for number in range(10)]
+
+    def twice(lists):
+        lists[path.format(1005)][3] = lists[path.format(1005)][0]
+
+    return [
+        _missing_image("images/1003.jpg", 12),
+        _fewer(change(_FLICKR_TEXT, lambda lists: _delete_first(lists, 1)), 11, 12),
+        _more(change(_FLICKR_TEXT, more), 13, 12),
+        _broken_off(_FLICKR_TEXT),
+        _wrong(
+            DUPLICATE,
+            repeat_first_key(_FLICKR_TEXT),
+            f"{{root}}/{_FLICKR_TEXT} has the key '{path.format(1000)}' twice",
+        ),
+        _wrong(
+            DUPLICATE,
+            change(_FLICKR_TEXT, twice),
+            f"'{path.format(1005)}' in {{root}}/{_FLICKR_TEXT} offers the right caption twice",
+        ),
+    ]
+
+
+def _winoground():
+    return [
+        _missing_image("images/ex_1_img_0.png", 6),
+        _fewer(change_lines(_WINOGROUND, lambda lines: lines[:-1]), 2, 3),
+        _more(change_lines(_WINOGROUND, lambda lines: [*lines, lines[0].replace('"id": 0', '"id": 3')]), 4, 3),
+        _broken_off(_WINOGROUND, line="line 2 of "),
+        _no_file(_WINOGROUND),
+        # Where both are there, this is the one that is read.
+        Fault(
+            BROKEN,
+            lambda folder: (folder / "data.json").write_text('[{"id": 0,}]'),
+            "{root}/data.json is not JSON (Expecting property name enclosed in double quotes, column 11)" + RESTORE,
+        ),
+        _wrong(
+            DUPLICATE,
+            change_lines(_WINOGROUND, lambda lines: [*lines, lines[0]]),
+            f"'id' in row 4 of {{root}}/{_WINOGROUND} is 0, as in an earlier row",
+        ),
+    ]
+
+
+def _svo(first):
+    return [
+        _missing_image(f"images/{first}.jpg", 4),
+        Fault(
+            FEWER,
+            change(_SVO, list.clear),
+            "{root} has no example of task '{task}': get the annotation files anew",
+        ),
+        _broken_off(_SVO),
+        _no_file(_SVO),
+        _wrong(
+            BROKEN,
+            change(_SVO, lambda rows: _delete(rows[2], "sentence")),
+            f"row 3 of {{root}}/{_SVO} has no 'sentence'",
+        ),
+        _wrong(DUPLICATE, repeat_first_key(_SVO, 3), f"row 4 of {{root}}/{_SVO} has the key 'pos_id' twice"),
+    ]
+
+
+def _imagecode(name, first, key, num_images):
+    def misnumber(sets):
+        sets[name]["10"] = sets[name].pop(key)
+
+    return [
+        _missing_image(f"image-sets/{name}/img4.jpg", num_images),
+        _fewer(change(_IMAGECODE, lambda sets: _delete(sets[name], key)), 2, 3),
+        _more(change(_IMAGECODE, lambda sets: sets[name].update({"8": "One more"})), 4, 3),
+        _broken_off(_IMAGECODE),
+        _wrong(
+            BROKEN,
+            change(_IMAGECODE, misnumber),
+            f"'10' in '{name}' in {{root}}/{_IMAGECODE} stands for image '10', but images are numbered from 0 to 9",
+        ),
+        _wrong(
+            DUPLICATE,
+            repeat_first_key(_IMAGECODE),
+            f"{{root}}/{_IMAGECODE} has the key 'open-images-1815_f91d6f546e63f20d' twice",
+        ),
+        _wrong(
+            DUPLICATE,
+            repeat_first_key(_IMAGECODE, name),
+            f"'{name}' in {{root}}/{_IMAGECODE} has the key '{first}' twice",
+        ),
+    ]
+
+
+def _visual_genome(file, count):
+    return [
+        _missing_image("images/1.jpg", count),
+        _fewer(change(file, list.pop), count - 1, count),
+        _more(change(file, lambda rows: rows.append(rows[0])), count + 1, count),
+        _broken_off(file),
+        _wrong(
+            BROKEN,
+            change(file, lambda rows: rows[2].update(bbox_w="12")),
+            f"'bbox_w' in row 3 of {{root}}/{file} is no number",
+        ),
+        _wrong(DUPLICATE, repeat_first_key(file, 3), f"row 4 of {{root}}/{file} has the key 'image_id' twice"),
+    ]
+
+
+def _order(file, image, first, num_images, captions_each):
+    count = num_images * captions_each
+
+    def more(rows):
+        rows.append({**rows[0], "image": rows[0]["image"].replace("000.jpg", "999.jpg")})
+
+    return [
+        _missing_image(image, num_images),
+        _fewer(change(file, list.pop), count - captions_each, count),
+        _more(change(file, more), count + captions_each, count),
+        _broken_off(file),
+        _wrong(
+            DUPLICATE,
+            change(file, lambda rows: rows.append(rows[0])),
+            f"'image' in row {num_images + 1} of {{root}}/{file} names '{first}' a second time",
+        ),
+        _wrong(DUPLICATE, repeat_first_key(file, 1), f"row 2 of {{root}}/{file} has the key 'image' twice"),
+    ]
+
+
+def _pets():
+    return [
+        _missing_image("images/Abyssinian_201.jpg", 2),
+        _fewer(change_lines(_SPLIT, lambda lines: lines[:1]), 1, 2),
+        _more(change_lines(_SPLIT, lambda lines: [*lines, "american_pit_bull_terrier_7 4 2 3\n"]), 3, 2),
+        Fault(BROKEN, cut(_CLASSES), f"{{root}}/{_CLASSES} has 18 breeds, not 37: restore it as it was published"),
+        Fault(
+            BROKEN,
+            cut(_SPLIT, 0.7),
+            f"{{root}}/{_SPLIT} has the image 'shiba_in', which is named for no breed in {{root}}/{_CLASSES}: restore"
+            " both files as they were published",
+        ),
+        _no_file(_SPLIT, remove("annotations")),
+        Fault(
+            DUPLICATE,
+            change_lines(_SPLIT, lambda lines: [*lines, lines[0]]),
+            f"{{root}}/{_SPLIT} has the image 'Abyssinian_201' twice: restore it as it was published",
+        ),
+        Fault(
+            DUPLICATE,
+            change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]),
+            f"{{root}}/{_CLASSES} has the breed 'abyssinian' 2 times: restore it as it was published",
+        ),
+    ]
+
+
+def _clevr():
+    name = "CLEVR_val_1.png"
+    return [
+        _missing_image(f"images/{name}", 3),
+        _fewer(change(_SPATIAL, lambda items: _delete(items, name)), 40, 42),
+        _more(change(_SPATIAL, lambda items: items[name].append(["a", "b"])), 43, 42),
+        _broken_off(_SPATIAL),
+        _no_file(_SPATIAL),
+        _wrong(DUPLICATE, repeat_first_key(_SPATIAL), f"{{root}}/{_SPATIAL} has the key 'CLEVR_val_0.png' twice"),
+    ]
+
+
+def _mmbias():
+    def count(function):
+        return change(_PHRASES, lambda phrases: function(phrases["pleasant_phrases"]))
+
+    phrases = f"'pleasant_phrases' in {{root}}/{_PHRASES} has"
+    return [
+        Fault(
+            MISSING,
+            remove(_MUSLIM),
+            f"there is no folder {{root}}/{_MUSLIM}: make it, with the task's .jpg files in it",
+        ),
+        _missing_image(f"{_MUSLIM}/2.jpg", 27, cut(f"{_MUSLIM}/2.jpg"), "Truncated File Read"),
+        _wrong(FEWER, count(list.pop), f"{phrases} 59 entries, not 60"),
+        _wrong(MORE, count(lambda words: words.append("nice")), f"{phrases} 61 entries, not 60"),
+        _broken_off(_PHRASES),
+        Fault(
+            BROKEN,
+            remove(*(f"{_MUSLIM}/{number}.jpg" for number in (1, 2, 3))),
+            f"the folder {{root}}/{_MUSLIM} has no .jpg file: put the task's images there",
+        ),
+        Fault(
+            DUPLICATE,
+            copy(f"{_MUSLIM}/2.jpg", f"{_MUSLIM}/2.jpeg"),
+            f"{{root}}/{_MUSLIM} has both 2.jpeg and 2.jpg: remove or rename one of them",
+        ),
+        _wrong(DUPLICATE, repeat_first_key(_PHRASES), f"{{root}}/{_PHRASES} has the key 'unpleasant_phrases' twice"),
+    ]
+
+
+def _genderbias():
+    suits = [f"suit-images/{number}.jpg" for number in (1, 6, 7, 12)]
+    return [
+        Fault(
+            MISSING,
+            remove("suit-images"),
+            "there is no folder {root}/suit-images: make it, with the task's .jpg files in it",
+        ),
+        _missing_image(suits[2], 24, lambda folder: (folder / suits[2]).write_bytes(b""), "is empty"),
+        _missing_image(suits[2], 24, lambda folder: (folder / suits[2]).write_bytes(b"<html>"), "is no image"),
+        Fault(
+            FEWER,
+            remove(*suits[2:], "apron-images/7.jpg", "apron-images/12.jpg"),
+            "the folders suit-images and apron-images in {root} have no image of women (numbers above 6): add some",
+        ),
+        Fault(BROKEN, remove(*suits), "the folder {root}/suit-images has no .jpg file: put the task's images there"),
+        Fault(
+            BROKEN,
+            copy(suits[2], "suit-images/man.jpg"),
+            "{root}/suit-images/man.jpg is not named by its number: rename it, e.g. to 7.jpg",
+        ),
+        Fault(
+            DUPLICATE,
+            copy(suits[2], "suit-images/7.jpeg"),
+            "{root}/suit-images has both 7.jpeg and 7.jpg: remove or rename one of them",
+        ),
+    ]
+
+
+def _hardneg(column, fewer):
+    return [
+        _missing_image("val2014/COCO_val2014_000000000001.jpg", 4),
+        dataclasses.replace(fewer, make=change_lines(_HARDNEG, lambda lines: lines[:-1])),
+        _more(change_lines(_HARDNEG, lambda lines: [*lines, "4" + lines[1][1:]]), 5, 4),
+        _broken_off(_HARDNEG),
+        _wrong(
+            BROKEN,
+            cut(_HARDNEG, 0.8),
+            f"'{column}' in row 4 of {{root}}/{_HARDNEG} is no list in Python's notation",
+        ),
+        _wrong(
+            DUPLICATE,
+            change_lines(_HARDNEG, lambda lines: [*lines, lines[2]]),
+            f"row 5 of {{root}}/{_HARDNEG} has the number '1' where 4 is next",
+        ),
+    ]
+
+
+FAULTS = {
+    "aro_coco_order": _order(
+        "coco_karpathy_test.json",
+        "val2014/COCO_val2014_000000000001.jpg",
+        "val2014/COCO_val2014_000000000000.jpg",
+        2,
+        2,
+    ),
+    "aro_flickr_order": _order("flickr30k_val.json", "images/1003.jpg", "flickr30k-images/1000.jpg", 12, 5),
+    "aro_vg_attribution": _visual_genome("visual_genome_attribution.json", 28),
+    "aro_vg_relation": _visual_genome("visual_genome_relation.json", 5),
+    "clevr": _clevr(),
+    "coco_hardneg_image": _hardneg(
+        "neg_image",
+        _wrong(FEWER, None, f"'neg_image' in row 1 of {{root}}/{_HARDNEG} names number 3, but the numbers end with 2"),
+    ),
+    "coco_hardneg_text": _hardneg("neg_caption", _fewer(None, 3, 4)),
+    "flickr30k_image": _flickr_image(),
+    "flickr30k_text": _flickr_text(),
+    "genderbias": _genderbias(),
+    "imagecode_static": _imagecode("open-images-1815_f91d6f546e63f20d", "5", "7", 20),
+    "imagecode_video": _imagecode("MSR-VTT-videoTestVideo_video7047-shot1_0", "0", "9", 10),
+    "mmbias": _mmbias(),
+    "pets": _pets(),
+    "pets_photo": _pets(),
+    "svo_obj": _svo(6),
+    "svo_subj": _svo(1),
+    "svo_verb": _svo(4),
+    "winoground": _winoground(),
+}
+
+_NO_NUMBER = "every user has the images that are still on the web, so that any number of rows is right"
+INEXPRESSIBLE = {
+    ("genderbias", MORE): "its images are not published, so that any number of them is right",
+    ("svo_obj", MORE): _NO_NUMBER,
+    ("svo_subj", MORE): _NO_NUMBER,
+    ("svo_verb", MORE): _NO_NUMBER,
+}
+"""Faults that a layout has no place for, and why.
+
+Rows of SVO-Probes and of ARO's Visual Genome tasks have no id of their own: a repeated row is one more row, which the
+count tells; what can be repeated there is a key within a row."""
+
+
+def test_no_task_is_forgotten():
+    assert FAULTS.keys() == published_layouts.WRITERS.keys()
+    assert FAULTS.keys() == {name for name, task in TASKS.items() if task.source is not None}
+    covered = {(task, fault.kind) for task, faults in FAULTS.items() for fault in faults}
+    assert covered.isdisjoint(INEXPRESSIBLE)
+    assert covered | INEXPRESSIBLE.keys() == {(task, kind) for task in FAULTS for kind in KINDS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A task that is to be broken, and a sound one with its files in the same folder.
+
+    Attributes:
+      name: of the first.
+      sound: of the second.
+      tasks: both; the published number of examples is that of the tiny set.
+      source: the folder of the published files.
+      data_dir: the folder of both when they are prepared.
+    """
+
+    name: str
+    sound: str
+    tasks: dict[str, winobench.tasks.Task]
+    source: pathlib.Path
+    data_dir: pathlib.Path
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Task -> its `Pair`, made when it is asked for; tests must not change its folders."""
+    made = {}
+
+    def make(name):
+        sound = "svo_subj" if name == "genderbias" else "genderbias"
+        source = tmp_path_factory.mktemp(f"{name}-source")
+        tasks = {}
+        for one in (name, sound):
+            published_layouts.WRITERS[one](source)
+            task = TASKS[one]
+            if task.source.num_examples is not None:
+                published = dataclasses.replace(task.source, num_examples=len(list(task.source.read(source))))
+                task = dataclasses.replace(task, source=published)
+            tasks[one] = task
+        pair = Pair(name, sound, tasks, source, tmp_path_factory.mktemp(f"{name}-data"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(winobench.tasks, "TASKS", tasks)
+            assert launcher.prepare_tasks(f"{name},{sound}", str(source), str(pair.data_dir), workers=1) == []
+        return pair
+
+    with pytest.MonkeyPatch.context() as tagger:
+        tagger.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+        yield lambda name: made.get(name) or made.setdefault(name, make(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        pytest.param(name, fault, id=f"{name}-{fault.kind}-{number}".replace(" ", "-"))
+        for name, faults in FAULTS.items()
+        for number, fault in enumerate(faults)
+    ],
+)
+def test_a_bad_source_is_told_in_a_sentence_and_stops_no_other(name, fault, pairs, tmp_path, monkeypatch, capsys):
+    pair = pairs(name)
+    root, data = tmp_path / "source", tmp_path / "data"
+    shutil.copytree(pair.source, root)
+    fault.make(root)
+    monkeypatch.setattr(winobench.tasks, "TASKS", pair.tasks)
+    capsys.readouterr()
+
+    assert launcher.prepare_tasks(f"{name},{pair.sound}", str(root), str(data), workers=1) == [name]
+    out, err = capsys.readouterr()
+    listed = data / f"{name}.problems.txt"
+    sentence = fault.sentence.format(task=name, root=root, listed=listed)
+    expected = f"error: {name}: {sentence}; {root} must hold {TASKS[name].source.how_to_get}"
+    assert [line for line in err.splitlines() if not line.startswith("preparing ")] == [
+        *(f"  {line}" for line in fault.problems),
+        expected,
+        f"1 of 2 tasks could not be prepared: {name}",
+    ]
+    assert re.fullmatch(rf"{pair.sound}: \d+ examples, \d+ images, .*\n", out)
+    assert (listed.read_text().splitlines() if listed.exists() else []) == list(fault.problems)
+    assert not (data / name).exists()
+    _assert_same(data / pair.sound, pair.data_dir / pair.sound)
+
+    # What was prepared from a sound source stays when the source is prepared again and has become bad.
+    older = tmp_path / "older"
+    shutil.copytree(pair.data_dir, older)
+    options = {"workers": 1, "overwrite": True}
+    assert launcher.prepare_tasks(f"{name},{pair.sound}", str(root), str(older), **options) == [name]
+    assert capsys.readouterr().err == err.replace(str(data), str(older))
+    _assert_same(older / name, pair.data_dir / name)
+
+
+def _assert_same(folder, other):
+    one = prepared.PreparedSet(folder)
+    one.verify()
+    assert one.fingerprint == prepared.PreparedSet(other).fingerprint
+
+
+# Prepared sets that are damaged later.
+
+
+class ByLength:
+    """Needs no model: the score is the text's length plus the image's mean."""
+
+    def score(self, images, texts):
+        means = [np.asarray(image.open() if hasattr(image, "open") else image).mean() / 255 for image in images]
+        return np.add.outer(means, [len(text) for text in texts])
+
+
+@pytest.fixture(scope="module")
+def sets(pairs, tmp_path_factory):
+    """Three prepared tasks in one folder; tests must not change it."""
+    folder = tmp_path_factory.mktemp("sets")
+    for name in ("clevr", "pets", "winoground"):
+        shutil.copytree(pairs(name).data_dir / name, folder / name)
+    return folder
+
+
+def _shard(folder, kind):
+    (path,) = prepared.set_folder(folder, kind).glob("*.array_record*")
+    return path
+
+
+def _halve(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("kind", [prepared.IMAGES, prepared.EXAMPLES])
+@pytest.mark.parametrize("damage", [_halve, pathlib.Path.unlink])
+@pytest.mark.parametrize("name", ["pets", "clevr"])
+def test_a_damaged_shard_takes_its_task_away_and_no_other(name, damage, kind, sets, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(sets, data)
+    shard = _shard(data / name, kind)
+    damage(shard)
+    others = [other for other in ("clevr", "pets", "winoground") if other != name]
+    results = _evaluate(["clevr", "pets", "winoground"], data, tmp_path)
+    assert results["failed"] == {
+        name: f"{shard} is damaged or missing: prepare the data anew with"
+        f" `python -m launch.prepare --task={name} --source=DIR --overwrite`"
+    }
+    assert list(results["tasks"]) == others
+    assert all(results["tasks"][other] for other in others)
+
+
+def _break_state(path):
+    path.write_text(path.read_text()[:-40])
+
+
+def _lose_keys(path):
+    path.write_text(json.dumps({"format": prepared.FORMAT}))
+
+
+def _make_older(path):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "task_version": 0}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_break_state, "{state} is damaged or of another version of winobench: prepare the data anew with"),
+        (_lose_keys, "{state} is damaged or of another version of winobench: prepare the data anew with"),
+        (_make_older, "{folder} was prepared for version 0 of the task, which is now at 1: renew it with"),
+    ],
+)
+@pytest.mark.parametrize("name", ["pets", "clevr"])
+def test_a_set_that_is_none_is_told_of_and_left_out(name, damage, message, sets, tmp_path, monkeypatch):
+    data = tmp_path / "data"
+    shutil.copytree(sets, data)
+    state = data / name / prepared.STATE
+    damage(state)
+    sentence = message.format(state=state, folder=data / name)
+    sentence += (
+        f" `python -m launch.prepare --task={name} --source=DIR`, where DIR holds {TASKS[name].source.how_to_get}"
+    )
+    assert TASKS[name].ready(str(data)) == sentence
+    with pytest.raises(InputError) as caught:
+        _evaluate([name, "winoground"], data, tmp_path)
+    assert str(caught.value) == f"task {name!r} has no data yet: {sentence}"
+
+    # "ready" means the others; CLEVR is not rendered in the place of a set that is there.
+    known = {one: TASKS[one] for one in ("clevr", "pets", "winoground")}
+    monkeypatch.setattr(evaluation, "TASKS", known)
+    results = _evaluate(evaluation.READY, data, tmp_path)
+    assert (list(results["tasks"]), results["failed"]) == ([one for one in known if one != name], {})
+
+
+def _evaluate(tasks, data, tmp_path):
+    return evaluation.evaluate(ByLength(), tasks, tmp_path / "run", data_dir=str(data), progress=False)
