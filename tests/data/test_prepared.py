@@ -246,11 +246,12 @@ def test_records_are_a_sequence(folder):
             records[number]
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"format": 99}'])
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"format": 1}'])
 def test_a_folder_without_a_finished_set(tmp_path, content):
     if content is not None:
         (tmp_path / "prepared.json").write_text(content)
     assert prepared.read_state(tmp_path) is None
+    assert prepared.has_state(tmp_path) == (content is not None)
     with pytest.raises(InputError, match="holds no prepared data"):
         prepared.PreparedSet(tmp_path)
 

@@ -76,7 +76,9 @@ def test_items_are_as_the_task_declares(name, tmp_path):
 def test_missing_annotations_are_named(name, tmp_path):
     folder = published_layouts.WRITERS[name](tmp_path)
     (folder / ANNOTATIONS[name]).unlink()
-    with pytest.raises(InputError, match=rf"^there is no file {re.escape(str(folder))}/\S+: ") as caught:
+    with pytest.raises(
+        InputError, match=rf"^there is no file {re.escape(str(folder))}/\S+, which the task needs: "
+    ) as caught:
         read(name, folder)
     assert "\n" not in str(caught.value)
 
@@ -85,7 +87,7 @@ def test_missing_annotations_are_named(name, tmp_path):
 def test_broken_json_is_named(name, tmp_path):
     path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(InputError, match=rf"^{re.escape(str(path))} is not JSON \("):
+    with pytest.raises(InputError, match=rf"^(line 3 of )?{re.escape(str(path))} breaks off in the middle, "):
         read(name, tmp_path)
 
 
@@ -121,11 +123,70 @@ def test_missing_key_of_a_row_is_named(name, key, tmp_path):
         read(name, tmp_path)
 
 
-def test_repeated_keys_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": ["1"], "b": ["2"], "a": ["3"]}', r"^/\S*lists\.json has the key 'a' twice: "),
+        ('[{"a": 1}, {"b": [{"a": 1, "a": 1}]}]', r"^row 1 of 'b' in row 2 of /\S*lists\.json has the key 'a' twice: "),
+        # What is repeated within a value that a later one replaces has no place of its own.
+        ('{"a": {"b": 1, "b": 2}, "a": 1}', r"^/\S*lists\.json has the key 'a' twice: "),
+    ],
+)
+def test_repeated_keys_are_refused(text, message, tmp_path):
     path = tmp_path / "lists.json"
-    path.write_text('{"a caption": ["1"], "another": ["2"], "a caption": ["3"]}')
-    with pytest.raises(InputError, match=r"lists\.json has the key 'a caption' twice"):
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
         annotations.read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"lists\.json is empty: "),
+        ('[1,\n"a', r"lists\.json breaks off in the middle, "),
+        ("[1,\n2\n", r"lists\.json breaks off in the middle, "),
+        ("[1,\n2 3]", r"lists\.json is not JSON \(Expecting ',' delimiter, line 2, column 3\): "),
+        ("<html>", r"lists\.json is not JSON \(Expecting value, column 1\): "),
+        ("9" * 5000, r"lists\.json is not JSON \(.*digits"),
+    ],
+)
+def test_it_is_told_where_json_is_broken(text, message, tmp_path):
+    path = tmp_path / "lists.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        annotations.read_json(path)
+
+
+def test_the_line_of_broken_json_lines_is_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n\n{"a" 1}\n')
+    with pytest.raises(InputError, match=r"^line 3 of /\S*rows\.jsonl is not JSON \(.*, column 6\): "):
+        annotations.read_json_lines(path)
+    path.write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
+    with pytest.raises(InputError, match=r"^line 2 of /\S*rows\.jsonl has the key 'a' twice: "):
+        annotations.read_json_lines(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('a\tb\n1\t"2\n3\t4\n', r"^/\S*rows\.tsv breaks off in the middle, "),
+        ('a\tb\n1\t"2"3\n', r"^line 2 of /\S*rows\.tsv is no row of a tab-separated table \("),
+        ("a\tc\n1\t2\n", r"^/\S*rows\.tsv has no column 'b': "),
+    ],
+)
+def test_it_is_told_where_a_table_is_broken(text, message, tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        annotations.read_table(path, ("a", "b"))
+
+
+def test_images_that_differ_in_the_suffix_alone_are_named(tmp_path):
+    for name in ("1.jpg", "2.jpeg", "2.jpg"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(InputError, match=r"has both 2\.jpeg and 2\.jpg: remove or rename one of them"):
+        annotations.image_names(tmp_path)
 
 
 def test_entries_say_where_they_stand(tmp_path):

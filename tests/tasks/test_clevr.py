@@ -97,13 +97,16 @@ def test_prepared_data_are_used_where_they_are(tmp_path):
     assert len(list(task.load(str(tmp_path), 2))) == 28
 
 
-def test_a_set_for_another_version_is_no_reason_to_render(tmp_path):
+def test_a_set_that_cannot_be_used_is_no_reason_to_render(tmp_path):
     task = get_task("clevr")
     prepare(published_layouts.write_clevr(tmp_path / "source"), tmp_path)
     path = tmp_path / "clevr" / "prepared.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"task_version": 0}))
     assert "version 0" in task.ready(str(tmp_path))
     with pytest.raises(InputError, match="version 0"):
+        task.load(str(tmp_path), 1)
+    path.write_text("{")
+    with pytest.raises(InputError, match=r"prepared\.json is damaged or of another version of winobench: prepare"):
         task.load(str(tmp_path), 1)
 
 

@@ -41,11 +41,11 @@ def test_images(folder):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[2, 3, 0]", "[2, 4, 0]", r"'neg_image' in row 2 of .* must hold numbers of rows from 0 to 3"),
+        ("[2, 3, 0]", "[2, 4, 0]", r"'neg_image' in row 2 of .* names number 4, but the numbers end with 3"),
         ("[2, 3, 0]", "[2, 3, 0", r"'neg_image' in row 2 of .* is no list in Python's notation"),
         ("[2, 3, 0]", "[2, 'x']", r"row 2 of 'neg_image' in row 2 of .* is no whole number"),
-        ("[2, 3, 0]", "[]", r"'neg_image' in row 2 of .* must hold numbers"),
-        ("\n2\tLugg", "\n1\tLugg", r"^row 3 of .*valid_neg_clip\.tsv has the number '1', not 2"),
+        ("[2, 3, 0]", "[]", r"'neg_image' in row 2 of .* has no negative image"),
+        ("\n2\tLugg", "\n1\tLugg", r"^row 3 of .*valid_neg_clip\.tsv has the number '1' where 2 is next"),
         ("\tfilepath", "\tpath", r"valid_neg_clip\.tsv has no column 'filepath'"),
         ("\n1\tA narrow kitchen filled with appliances.", "\n1", r"row 2 of .* is no (text|list)"),
     ],

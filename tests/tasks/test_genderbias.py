@@ -42,7 +42,9 @@ def test_bad_folders_are_named(folder):
     for word in ("beer", "wine"):
         for number in (7, 12):
             (folder / f"{word}-images" / f"{number}.jpg").unlink(missing_ok=True)
-    with pytest.raises(InputError, match=r"beer-images and wine-images in .* show only one gender"):
+    with pytest.raises(
+        InputError, match=r"beer-images and wine-images in .* have no image of women \(numbers above 6\): "
+    ):
         list(TASKS["genderbias"].source.read(folder))
     for path in list((folder / "purse-images").iterdir()):
         path.unlink()

@@ -43,7 +43,7 @@ def test_an_id_that_occurs_twice_is_named(folder):
     rows = rows_of(folder)
     rows[2]["id"] = 0
     published_layouts.write_json(folder / "data.json", rows)
-    with pytest.raises(InputError, match=r"data\.json has two entries with the id '0'"):
+    with pytest.raises(InputError, match=r"^'id' in row 3 of .*data\.json is 0, as in an earlier row"):
         list(winoground.read(folder))
 
 

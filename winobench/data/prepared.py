@@ -43,6 +43,9 @@ IMAGE_HASHES = "image_hashes.npy"
 STATE = "prepared.json"
 NO_TARGET = -1
 
+_STATE_KEYS = {"format", "task", "task_version", "num_examples", "num_published", "num_images", "num_bytes"}
+_STATE_KEYS |= {"is_partial", "content", "files"}
+
 # Records of examples are small: enough of them to keep a scorer's planning busy, on few threads.
 _NUM_READERS = 4
 _NUM_READ_AHEAD = 256
@@ -81,7 +84,13 @@ def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
         state = json.loads((pathlib.Path(folder) / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return state if isinstance(state, dict) and state.get("format") == FORMAT else None
+    is_whole = isinstance(state, dict) and state.keys() >= _STATE_KEYS and state["format"] == FORMAT
+    return state if is_whole else None
+
+
+def has_state(folder: str | os.PathLike) -> bool:
+    """Whether there is a ``prepared.json``, even one that `read_state` cannot use."""
+    return (pathlib.Path(folder) / STATE).exists()
 
 
 def describe(state: dict[str, Any]) -> str:

@@ -274,16 +274,17 @@ def _problems(
     lines = [f"{name}: {reason}" for name, reason in problems.items()]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     name, reason = next(iter(problems.items()))
-    is_one = len(problems) == 1
-    what, them = (f"{name} ({reason})", "it") if is_one else (f"the first is {name} ({reason})", "them")
+    num_others = len(problems) - 1
+    others = f" and {num_others:,} other{'s' if num_others > 1 else ''}" if num_others else ""
+    them = "them" if num_others else "it"
     way_out = (
         "as no example has all of its images"
         if allow_partial
         else f"or give --allow_partial to leave out the examples that need {them}"
     )
     return SourceProblems(
-        f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {what}, listed in"
-        f" {path}: add or replace {them}, {way_out}",
+        f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {name}"
+        f" ({reason}){others}, listed in {path}: add or replace {them}, {way_out}",
         lines,
     )
 

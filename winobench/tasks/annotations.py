@@ -117,8 +117,8 @@ def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
         if "unexpected end" in str(error):
             raise _broken_off(str(path)) from None
         raise InputError(
-            f"line {reader.line_num} of {path} is no row of a tab-separated table ({error}): restore the file as it was"
-            " published"
+            f"line {reader.reader.line_num} of {path} is no row of a tab-separated table ({error}): restore the file as"
+            " it was published"
         ) from None
     for column in columns:
         if column not in (reader.fieldnames or ()):

@@ -68,10 +68,10 @@ def _rendered(limit: int | None) -> Iterator[Example]:
 
 
 def _is_prepared(data_dir: str | None) -> bool:
-    """Also true of a set for another version of the task, which is an error, not a reason to render."""
+    """Also true of a damaged set and of one for another version, which are errors, not reasons to render."""
     from winobench.data import prepared
 
-    return prepared.read_state(prepared.task_folder(_PUBLISHED.name, data_dir)) is not None
+    return prepared.has_state(prepared.task_folder(_PUBLISHED.name, data_dir))
 
 
 def _ready(data_dir: str | None) -> str | None:

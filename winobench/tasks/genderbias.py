@@ -28,7 +28,10 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
       InputError: a folder is missing or empty, an image's name is no number, or a pair lacks men or women.
     """
     for topic, words in PAIRS.items():
-        missing = {"male": f"up to {_LAST_MALE_NUMBER}", "female": f"above {_LAST_MALE_NUMBER}"}
+        missing = {
+            "male": f"men (numbers up to {_LAST_MALE_NUMBER})",
+            "female": f"women (numbers above {_LAST_MALE_NUMBER})",
+        }
         for word in words:
             for image in image_names(folder / f"{word}-images"):
                 if not (image.stem.isascii() and image.stem.isdigit()):
@@ -36,10 +39,10 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
                 gender = "male" if int(image.stem) <= _LAST_MALE_NUMBER else "female"
                 missing.pop(gender, None)
                 yield Item(f"{word}/{image.stem}", (ImageFile(image),), words, None, (f"{gender}_{topic}",))
-        for gender, numbers in missing.items():
+        if missing:
             raise InputError(
-                f"{words[0]}-images and {words[1]}-images in {folder} have no image of {gender} people: add some, with"
-                f" numbers {numbers}"
+                f"the folders {words[0]}-images and {words[1]}-images in {folder} have no image of"
+                f" {' or '.join(missing.values())}: add some"
             )
 
 

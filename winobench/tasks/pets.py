@@ -34,7 +34,9 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
     classes_file = folder / "classes.txt"
     classes = read_lines(classes_file)
     if len(classes) != _NUM_CLASSES:
-        raise InputError(f"{classes_file} has {len(classes)} breeds, not {_NUM_CLASSES}: restore it as it was published")
+        raise InputError(
+            f"{classes_file} has {len(classes)} breeds, not {_NUM_CLASSES}: restore it as it was published"
+        )
     for breed, count in collections.Counter(classes).items():
         if count > 1:
             raise InputError(f"{classes_file} has the breed {breed!r} {count} times: restore it as it was published")

@@ -129,6 +129,11 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
 
         folder = prepared_sets.task_folder(name, data_dir)
         state = prepared_sets.read_state(folder)
+        if state is None and prepared_sets.has_state(folder):
+            return (
+                f"{folder / prepared_sets.STATE} is damaged or of another version of winobench: prepare the data anew"
+                f" with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
+            )
         if state is None:
             return how_to_prepare(name, source)
         if state["task_version"] != version:
