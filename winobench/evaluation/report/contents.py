@@ -53,6 +53,7 @@ _MOST_SETS = 8
 _SAME_VALUE = 1e-9
 # Above, a power of ten that the numbers of the vertical axis are to be multiplied by.
 _TIMESTEP_MARGINS = Margins(left=0.72, top=0.2)
+_TIMESTEP_SIZE = (2.9, 2.2)
 _CLEVR_TABLE, _BIAS_TABLES = ("6",), ("3", "5")
 _MINUS, _DASH = "−", "–"
 
@@ -107,6 +108,7 @@ class Fold:
     """Tables or panels that are shown when a reader opens them."""
 
     title: str
+    names: str = ""
     tables: Sequence[Table] = ()
     panels: Sequence[Panel] = ()
     is_open: bool = False
@@ -140,15 +142,21 @@ class Section:
     records: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
     pictures: dict[str, tuple[list[Panel], list[Mark], int]] = dataclasses.field(default_factory=dict)
 
-    def write_files(self, folder: pathlib.Path) -> list[str]:
-        """Writes the section's CSV and PNG files and returns their names."""
+    def write_files(self, folder: pathlib.Path) -> dict[Panel, str]:
+        """Writes the section's CSV and PNG files and returns the drawings of the panels in these."""
         for name, rows in self.records.items():
             with (folder / name).open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
                 writer.writerows(rows)
+        drawn = {}
         for name, (panels, legend, columns) in self.pictures.items():
-            figures.to_png(panels, folder / name, legend=legend, columns=columns)
+            drawn |= figures.to_png(panels, folder / name, legend=legend, columns=columns)
+        return drawn
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files that the section writes."""
         return [*self.records, *self.pictures]
 
 
@@ -267,9 +275,9 @@ def task_section(material: Material) -> Section:
             f"Beside ours stands what the paper ({source()['short']}) states for the same model, or for Stable "
             "Diffusion 2.1 where it has no diffusion model like ours; its row and table are named."
         )
-        section.folds.append(Fold("All of the paper's numbers for these tasks", [_paper_table(tasks)]))
+        section.folds.append(Fold("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     for task, part in parts.items():
-        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", [Table(columns, part)]))
+        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
     for run in material.runs:
         whose = f" in {run.label}" if several else ""
         section.notes += [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
@@ -372,7 +380,7 @@ def difference_section(material: Material) -> Section | None:
     if main:
         section.tables.append(Table(columns, main))
     for task, part in parts.items():
-        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", [Table(columns, part)]))
+        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
     if not section.tables and not section.notes:
         return None
     if rows:
@@ -494,7 +502,8 @@ def sample_section(material: Material) -> Section | None:
                 label = material.runs[place].label
                 fields = {"run": label, "task": task, "metric": metric, "samples": 1}
                 rows.append({**fields, "mean": value, "low": value, "high": value})
-            panels.append(_curve_panel(material, task, metric, curves[metric], levels.get(metric, []), chance))
+            panel = _curve_panel(material, task, metric, curves[metric], levels.get(metric, []), chance)
+            panels.append((task, panel))
     if not panels and not few:
         return None
     title = "Accuracy against the number of samples"
@@ -515,7 +524,7 @@ def sample_section(material: Material) -> Section | None:
         panels=shown,
         folds=folds,
         records={"samples.csv": rows},
-        pictures={"samples.png": (panels, material.marks if len(material.runs) > 1 else [], 3)},
+        pictures={"samples.png": ([panel for _, panel in panels], material.marks if len(material.runs) > 1 else [], 3)},
     )
     if few:
         section.notes.append(_no_curve(material, few))
@@ -698,7 +707,9 @@ def bias_section(material: Material) -> Section | None:
             what = "mean over a group's images of their score with the first texts less that with the second"
             columns = ["group", *range(len(material.runs)), "images"]
             section.folds.append(
-                Fold(f"Groups of {task_label(task)}", [Table(columns, group_lines, f"The {what}, 95% interval.")])
+                Fold(
+                    f"Groups of {task_label(task)}", tables=[Table(columns, group_lines, f"The {what}, 95% interval.")]
+                )
             )
         if pairs:
             panels.append(_forest_panel(material, task, pairs))
@@ -755,7 +766,7 @@ def overlap_section(material: Material) -> Section | None:
         if max(row["n"] for row in rows[-len(bars) :]) < _FEWEST_EXAMPLES:
             few.append(task)
             continue
-        panels.append(_overlap_panel(task, bars))
+        panels.append((task, _overlap_panel(task, bars)))
         asked = [record for record in material.records(task) if record is not None and record.examples is not None]
         if len(material.runs) >= 3 and len(asked) == len(material.runs):
             correct = _common_answers(asked)
@@ -805,7 +816,7 @@ def overlap_section(material: Material) -> Section | None:
         records={"overlap.csv": rows},
     )
     if panels:
-        section.pictures["overlap.png"] = (panels, legend, 3)
+        section.pictures["overlap.png"] = ([panel for _, panel in panels], legend, 3)
     if few:
         section.notes.append(
             f"No figure of {_listed(few)}, of which two runs have answered fewer than {_FEWEST_EXAMPLES} examples."
@@ -819,7 +830,7 @@ def overlap_section(material: Material) -> Section | None:
             [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in marks],
             3,
         )
-    section.folds.append(Fold("The numbers", [Table(columns, lines)]))
+    section.folds.append(Fold("The numbers", tables=[Table(columns, lines)]))
     return section
 
 
@@ -849,7 +860,7 @@ def timestep_section(material: Material) -> Section | None:
             profile = analysis.timestep_profile(
                 batches, record.timesteps, record.examples.targets, record.examples.clusters
             )
-            everything += _timestep_panels(task, profile, right, wrong, gap)
+            everything += [(task, panel) for panel in _timestep_panels(task, profile, right, wrong, gap)]
             for name, (mean, low, high) in profile.series.items():
                 for bin_number, (first, last) in enumerate(profile.edges):
                     rows.append(
@@ -867,7 +878,7 @@ def timestep_section(material: Material) -> Section | None:
                     )
         if everything:
             name = "timesteps.png" if len(material.runs) == 1 else f"timesteps-{place + 1}.png"
-            pictures[name] = (everything, [right, wrong, gap], 4)
+            pictures[name] = ([panel for _, panel in everything], [right, wrong, gap], 4)
             first, more = _folded(everything)
             if len(material.runs) == 1:
                 shown, folds = first, more
@@ -1026,13 +1037,14 @@ def _association(entry: Mapping[str, Any] | None) -> Cell:
     return Cell(number(entry["value"], digits), text, "value")
 
 
-def _folded(panels: Sequence[Panel]) -> tuple[list[Panel], list[Fold]]:
-    """What a section shows of many panels at once, and the others under their titles."""
+def _folded(panels: Sequence[tuple[str, Panel]]) -> tuple[list[Panel], list[Fold]]:
+    """What a section shows of many panels, each with its task, at once, and the others under the names of theirs."""
+    drawn = [panel for _, panel in panels]
     if len(panels) <= _SHOWN_PANELS + _FEW_MORE:
-        return list(panels), []
-    more = panels[_SHOWN_PANELS:]
-    names = list(dict.fromkeys(panel.title.rpartition(",")[0] or panel.title for panel in more))
-    return list(panels[:_SHOWN_PANELS]), [Fold(f"more: {', '.join(names)}", panels=more)]
+        return drawn, []
+    tasks = list(dict.fromkeys(task for task, _ in panels[_SHOWN_PANELS:]))
+    title = "1 more task" if len(tasks) == 1 else f"{len(tasks)} more tasks"
+    return drawn[:_SHOWN_PANELS], [Fold(title, "; ".join(map(task_label, tasks)), panels=drawn[_SHOWN_PANELS:])]
 
 
 def _says_nothing(record: TaskRun) -> bool:
@@ -1214,11 +1226,13 @@ def _timestep_panels(task: str, profile: analysis.Profile, right: Mark, wrong: M
         Panel(
             f"{label}, error",
             lambda axes: figures.timestep_lines(axes, profile.timesteps, absolute, "error", zero=False),
+            *_TIMESTEP_SIZE,
             margins=_TIMESTEP_MARGINS,
         ),
         Panel(
             f"{label}, {title}",
             lambda axes: figures.timestep_lines(axes, profile.timesteps, relative, ylabel, zero=True),
+            *_TIMESTEP_SIZE,
             margins=_TIMESTEP_MARGINS,
         ),
     ]

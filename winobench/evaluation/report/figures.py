@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
+from PIL import Image
 
 from winobench.evaluation.report.labels import shortened
 
@@ -147,7 +148,7 @@ def run_mark(number: int, label: str) -> Mark:
     return Mark(label, COLOURS[place], MARKERS[place], DASHES[(place + round_number) % len(DASHES)])
 
 
-def to_svg(panel: Panel, key: str) -> str:
+def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
     """The panel as an SVG element for a page that defines the colours' variables.
 
     Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
@@ -155,21 +156,22 @@ def to_svg(panel: Panel, key: str) -> str:
     Args:
       panel: what to draw.
       key: begins the ids of the element's parts, which must be unique in a page.
+      drawn: what `to_png` has returned for the panel; without it, the panel is drawn.
     """
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(panel.width, panel.height))
-        axes = _add_axes(figure, panel, 0, 0)
-        figure.patch.set_visible(False)
-        axes.patch.set_visible(False)
-        panel.draw(axes)
-        buffer = io.StringIO()
-        # Not by savefig, which draws everything twice.
-        FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return _for_page(buffer.getvalue(), key, panel)
+    if drawn is None:
+        with matplotlib.rc_context(_STYLE):
+            drawn = _vectors(_figure(panel))
+    return _for_page(drawn, key, panel)
 
 
-def to_png(panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark] = (), columns: int = 3) -> None:
-    """All panels in one file, with their titles and a legend."""
+def to_png(
+    panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark] = (), columns: int = 3
+) -> dict[Panel, str]:
+    """All panels in one file, with their titles and a legend.
+
+    Returns:
+      Each panel's drawing for `to_svg`: most of the time goes into making figures, and this way each is made once.
+    """
     columns = min(columns, len(panels))
     rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
     handles = [mark.handle for mark in legend]
@@ -180,25 +182,31 @@ def to_png(panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark
     lines = math.ceil(len(handles) / a_line)
     heights = [max(panel.height for panel in row) + _TITLE_HEIGHT for row in rows]
     height = sum(heights) + _GAP * (len(rows) + 1) + (lines * _LEGEND_LINE + _GAP if handles else 0)
+    drawn, places = {}, []
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
-        top = height - _GAP
+        whole = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+        top = _GAP
         for row, row_height in zip(rows, heights, strict=True):
             for place, panel in enumerate(row):
-                left = _GAP + place * (column + _GAP)
-                if columns == 1:
-                    left = (width - panel.width) / 2
-                axes = _add_axes(figure, panel, left, top - _TITLE_HEIGHT - panel.height)
-                panel.draw(axes)
+                left = (width - panel.width) / 2 if columns == 1 else _GAP + place * (column + _GAP)
                 title = shortened(panel.title, int(panel.width / _text_width("m", 10)))
-                figure.text(left / width, (top - 0.04) / height, title, va="top", fontsize=10, fontweight="bold")
-            top -= row_height + _GAP
+                at = (left / width, 1 - (top + 0.04) / height)
+                whole.text(*at, title, va="top", fontsize=10, fontweight="bold")
+                places.append((round(left * _DPI), round((top + _TITLE_HEIGHT) * _DPI)))
+            top += row_height + _GAP
         if handles:
             anchor = (0.5, _GAP / 2 / height)
-            figure.legend(
+            whole.legend(
                 handles=handles, loc="lower center", ncols=a_line, bbox_to_anchor=anchor, borderpad=0, borderaxespad=0
             )
-        FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
+        picture = _pixels(whole)
+        for panel, place in zip(panels, places, strict=True):
+            figure = _figure(panel)
+            pixels = _pixels(figure)
+            picture.paste(pixels, place, pixels)
+            drawn[panel] = _vectors(figure)
+    picture.convert("RGB").save(path, compress_level=4, dpi=(_DPI, _DPI))
+    return drawn
 
 
 def radar_labels(labels: Sequence[str]) -> RadarLabels:
@@ -387,7 +395,7 @@ def timestep_lines(
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     # Long numbers would leave the margin.
-    axes.ticklabel_format(axis="y", scilimits=(-2, 4), useMathText=True)
+    axes.ticklabel_format(axis="y", scilimits=(-2, 4))
 
 
 def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
@@ -500,18 +508,35 @@ def forest_margins(labels: Sequence[str]) -> Margins:
     return Margins(left=_text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
 
 
-def _add_axes(figure: Figure, panel: Panel, left: float, bottom: float) -> Axes:
-    """Axes for the panel, whose lower left corner is there, in inches."""
-    width, height = figure.get_size_inches()
+def _figure(panel: Panel) -> Figure:
+    """The panel's figure, without a ground."""
     margins = panel.margins
-    return figure.add_axes(
+    figure = Figure(figsize=(panel.width, panel.height), dpi=_DPI)
+    axes = figure.add_axes(
         (
-            (left + margins.left) / width,
-            (bottom + margins.bottom) / height,
-            (panel.width - margins.left - margins.right) / width,
-            (panel.height - margins.top - margins.bottom) / height,
+            margins.left / panel.width,
+            margins.bottom / panel.height,
+            1 - (margins.left + margins.right) / panel.width,
+            1 - (margins.top + margins.bottom) / panel.height,
         )
     )
+    figure.patch.set_visible(False)
+    axes.patch.set_visible(False)
+    panel.draw(axes)
+    return figure
+
+
+def _vectors(figure: Figure) -> str:
+    buffer = io.StringIO()
+    # Not by savefig, which draws everything twice.
+    FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return buffer.getvalue()
+
+
+def _pixels(figure: Figure) -> Image.Image:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba()).copy())
 
 
 def _text_width(text: str, size: float) -> float:

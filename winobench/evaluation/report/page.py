@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jinja2
 import markupsafe
@@ -70,10 +70,12 @@ def write_report(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
-        files = {section.key: section.write_files(folder) for section in sections}
-        if lines:
-            files["gallery"] = Section("gallery", "", [], records={"gallery.csv": lines}).write_files(folder)
-        page = render(material, sections, galleries, files, reproduce=reproduce, command=command)
+        everything = [*sections, Section("gallery", "", [], records={"gallery.csv": lines})] if lines else sections
+        drawn = {}
+        for section in everything:
+            drawn |= section.write_files(folder)
+        files = {section.key: section.files for section in everything}
+        page = render(material, sections, galleries, files, drawn, reproduce=reproduce, command=command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
         temporary.write_text(page, encoding="utf-8")
@@ -87,7 +89,8 @@ def render(
     material: Material,
     sections: Sequence[Section],
     galleries: Sequence[Gallery],
-    files: dict[str, list[str]],
+    files: Mapping[str, Sequence[str]],
+    drawn: Mapping[figures.Panel, str],
     *,
     reproduce: Callable[[Run], str | None],
     command: Sequence[str],
@@ -111,7 +114,7 @@ def render(
     def svg(panel: figures.Panel, key: str) -> markupsafe.Markup:
         figure_numbers[key] = figure_numbers.get(key, 0) + 1
         # What the library writes: everything that came from outside has been escaped by it.
-        return markupsafe.Markup(figures.to_svg(panel, f"{key}{figure_numbers[key]}"))
+        return markupsafe.Markup(figures.to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
 
     environment.globals["svg"] = svg
     names = [run.label for run in material.runs]
