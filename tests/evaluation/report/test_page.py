@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.evaluation import fakes
-from tests.evaluation.report.conftest import HOSTILE, Skilled, make_run
+from tests.evaluation.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench.errors import InputError
 from winobench.evaluation import report
 from winobench.evaluation.report import analysis, cards, contents, figures, paper, runs
@@ -257,7 +257,7 @@ def test_the_radar_is_chance_at_nought_and_perfect_at_one(comparison):
     for row in rows_of(comparison / "radar.csv"):
         value, chance = float(row["value"]), float(row["chance"])
         assert float(row["radius"]) == pytest.approx((value - chance) / (1 - chance))
-        assert row["metric"] in ("accuracy", "recall@1", "text", "image")
+        assert row["metric"] in ("accuracy", "recall@1", "text", "image", "group")
 
 
 def test_the_gallery_shows_the_surest_first(run_folders):
@@ -333,9 +333,9 @@ def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
         Skilled(0.5), tmp_path / "part", chosen=[fakes.image_task(count=4), fakes.text_task()], model="part"
     )
     words = Page(report.write_report([run_folders[0], part], tmp_path / "out", resamples=50)).words
-    assert "were asked different examples of pictures (6 and 4): compared on the 4 that are the same." in words
-    assert "part was not asked: CLEVR, square, retrieval, relations." in words
-    assert "clevr-tiny was not asked: words." in words
+    assert "were asked different examples of Pictures (6 and 4): compared on the 4 that are the same." in words
+    assert "part was not asked: CLEVR, Square, Retrieval, Relations." in words
+    assert "clevr-tiny was not asked: Words." in words
 
 
 def test_failed_tasks_and_edited_numbers_are_noted(run_folders, tmp_path):
@@ -346,7 +346,7 @@ def test_failed_tasks_and_edited_numbers_are_noted(run_folders, tmp_path):
     (folder / "results.json").write_text(json.dumps(results))
     page = Page(report.write_report([folder]))
     assert "Pets gave no numbers: there is no image at <pets/1.jpg>" in page.words
-    assert "group of square does not follow from the stored scores" in page.words
+    assert "group of Square does not follow from the stored scores" in page.words
 
 
 def test_a_new_report_takes_the_place_of_the_former_one(run_folders, tmp_path):
@@ -413,3 +413,64 @@ def test_the_papers_tables_answer_by_model():
     assert paper.value_of("clevr_image", "accuracy", "sd21-base") is None
     assert paper.columns(("3", "5"), "mmbias") == ["SD 2.1", "SD 1.5", "CLIP RN50x64", "CLIP ViT-B/32"]
     assert paper.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
+
+
+def test_panels_beyond_the_first_twelve_are_folded():
+    panels = [(f"my_task_{number}", figures.Panel(str(number), print)) for number in range(20)]
+    shown, (fold,) = contents._folded(panels)
+    assert [*shown, *fold.panels] == [panel for _, panel in panels]
+    assert len(shown) == 12
+    assert fold.title == "8 more tasks"
+    assert fold.names.startswith("My task 12; My task 13")
+    assert not fold.is_open
+    assert contents._folded(panels[:15]) == ([panel for _, panel in panels[:15]], [])
+
+
+def test_too_few_samples_or_examples_make_a_sentence_and_no_curve(tmp_path):
+    chosen = [fakes.text_task(), fakes.image_task(count=4)]
+    few = make_run(Skilled(0.3), tmp_path / "few", chosen=chosen, num_samples=3)
+    page = Page(report.write_report([few, make_run(WithoutSamples(), tmp_path / "direct", chosen=chosen)], tmp_path))
+    for key in ("samples", "timesteps"):
+        assert "4 samples a pair or 5 examples: Words; Pictures." in page.section(key)
+        assert "<figure" not in page.section(key)
+        assert not (tmp_path / f"{key}.png").exists()
+    # Four examples in two runs: their overlap is in the table only.
+    assert "fewer than 5 examples of them: Pictures." in page.section("overlap")
+    assert page.section("overlap").count("<figure") == 1
+    assert {row["task"] for row in rows_of(tmp_path / "overlap.csv")} == {"words", "pictures"}
+
+
+def radar_tasks(folder, names):
+    """The tasks on the radar of a run, and the section's words."""
+    template = runs.read_run(folder).tasks["clevr"]
+    run = runs.Run(folder, "one", {"config": {}, "identity": {}}, {"tasks": {}}, dict.fromkeys(names, template), {}, [])
+    section = contents.radar_section(Material([run], 10, 0))
+    return [row["task"] for row in section.records["radar.csv"] if row["series"] == "one"], " ".join(section.intro)
+
+
+def test_other_forms_of_a_task_leave_a_crowded_radar(run_folders):
+    forms = ["clevr_image", "clevr_winoground", "pets_photo"]
+    many = [f"task_{number}" for number in range(13)]
+    shown, words = radar_tasks(run_folders[0], [*many, *forms])
+    assert shown == many
+    assert "in the table only" in words.lower()
+    assert "CLEVR image; CLEVR Winoground; Pets, photo prompt" in words
+    shown, words = radar_tasks(run_folders[0], [*many[:12], *forms])
+    assert shown == [*many[:12], *forms]
+    assert "table only" not in words
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_long_path_is_no_name(run_folders, tmp_path):
+    path = f"/tmp/{'some' * 10}/{'deep' * 10}/{'x' * 120}"
+    folders = [pathlib.Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in run_folders[1:]]
+    for folder in folders:
+        config = json.loads((folder / "config.json").read_text())
+        config["model"] = config["config"]["model"] = path
+        (folder / "config.json").write_text(json.dumps(config))
+    page = Page(report.write_report(folders, tmp_path / "out", resamples=10, gallery_examples=3))
+    assert page.words.count(path) == 2  # once a run, in what was run
+    assert path in page.section("runs")
+    labels = {row["run"] for row in rows_of(tmp_path / "out" / "tasks.csv")}
+    assert len(labels) == 2
+    assert all(len(label) < 60 for label in labels)

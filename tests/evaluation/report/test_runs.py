@@ -194,3 +194,44 @@ def test_a_run_that_is_being_extended_says_so(run_folders, tmp_path):
     folder = copied(run_folders[0], tmp_path)
     changed(folder / "config.json", status="running")
     assert any("running" in note for note in runs.read_run(folder).notes)
+
+
+def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32"):
+    config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype}}}
+    task = runs.TaskRun("pets", {}, "accuracy", {}, None, num_samples, None, False)
+    run = runs.Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
+    run.label = runs.short_label(run)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("some", "labels"),
+    [
+        ([named("sd21-base"), named("openai/clip"), named("/a/b/tiny/")], ["sd21-base", "clip", "tiny"]),
+        ([named("/a/b/tiny"), named("/a/c/tiny")], ["tiny (b)", "tiny (c)"]),
+        ([named("/a/x/tiny"), named("/c/x/tiny")], ["tiny (a)", "tiny (c)"]),
+        ([named("sd"), named("sd", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
+        ([named("sd"), named("sd", num_samples=1000)], ["sd (100 samples)", "sd (1,000 samples)"]),
+        ([named("sd"), named("sd", dtype="bfloat16")], ["sd (float32)", "sd (bfloat16)"]),
+        ([named("sd", "r1"), named("sd", "r2"), named("clip")], ["sd (r1)", "sd (r2)", "clip"]),
+        ([named("sd", "r1"), named("sd", "r2", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
+        (
+            [named("sd", num_samples=10), named("sd", dtype="bfloat16"), named("sd")],
+            ["sd (10 samples, float32)", "sd (100 samples, bfloat16)", "sd (100 samples, float32)"],
+        ),
+        ([named("sd"), named("sd")], ["sd 1", "sd 2"]),
+    ],
+)
+def test_equal_names_get_what_differs(some, labels):
+    runs.tell_apart(some)
+    assert [run.label for run in some] == labels
+    for run in some:
+        run.label = runs.short_label(run)
+
+
+def test_names_of_any_length_are_short_and_their_own():
+    some = [named(f"/models/{'x' * 60}{number}{'y' * 60}", "z" * 200) for number in range(3)]
+    runs.tell_apart(some)
+    assert len({run.label for run in some}) == 3
+    assert max(len(run.label) for run in some) < 60
+    assert some[1].model == f"/models/{'x' * 60}1{'y' * 60}"

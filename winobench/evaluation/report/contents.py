@@ -436,7 +436,7 @@ def radar_section(material: Material) -> Section | None:
         "below chance lie inside the dashed ring."
     )
     if left_out:
-        intro += f" To keep it legible, {_listed(left_out)} are in the table only: the paper does not have them."
+        intro += f" In the table only, as the paper does not have them: {_listed(left_out)}."
     return Section(
         "radar",
         "Tasks at a glance",
@@ -819,7 +819,7 @@ def overlap_section(material: Material) -> Section | None:
         section.pictures["overlap.png"] = ([panel for _, panel in panels], legend, 3)
     if few:
         section.notes.append(
-            f"No figure of {_listed(few)}, of which two runs have answered fewer than {_FEWEST_EXAMPLES} examples."
+            f"No figures, as two runs have answered fewer than {_FEWEST_EXAMPLES} examples of them: {_listed(few)}."
         )
     if sets:
         is_open = len(sets) <= _SHOWN_PANELS // 2
@@ -1065,16 +1065,14 @@ def _no_curve(material: Material, few: Mapping[str, Sequence[str]]) -> str:
         for labels, tasks in by_runs.items()
     ]
     return (
-        f"A curve needs {_FEWEST_SAMPLES} samples a pair and {_FEWEST_EXAMPLES} examples to say anything; it is left "
-        f"out for {'; '.join(parts)}."
+        f"No curves, which would say nothing with fewer than {_FEWEST_SAMPLES} samples a pair or {_FEWEST_EXAMPLES} "
+        f"examples: {'; '.join(parts)}."
     )
 
 
 def _listed(tasks: Sequence[str]) -> str:
-    """The labels of tasks as part of a sentence."""
-    # Labels may have commas.
-    *most, last = [task_label(task) for task in tasks]
-    return f"{'; '.join(most)} and {last}" if most else last
+    """The labels of tasks, which may have commas, as the end of a sentence."""
+    return "; ".join(map(task_label, tasks))
 
 
 def _readable(name: str) -> str:

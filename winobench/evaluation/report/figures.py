@@ -7,6 +7,7 @@ universal design" (2008), which the common kinds of colour blindness tell apart;
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -14,7 +15,9 @@ import math
 import pathlib
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 
 import matplotlib
 import numpy as np
@@ -148,6 +151,14 @@ def run_mark(number: int, label: str) -> Mark:
     return Mark(label, COLOURS[place], MARKERS[place], DASHES[(place + round_number) % len(DASHES)])
 
 
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """The style of all figures, in whose font not every letter of a user's names needs to be."""
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        yield
+
+
 def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
     """The panel as an SVG element for a page that defines the colours' variables.
 
@@ -159,7 +170,7 @@ def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
       drawn: what `to_png` has returned for the panel; without it, the panel is drawn.
     """
     if drawn is None:
-        with matplotlib.rc_context(_STYLE):
+        with style():
             drawn = _vectors(_figure(panel))
     return _for_page(drawn, key, panel)
 
@@ -183,15 +194,16 @@ def to_png(
     heights = [max(panel.height for panel in row) + _TITLE_HEIGHT for row in rows]
     height = sum(heights) + _GAP * (len(rows) + 1) + (lines * _LEGEND_LINE + _GAP if handles else 0)
     drawn, places = {}, []
-    with matplotlib.rc_context(_STYLE):
+    with style():
         whole = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
         top = _GAP
         for row, row_height in zip(rows, heights, strict=True):
             for place, panel in enumerate(row):
                 left = (width - panel.width) / 2 if columns == 1 else _GAP + place * (column + _GAP)
-                title = shortened(panel.title, int(panel.width / _text_width("m", 10)))
+                size = min(10, max(8, 10 * panel.width / _text_width(panel.title or " ", 10)))
+                title = _fitted(panel.title, panel.width, size)
                 at = (left / width, 1 - (top + 0.04) / height)
-                whole.text(*at, title, va="top", fontsize=10, fontweight="bold")
+                whole.text(*at, title, va="top", fontsize=size, fontweight="bold")
                 places.append((round(left * _DPI), round((top + _TITLE_HEIGHT) * _DPI)))
             top += row_height + _GAP
         if handles:
@@ -541,7 +553,16 @@ def _pixels(figure: Figure) -> Image.Image:
 
 def _text_width(text: str, size: float) -> float:
     """About how many inches a line of text takes in a font of ``size`` points."""
-    return len(text) * _EM_WIDE * size / _POINTS_AN_INCH
+    letters = sum(1.05 if unicodedata.east_asian_width(one) in "WF" or one in "MWmw@%" else _EM_WIDE for one in text)
+    return letters * size / _POINTS_AN_INCH
+
+
+def _fitted(text: str, width: float, size: float) -> str:
+    """The text, shortened where it takes more than ``width`` inches."""
+    most = len(text)
+    while most > 4 and _text_width(shortened(text, most), size) > width:
+        most -= 1
+    return shortened(text, most)
 
 
 def _directions(count: int) -> np.ndarray:

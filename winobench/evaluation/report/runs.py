@@ -315,7 +315,7 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
         if folder.resolve() in [other.resolve() for other in folders[:number]]:
             raise InputError(f"run {folder} is named twice: name each run once.")
     runs = [read_run(folder) for folder in folders]
-    _tell_apart(runs)
+    tell_apart(runs)
     return runs
 
 
@@ -357,7 +357,7 @@ def read_run(path: str | os.PathLike) -> Run:
         if tasks[name].examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
     run = Run(path, "", config, results, tasks, dict(results.get("failed") or {}), notes)
-    run.label = shortened(model_label(str(config.get("model") or run.model)), _MOST_LETTERS)
+    run.label = short_label(run)
     return run
 
 
@@ -400,8 +400,17 @@ def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
     ]
 
 
-def _tell_apart(runs: Sequence[Run]) -> None:
-    """Adds to equal labels what differs between their runs, as little of it as will do."""
+def short_label(run: Run) -> str:
+    """What a run is called where its model is no other run's."""
+    return shortened(model_label(str(run.config.get("model") or run.model)), _MOST_LETTERS)
+
+
+def tell_apart(runs: Sequence[Run]) -> None:
+    """Adds to equal labels what differs between their runs, as little of it as will do.
+
+    That is the part of the model's name above the last one, the normalisation, the samples a pair, the scorer's dtype,
+    else the name of the run's folder; runs that agree in all of them are numbered.
+    """
     by_label: dict[str, list[Run]] = {}
     for run in runs:
         by_label.setdefault(run.label, []).append(run)
