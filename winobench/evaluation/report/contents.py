@@ -806,7 +806,7 @@ def overlap_section(material: Material) -> Section | None:
         "Overlap of right answers",
         [
             "Of the examples that two runs, whose markers stand before each bar, have both answered: share that both "
-            "have right, only the one (in its colour), only the other, and neither. The black tick is the share of "
+            "have right, only the one (in its colour), only the other, and neither. The tick is the share of "
             "both right that independent answers would give; where the dark bar ends beyond it, the runs succeed on "
             "the same examples. Cohen's kappa is 0 under independence and 1 where they agree everywhere.",
         ],
