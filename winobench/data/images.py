@@ -11,6 +11,10 @@ from PIL import Image, UnidentifiedImageError
 
 from winobench.errors import InputError
 
+# A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
+# (what `image_hash` says of it), which need not be decoded to be told from others.
+ImageSource = Any
+
 GRAY_IMAGE = np.full((64, 64, 3), 128, np.uint8)
 """The average image; resized, it is the same in every size."""
 GRAY_IMAGE.setflags(write=False)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from winobench.data import images as image_files
-from winobench.tasks.base import ImageSource
+from winobench.data.images import ImageSource
 
 
 @runtime_checkable

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from winobench.data.images import ImageSource
 
 if TYPE_CHECKING:
     from winobench.tasks.published import PublishedData
-
-# A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
-# (what `winobench.data.images.image_hash` says of it), which need not be decoded to be told from others.
-ImageSource = Any
 
 
 @dataclasses.dataclass(frozen=True)
