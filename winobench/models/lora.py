@@ -1,0 +1,308 @@
+"""Low-rank adapters (LoRA; Hu et al., 2021, Eq. 3) on the dense layers of a network.
+
+An adapted layer computes ``base(x) + scale * (x @ down) @ up``. It stands in the place of the layer that it adapts and
+holds that layer's parameters under their own names, with the adapter in one more branch, ``lora``: every path and value
+of the base stays as it was, and what is trained is told from what is frozen by its type, `LoRAParam`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from winobench.errors import InputError
+from winobench.models import layers
+from winobench.models.clip import CLIPTextModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+
+TARGETS = ("cross", "all")
+
+# Of a UNet: the projections of the attention to the text (attn2), and of that to the image (attn1).
+_UNET_LAYERS = {
+    "cross": re.compile(r".*\.attn2\.to_(q|k|v|out\.0)"),
+    "all": re.compile(r".*\.attn[12]\.to_(q|k|v|out\.0)"),
+}
+# Of a text encoder: those of its only attention.
+_TEXT_LAYERS = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
+
+# peft starts the first factor as torch starts a dense layer, uniform within 1 / sqrt(inputs), and the second at zero.
+_DOWN_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoRAConfig:
+    """Which layers get an adapter, and what kind of one.
+
+    Attributes:
+      targets: of a UNet's attention layers, ``cross`` adapts those to the text (paper, section 3.2), ``all`` also those
+        within the image (published code). A text encoder has one kind.
+      rank: width between the two factors.
+      alpha: the product is multiplied by alpha / rank; None for the rank itself, so by 1 (published code).
+      dropout: probability that training sets an input of an adapter to zero.
+
+    Raises:
+      InputError: for a value that is none of these.
+    """
+
+    targets: str = "cross"
+    rank: int = 4
+    alpha: float | None = None
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        if self.targets not in TARGETS:
+            raise InputError(f"LoRA: targets is {self.targets!r}, but must be {' or '.join(TARGETS)}")
+        if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
+            raise InputError(f"LoRA: rank is {self.rank!r}, but must be a whole number of at least 1")
+        if self.alpha is not None and not (_is_number(self.alpha) and 0 < self.alpha < float("inf")):
+            raise InputError(f"LoRA: alpha is {self.alpha!r}, but must be a positive number, or none for the rank")
+        if not (_is_number(self.dropout) and 0 <= self.dropout < 1):
+            raise InputError(f"LoRA: dropout is {self.dropout!r}, but must be at least 0 and under 1")
+
+    @property
+    def scale(self) -> float:
+        """What the adapters' product is multiplied by."""
+        return 1.0 if self.alpha is None else self.alpha / self.rank
+
+
+class LoRAParam(nnx.Param):
+    """A parameter of an adapter: what fine-tuning trains."""
+
+
+class DropoutKey(nnx.Variable):
+    """The random key of one forward pass; see `set_dropout_key`."""
+
+
+class Factors(NamedTuple):
+    """An adapter's values.
+
+    Attributes:
+      down: [inputs, rank].
+      up: [rank, outputs].
+      scale: what their product is multiplied by.
+    """
+
+    down: Any
+    up: Any
+    scale: float
+
+
+class LoRA(nnx.Module):
+    """The branch ``scale * (dropout(x) @ down) @ up`` of one layer.
+
+    Attributes:
+      down: [inputs, rank] float32.
+      up: [rank, outputs] float32.
+      scale: what the product is multiplied by.
+      dropout: probability that an input is set to zero in training.
+    """
+
+    def __init__(self, factors: Factors, *, dropout: float = 0.0):
+        self.down = LoRAParam(jnp.asarray(factors.down, jnp.float32))
+        self.up = LoRAParam(jnp.asarray(factors.up, jnp.float32))
+        self.scale = float(factors.scale)
+        self.dropout = float(dropout)
+        self.dropout_key: DropoutKey | None = nnx.data(None)
+
+    @property
+    def rank(self) -> int:
+        """Width between the two factors."""
+        return self.down.shape[-1]
+
+    def __call__(self, x: jax.Array, dtype: Any) -> jax.Array:
+        """x [..., inputs] -> [..., outputs], computed in ``dtype``."""
+        x, down, up = (jnp.asarray(part, dtype) for part in (x, self.down[...], self.up[...]))
+        if self.dropout and self.dropout_key is not None:
+            keep = 1.0 - self.dropout
+            x = jnp.where(jax.random.bernoulli(self.dropout_key[...], keep, x.shape), x / keep, jnp.zeros_like(x))
+        return (x @ down) @ up * jnp.asarray(self.scale, dtype)
+
+
+class LoRALinear(nnx.Linear):
+    """A dense layer with an adapter; ``kernel`` and ``bias`` are the very parameters of the layer that it replaces.
+
+    Args:
+      base: the layer to adapt.
+      lora: the adapter.
+    """
+
+    def __init__(self, base: nnx.Linear, lora: LoRA):
+        # In place of the parent's own start, which would draw parameters.
+        for name, value in vars(base).items():
+            if not name.startswith("_"):
+                setattr(self, name, value)
+        self.lora = lora
+
+    def __call__(self, inputs: jax.Array, out_sharding: Any = None) -> jax.Array:
+        """inputs [..., in_features] -> [..., out_features] in the base's compute dtype."""
+        y = super().__call__(inputs, out_sharding)
+        return y + self.lora(inputs, y.dtype)
+
+
+def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None:
+    """Gives a network fresh adapters, in place. They change no output until they are trained.
+
+    Args:
+      network: a `UNet2DConditionModel`, or a `CLIPTextModel`, whose attention projections are all adapted.
+      config: which layers, and what kind of adapter.
+      rngs: source of the initial ``down``, one key of ``params`` a layer; ``up`` is zero.
+
+    Raises:
+      InputError: the network has adapters already, or no layer to adapt.
+      TypeError: it is of another kind.
+    """
+    if isinstance(network, UNet2DConditionModel):
+        pattern = _UNET_LAYERS[config.targets]
+    elif isinstance(network, CLIPTextModel):
+        pattern = _TEXT_LAYERS
+    else:
+        raise TypeError(f"LoRA is for UNet2DConditionModel and CLIPTextModel, not for {type(network).__name__}.")
+    chosen = {name: layer for name, layer in linear_layers(network).items() if pattern.fullmatch(name)}
+    if not chosen:
+        raise InputError(
+            f"this {type(network).__name__} has no attention layers of the kind {config.targets!r} to adapt"
+        )
+    factors = {
+        name: Factors(
+            _DOWN_INIT(rngs.params(), (layer.in_features, config.rank), jnp.float32),
+            jnp.zeros((config.rank, layer.out_features), jnp.float32),
+            config.scale,
+        )
+        for name, layer in chosen.items()
+    }
+    attach(network, factors, dropout=config.dropout)
+
+
+def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: float = 0.0) -> None:
+    """Gives a network adapters with given values, in place.
+
+    Args:
+      network: any network.
+      factors: dotted torch name of a dense layer, e.g. ``mid_block.attentions.0.transformer_blocks.0.attn2.to_q``, ->
+        the values of its adapter.
+      dropout: see `LoRAConfig`.
+
+    Raises:
+      InputError: the network has adapters already, has no such dense layer, or an adapter's shapes are not the layer's;
+        the network is then as it was.
+    """
+    kind = type(network).__name__
+    if adapters(network):
+        raise InputError(f"this {kind} has LoRA adapters already: fuse them into its weights first")
+    there = linear_layers(network)
+    for name, (down, up, _) in factors.items():
+        if name not in there:
+            raise InputError(f"LoRA: this {kind} has no dense layer {name}: the adapter is of another model or kind")
+        layer, shapes = there[name], (np.shape(down), np.shape(up))
+        fits = len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][0] == layer.in_features
+        if not (fits and shapes[1][1] == layer.out_features):
+            raise InputError(
+                f"LoRA: the adapter of {name} has factors of shapes {list(shapes[0])} and {list(shapes[1])}, but the"
+                f" layer of this {kind} takes {layer.in_features} features to {layer.out_features}: the adapter is of"
+                " another model"
+            )
+        if not shapes[0][1] == shapes[1][0] > 0:
+            raise InputError(
+                f"LoRA: the two factors of the adapter of {name} have the ranks {shapes[0][1]} and {shapes[1][0]}, but"
+                " must have the same: the file is damaged, get it anew"
+            )
+    for name, values in factors.items():
+        _replace(network, name, LoRALinear(there[name], LoRA(values, dropout=dropout)))
+
+
+def adapters(network: nnx.Module) -> dict[str, LoRA]:
+    """The adapters of a network: dotted torch name of the layer -> its adapter, in the order of the names."""
+    found = {name: layer.lora for name, layer in linear_layers(network).items() if isinstance(layer, LoRALinear)}
+    return dict(sorted(found.items()))
+
+
+def lora_params(network: nnx.Module) -> dict[str, dict[str, jax.Array]]:
+    """The adapters' values: dotted torch name of the layer -> ``down`` [inputs, rank], ``up`` [rank, outputs]."""
+    return {name: {"down": lora.down[...], "up": lora.up[...]} for name, lora in adapters(network).items()}
+
+
+def split(network: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
+    """Parts a network for training: ``nnx.merge(graphdef, lora, frozen)`` is the network again.
+
+    Returns:
+      The structure, the state of the adapters (what is trained), and all other state (what is frozen).
+
+    Raises:
+      InputError: the network has no adapters.
+    """
+    if not adapters(network):
+        raise InputError(f"this {type(network).__name__} has no LoRA adapters: add some with add_lora")
+    return nnx.split(network, LoRAParam, ...)
+
+
+def set_dropout_key(network: nnx.Module, key: jax.Array | None) -> None:
+    """Turns the adapters' dropout on for the passes that follow, or off, as it is at first.
+
+    A training step calls this on the network that it has just merged, with a key of its own, so that neither the
+    parameters nor the network that is kept hold any random state.
+
+    Args:
+      network: a network with adapters; nothing happens to those without dropout.
+      key: from which each layer gets its own, by its place in the order of names; None for no dropout.
+    """
+    for index, lora in enumerate(adapters(network).values()):
+        lora.dropout_key = None if key is None or not lora.dropout else DropoutKey(jax.random.fold_in(key, index))
+
+
+def fuse(network: nnx.Module) -> None:
+    """Adds the adapters' products to the kernels and removes the adapters, in place.
+
+    The sum is computed in float32 and rounded once to the kernel's dtype. Nothing happens without adapters.
+    """
+    for name, layer in linear_layers(network).items():
+        if not isinstance(layer, LoRALinear):
+            continue
+        lora, kernel = layer.lora, layer.kernel
+        product = jnp.matmul(lora.down[...], lora.up[...], precision="highest")
+        fused = (kernel[...].astype(jnp.float32) + lora.scale * product).astype(kernel.dtype)
+        plain = _plain_linear(layer)
+        plain.kernel, plain.bias = kernel.replace(fused), layer.bias
+        _replace(network, name, plain)
+
+
+def linear_layers(network: nnx.Module) -> dict[str, nnx.Linear]:
+    """The dense layers of a network by their dotted torch names."""
+    return {
+        ".".join(map(str, path)): module for path, module in nnx.iter_modules(network) if isinstance(module, nnx.Linear)
+    }
+
+
+def _plain_linear(layer: nnx.Linear) -> nnx.Linear:
+    """A dense layer like ``layer``, without values."""
+    return nnx.eval_shape(
+        lambda: layers.linear(
+            layer.in_features,
+            layer.out_features,
+            bias=layer.use_bias,
+            dtype=layer.dtype,
+            param_dtype=layer.param_dtype,
+            rngs=nnx.Rngs(0),
+        )
+    )
+
+
+def _replace(network: nnx.Module, name: str, layer: nnx.Module) -> None:
+    *parents, last = name.split(".")
+    owner: Any = network
+    for part in parents:
+        owner = owner[int(part)] if part.isdigit() else getattr(owner, part)
+    if last.isdigit():
+        owner[int(last)] = layer
+    else:
+        setattr(owner, last, layer)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
