@@ -1,0 +1,386 @@
+"""HardNeg-DiffusionITM: the loss of fine-tuning with hard negatives (paper, section 3.2, Eq. 6-7).
+
+E is the mean squared error of the network's answer over a batch. A pair that belongs together is to have a low one, a
+pair that does not a high one, but no higher than is good for the network:
+
+    L = E_pos - min(E_neg, lambda * stop_gradient(E_pos))
+
+A negative is another text for the image (a random one, or a hard one) or another image for the text. It shares noise and
+timestep with its positive, and both go through the network in one pass, side by side: rows 2 i and 2 i + 1 are the
+positive and the negative of example i, so a device that holds an example holds both.
+
+Everything random comes from the key that a step is given. With ``make_loss`` it is drawn example by example, from the
+key and the example's place in the global batch, so that it does not depend on how the batch is spread over devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.diffusion import schedules
+from winobench.errors import InputError
+from winobench.models import lora
+from winobench.training import losses
+
+NEGATIVES = ("random_text", "hard_text", "hard_image")
+KINDS = ("none", *NEGATIVES, "mixed")
+OBJECTIVES = ("hinged", "relativistic")
+MIXINGS = ("batch", "example")
+
+# Shares of NEGATIVES in ``mixed``, from the published code (hard_neg_finetuning.py): one toss of a coin decides between
+# an image and a text, another between a hard text and a random one.
+MIXED_SHARES = (0.25, 0.25, 0.5)
+
+_HARD_IMAGE = NEGATIVES.index("hard_image")
+_HARD_TEXT = NEGATIVES.index("hard_text")
+
+Batch = Mapping[str, jax.Array]
+Metrics = dict[str, jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """What is minimised.
+
+    Attributes:
+      kind: ``none`` (positives alone), ``random_text``, ``hard_text``, ``hard_image``, or ``mixed``: an image with
+        probability 1/2, a hard text with 1/4, a random text with 1/4.
+      threshold: lambda; None for the ``unhinged`` variant without a threshold.
+      objective: what E_neg measures: ``hinged`` the error of the negative's prediction; ``relativistic`` its mean
+        squared distance to the positive's prediction, through both of which gradients flow (published code).
+      mixing: whether ``mixed`` draws once a ``batch`` (published code) or for each ``example``.
+      timestep_range: timesteps are drawn uniformly from [first, last); None for all of the schedule's (published code).
+
+    Raises:
+      InputError: for a value that is none of these.
+    """
+
+    kind: str = "mixed"
+    threshold: float | None = 1.0
+    objective: str = "hinged"
+    mixing: str = "batch"
+    timestep_range: tuple[int, int] | None = None
+
+    def __post_init__(self):
+        for name, choices in (("kind", KINDS), ("objective", OBJECTIVES), ("mixing", MIXINGS)):
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"hard negatives: {name} is {getattr(self, name)!r}, but must be one of {', '.join(choices)}"
+                )
+        if self.threshold is not None and not (_is_number(self.threshold) and 0 < self.threshold < math.inf):
+            raise InputError(
+                f"hard negatives: threshold is {self.threshold!r}, but must be a positive number, or none for no"
+                " threshold"
+            )
+        span = self.timestep_range
+        if span is not None and not (isinstance(span, tuple) and len(span) == 2 and all(map(_is_whole, span))):
+            raise InputError(
+                f"hard negatives: timestep_range is {span!r}, but must be two whole numbers, first and last"
+            )
+
+    def timesteps(self, schedule: schedules.NoiseSchedule) -> tuple[int, int]:
+        """The timesteps of a schedule to draw from, as [first, last).
+
+        Raises:
+          InputError: the schedule does not have them, or they are none.
+        """
+        total = schedule.num_train_timesteps
+        first, last = (0, total) if self.timestep_range is None else self.timestep_range
+        if not 0 <= first < last <= total:
+            raise InputError(
+                f"hard negatives: timestep_range is {first} to {last}, but must lie within 0 to {total}, the timesteps of"
+                " this checkpoint's schedule, and not be empty"
+            )
+        return first, last
+
+
+class Draws(NamedTuple):
+    """What is random about one step.
+
+    Attributes:
+      noise: [B, h, w, c] float32; a positive and its negative share it.
+      timesteps: [B] int32; likewise.
+      kinds: the negative's index in ``NEGATIVES``, int32, a scalar or [B] as ``LossConfig.mixing`` says; read for
+        ``mixed`` alone.
+      dropout_key: of the adapters' dropout; None for none. Each row, positive or negative, drops its own inputs.
+    """
+
+    noise: jax.Array
+    timesteps: jax.Array
+    kinds: jax.Array | None = None
+    dropout_key: jax.Array | None = None
+
+
+LossOfDraws = Callable[[Any, Any, Batch, Draws], tuple[jax.Array, Metrics]]
+LossFn = Callable[[Any, Any, Batch, jax.Array], tuple[jax.Array, Metrics]]
+
+
+def contrast(
+    positive_error: jax.Array, negative_error: jax.Array, threshold: float | None
+) -> tuple[jax.Array, jax.Array]:
+    """L = E_pos - min(E_neg, lambda * stop_gradient(E_pos)) (paper, Eq. 6), or E_pos - E_neg without a threshold.
+
+    The paper writes the second term as L_neg = -E_neg, clipped to [-lambda L_pos, lambda L_pos]; of the two bounds only
+    the lower can be reached, as no error is negative.
+
+    Args:
+      positive_error: E_pos, scalar float32.
+      negative_error: E_neg, likewise.
+      threshold: lambda, or None.
+
+    Returns:
+      The loss, and whether E_neg was above the threshold, so that no gradient flows through it.
+    """
+    if threshold is None:
+        return positive_error - negative_error, jnp.zeros((), bool)
+    limit = threshold * jax.lax.stop_gradient(positive_error)
+    clipped = negative_error > limit
+    # As torch.clamp, and unlike jnp.minimum, the whole gradient passes at the limit itself: a negative that equals its
+    # positive starts there.
+    return positive_error - jnp.where(clipped, limit, negative_error), clipped
+
+
+def draw_kinds(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+    """Indices in ``NEGATIVES``, int32 [*shape], with the probabilities ``MIXED_SHARES``."""
+    return jax.random.choice(key, len(NEGATIVES), shape, p=jnp.asarray(MIXED_SHARES)).astype(jnp.int32)
+
+
+def draw(
+    key: jax.Array,
+    shape: tuple[int, ...],
+    schedule: schedules.NoiseSchedule,
+    config: LossConfig,
+    *,
+    first_example: int | jax.Array = 0,
+) -> Draws:
+    """Draws a step's noise, timesteps, kinds of negatives and dropout key.
+
+    Args:
+      key: of the step.
+      shape: [B, h, w, c] of the latents.
+      schedule: of the network.
+      config: of the loss.
+      first_example: place of the first of these examples in the global batch. What is drawn for an example depends on
+        its place and on ``key``, and on nothing else.
+
+    Raises:
+      InputError: the schedule does not have the timesteps that ``config`` asks for.
+    """
+    first, last = config.timesteps(schedule)
+    kind_key, dropout_key, examples_key = jax.random.split(key, 3)
+
+    def draw_example(place: jax.Array) -> tuple[jax.Array, ...]:
+        noise_key, timestep_key, kind_key = jax.random.split(jax.random.fold_in(examples_key, place), 3)
+        noise = jax.random.normal(noise_key, shape[1:], jnp.float32)
+        return noise, jax.random.randint(timestep_key, (), first, last), draw_kinds(kind_key)
+
+    noise, timesteps, kinds = jax.vmap(draw_example)(first_example + jnp.arange(shape[0]))
+    return Draws(noise, timesteps, kinds if config.mixing == "example" else draw_kinds(kind_key), dropout_key)
+
+
+def make_loss(
+    unet_graphdef: nnx.GraphDef,
+    text_graphdef: nnx.GraphDef | None,
+    schedule: schedules.NoiseSchedule,
+    config: LossConfig,
+    *,
+    remat: bool = False,
+    axis_name: str | None = None,
+) -> LossFn:
+    """The loss as a function of the adapters, with all that is random drawn from a key.
+
+    Errors are reduced in float32 whatever the networks compute in. Under ``jax.jit`` with a batch that is split over a
+    mesh, the means are those of the global batch, and results equal those of one device but for rounding.
+
+    Args:
+      unet_graphdef: of a network (noisy latents [n, h, w, c], timesteps [n], text states [n, L, width]) -> prediction
+        [n, h, w, c], such as a UNet2DConditionModel, with adapters or without.
+      text_graphdef: of a CLIPTextModel, which then encodes the token ids in the step, with adapters if it is to be
+        trained; None if batches hold text states.
+      schedule: the network's noise schedule and target (noise or velocity).
+      config: what is minimised.
+      remat: have the UNet compute the insides of its layers again for the gradient rather than keep them.
+      axis_name: axis over which the batch is split where the loss runs inside ``jax.shard_map``. The loss and the
+        metrics are then those of the global batch; a device's gradients must be averaged over the axis
+        (``jax.lax.pmean``) to be. Draws are those of one device, but for dropout.
+
+    Returns:
+      loss_fn(params, frozen, batch, key) -> (loss, metrics).
+
+      ``params`` and ``frozen`` have the entries ``unet`` and ``text_encoder`` (in ``params`` only if it has adapters),
+      each a state; together, those of a network are all of it, as ``winobench.models.lora.split`` parts them.
+
+      ``batch`` has ``latents`` [B, h, w, c], scaled, of any float dtype, and ``input_ids`` [B, L] int32 (or
+      ``text_states`` [B, L, width]); for a text negative ``negative_ids`` or ``random_ids`` (``negative_text_states``,
+      ``random_text_states``), for an image negative ``negative_latents``, all of them for ``mixed``, of the same shapes.
+      Other entries are ignored.
+
+      ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``; with negatives ``negative_error``
+      and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0); for ``mixed``
+      ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds drawn.
+
+    Raises:
+      InputError: at once if the schedule does not have the timesteps asked for, and when the loss is traced if the batch
+        lacks an entry.
+    """
+    loss_of_draws = make_loss_of_draws(unet_graphdef, text_graphdef, schedule, config, remat=remat, axis_name=axis_name)
+    config.timesteps(schedule)  # Refused here rather than in the first step.
+
+    def loss_fn(params: Any, frozen: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, Metrics]:
+        shape = _entry(batch, "latents", config.kind).shape
+        device = 0 if axis_name is None else jax.lax.axis_index(axis_name)
+        draws = draw(key, shape, schedule, config, first_example=device * shape[0])
+        if axis_name is not None:
+            draws = draws._replace(dropout_key=jax.random.fold_in(draws.dropout_key, device))
+        return loss_of_draws(params, frozen, batch, draws)
+
+    return loss_fn
+
+
+def make_loss_of_draws(
+    unet_graphdef: nnx.GraphDef,
+    text_graphdef: nnx.GraphDef | None,
+    schedule: schedules.NoiseSchedule,
+    config: LossConfig,
+    *,
+    remat: bool = False,
+    axis_name: str | None = None,
+) -> LossOfDraws:
+    """As `make_loss`, with noise, timesteps and kinds of negatives given in place of a key.
+
+    Returns:
+      loss_fn(params, frozen, batch, draws) -> (loss, metrics).
+    """
+    contrasted = config.kind != "none"
+
+    def batch_mean(values: jax.Array) -> jax.Array:
+        return values.mean() if axis_name is None else jax.lax.pmean(values.mean(), axis_name)
+
+    def loss_fn(params: Any, frozen: Any, batch: Batch, draws: Draws) -> tuple[jax.Array, Metrics]:
+        keys = [None] * 2 if draws.dropout_key is None else jax.random.split(draws.dropout_key)
+        unet = _merge(unet_graphdef, params, frozen, "unet", keys[0])
+
+        def encode(ids: jax.Array) -> jax.Array:
+            if text_graphdef is None:
+                return ids
+            # Merged here, as this may run in a branch, to which a network from outside would be foreign.
+            return _merge(text_graphdef, params, frozen, "text_encoder", keys[1])(ids).last_hidden_state
+
+        # Axis 1 of all that follows: the positive and, if there is one, the negative.
+        latents = _latents(batch, config, draws)
+        states = _text_states(batch, config, draws, encode, cached=text_graphdef is None)
+        noise = draws.noise.astype(jnp.float32)[:, None]
+        noisy = schedules.add_noise(schedule.alphas_cumprod, latents, noise, draws.timesteps)
+        # A velocity is that of the row's own latents.
+        target = schedules.prediction_target(
+            schedule.prediction_type, schedule.alphas_cumprod, latents, noise, draws.timesteps
+        )
+        timesteps = jnp.broadcast_to(draws.timesteps[:, None], noisy.shape[:2])
+        options = {"remat": True} if remat else {}
+        prediction = unet(_fold(noisy), _fold(timesteps), _fold(states), **options).reshape(noisy.shape)
+
+        positive_error = batch_mean(losses.denoising_loss(prediction[:, 0], target[:, 0]))
+        if not contrasted:
+            return positive_error, {"loss": positive_error, "positive_error": positive_error}
+        reference = target[:, -1] if config.objective == "hinged" else prediction[:, 0]
+        negative_error = batch_mean(losses.denoising_loss(prediction[:, 1], reference))
+        loss, clipped = contrast(positive_error, negative_error, config.threshold)
+        metrics = {
+            "loss": loss,
+            "positive_error": positive_error,
+            "negative_error": negative_error,
+            "share_clipped": clipped.astype(jnp.float32),
+        }
+        if config.kind == "mixed":
+            for index, name in enumerate(NEGATIVES):
+                metrics[f"share_{name}"] = batch_mean((draws.kinds == index).astype(jnp.float32))
+        return loss, metrics
+
+    return loss_fn
+
+
+def _merge(graphdef: nnx.GraphDef, params: Any, frozen: Any, name: str, dropout_key: jax.Array | None) -> nnx.Module:
+    """A network out of its two parts, either of which may be missing."""
+    network = nnx.merge(graphdef, *(part[name] for part in (params, frozen) if name in part))
+    lora.set_dropout_key(network, dropout_key)
+    return network
+
+
+def _latents(batch: Batch, config: LossConfig, draws: Draws) -> jax.Array:
+    """Clean latents, [B, 1 or 2, h, w, c] float32."""
+    latents = _entry(batch, "latents", config.kind).astype(jnp.float32)
+    if config.kind == "none":
+        return latents[:, None]
+    if config.kind not in ("hard_image", "mixed"):
+        return jnp.stack([latents, latents], axis=1)
+    negatives = _entry(batch, "negative_latents", config.kind).astype(jnp.float32)
+    if config.kind == "mixed":
+        negatives = jnp.where(_column(draws.kinds == _HARD_IMAGE, latents.ndim), negatives, latents)
+    return jnp.stack([latents, negatives], axis=1)
+
+
+def _text_states(
+    batch: Batch, config: LossConfig, draws: Draws, encode: Callable[[jax.Array], jax.Array], *, cached: bool
+) -> jax.Array:
+    """Text states, [B, 1 or 2, L, width]; ``encode`` sees each text of an example once, where that is known ahead."""
+    names = ("text_states", "random_text_states", "negative_text_states")
+    if not cached:
+        names = ("input_ids", "random_ids", "negative_ids")
+    own = _entry(batch, names[0], config.kind)
+
+    def encode_once() -> jax.Array:
+        states = encode(own)
+        return jnp.stack([states, states], axis=1)
+
+    def encode_both(others: jax.Array) -> jax.Array:
+        pairs = jnp.stack([own, others], axis=1)
+        states = encode(_fold(pairs))
+        return states.reshape(*pairs.shape[:2], *states.shape[1:])
+
+    if config.kind == "none":
+        return encode(own)[:, None]
+    if config.kind == "hard_image":
+        return encode_once()
+    if config.kind != "mixed":
+        return encode_both(_entry(batch, names[NEGATIVES.index(config.kind) + 1], config.kind))
+    random, hard = (_entry(batch, name, config.kind) for name in names[1:])
+    others = jnp.where(_column(draws.kinds == _HARD_TEXT, own.ndim), hard, random)
+    is_image = draws.kinds == _HARD_IMAGE
+    if cached or config.mixing == "example":
+        return encode_both(jnp.where(_column(is_image, own.ndim), own, others))
+    # Half of all batches need half of the encoder's work; one compiled step has both ways.
+    return jax.lax.cond(is_image, encode_once, lambda: encode_both(others))
+
+
+def _entry(batch: Batch, name: str, kind: str) -> jax.Array:
+    if name not in batch:
+        raise InputError(
+            f"hard negatives: the loss of kind {kind!r} needs {name!r}, but the batches have"
+            f" {', '.join(sorted(batch)) or 'nothing'}: choose another kind, or data with such negatives"
+        )
+    return jnp.asarray(batch[name])
+
+
+def _column(values: jax.Array, ndim: int) -> jax.Array:
+    """[B] -> [B, 1, ...] with ``ndim`` axes; a scalar stays one."""
+    return values.reshape(values.shape + (1,) * (ndim - 1)) if values.ndim else values
+
+
+def _fold(values: jax.Array) -> jax.Array:
+    """[B, R, ...] -> [B * R, ...]; an example's rows stay together, so rows stay on their device."""
+    return values.reshape(-1, *values.shape[2:])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
