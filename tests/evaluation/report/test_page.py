@@ -18,8 +18,8 @@ from tests.evaluation import fakes
 from tests.evaluation.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench.errors import InputError
 from winobench.evaluation import report
-from winobench.evaluation.report import analysis, cards, contents, figures, paper, runs
-from winobench.evaluation.report.contents import Material
+from winobench.evaluation.report import analysis, figures, paper, runs
+from winobench.evaluation.report.sections import shared
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
@@ -209,7 +209,7 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
     for row in rows:
         found = expected[row["metric"]]
         assert (float(row["difference"]), float(row["low"]), float(row["high"])) == (found.value, found.low, found.high)
-        assert contents.percent(found.value, sign=True) in page.section("differences")
+        assert shared.percent(found.value, sign=True) in page.section("differences")
     assert "200 resamples" in page.words
     assert "seed 0" in page.words
 
@@ -219,10 +219,10 @@ def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
     assert {row["pair"] for row in rows} == {"Even-Odd", "Odd-Many", "average_absolute_effect_size"}
     section = page.section("bias")
     for row in rows:
-        number = contents.number(float(row["value"]))
+        number = shared.number(float(row["value"]))
         if row["p_one_sided"]:
             assert (row["star"] == "True") == (float(row["p_one_sided"]) < 0.01)
-            p_values = [contents.probability(float(row[key])) for key in ("p_one_sided", "p_two_sided")]
+            p_values = [shared.probability(float(row[key])) for key in ("p_one_sided", "p_two_sided")]
             assert f"p {'; '.join(p_values)}" in section
             assert int(row["permutations"]) > 100
         assert f">{number}{'★' if row['star'] == 'True' else ''}<" in section
@@ -230,12 +230,6 @@ def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
     assert {row["group"] for row in groups} == {"Even/association", "Odd/association", "Many/association"}
     results = json.loads((run_folders[0] / "results.json").read_text())["tasks"]["mmbias"]
     assert float(groups[0]["value"]) == results["Even/association"]["value"]
-
-
-def test_a_star_is_one_sided():
-    assert contents.is_starred({"p_one_sided": 0.0099, "p_two_sided": 0.02})
-    assert not contents.is_starred({"p_one_sided": 0.01, "p_two_sided": 0.001})
-    assert not contents.is_starred({"value": 1.0})
 
 
 def test_overlap_curves_and_profiles_are_in_their_files(comparison, run_folders):
@@ -258,74 +252,6 @@ def test_the_radar_is_chance_at_nought_and_perfect_at_one(comparison):
         value, chance = float(row["value"]), float(row["chance"])
         assert float(row["radius"]) == pytest.approx((value - chance) / (1 - chance))
         assert row["metric"] in ("accuracy", "recall@1", "text", "image", "group")
-
-
-def test_the_gallery_shows_the_surest_first(run_folders):
-    run = runs.read_run(run_folders[0])
-    found, lines = cards.gallery(run, "retrieval", run.pictures("retrieval"), 2, 0)
-    assert not found.lacks_pictures
-    kinds = dict(found.kinds)
-    assert list(kinds) == ["Surely wrong", "Surely right", "At random"]
-    examples = run.tasks["retrieval"].examples
-    margins = [
-        matrix.ravel()[target] - np.delete(matrix.ravel(), target).max()
-        for matrix, target in zip(examples.scores, examples.targets, strict=True)
-    ]
-    worst = int(np.argmin(margins))
-    card = kinds["Surely wrong"][0]
-    assert card.id == examples.ids[worst]
-    assert not card.is_correct
-    assert card.candidates[0].is_chosen
-    assert not card.candidates[0].is_right
-    assert [one.number - 1 for one in card.candidates if one.is_right] == [examples.targets[worst]]
-    assert card.candidates[0].score == "best"
-    shares = [one.share for one in card.candidates]
-    assert shares == sorted(shares, reverse=True)
-    assert (shares[0], shares[-1]) == (1, 0)
-    assert card.query_text == examples.texts[worst][0]
-    assert all(one.picture.startswith("data:image/jpeg;base64,") for one in card.candidates)
-    assert kinds["Surely right"][0].id == examples.ids[int(np.argmax(margins))]
-    ids = [each.id for _, some in found.kinds for each in some]
-    assert len(ids) == len(set(ids)) == 6
-    written = [line for line in lines if line["id"] == card.id]
-    assert [line["score"] for line in written] == examples.scores[worst].ravel().tolist()
-    assert sum(line["belongs"] for line in written) == 1
-
-
-def test_many_candidates_are_cut_but_never_the_right_one():
-    scores = -np.arange(37.0)[None]
-    examples = runs.Examples(
-        ["a"], [()], [("i",)], [tuple(map(str, range(37)))], [30], [scores], np.array([False]), None
-    )
-    task = runs.TaskRun("pets", {}, "accuracy", {}, examples, 1, None, True)
-    run = runs.Run(pathlib.Path(), "one", {}, {}, {"pets": task}, {}, [])
-    found, _ = cards.gallery(run, "pets", {}, 1, 0)
-    assert found.lacks_pictures
-    (card,) = found.kinds[0][1]
-    assert len(card.candidates) == 10
-    assert card.hidden == 27
-    assert [one.text for one in card.candidates if one.is_right] == ["30"]
-    assert card.query_picture is None
-    assert card.verdict == "wrong by 30.0"
-
-
-def test_a_tie_is_said_to_be_one():
-    examples = runs.Examples(["a"], [()], [("i",)], [("x", "y")], [0], [np.zeros((1, 2))], np.array([False]), None)
-    task = runs.TaskRun("words", {}, "accuracy", {}, examples, 1, None, True)
-    found, _ = cards.gallery(runs.Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, []), "words", {}, 1, 0)
-    (card,) = found.kinds[0][1]
-    assert card.verdict.startswith("tied")
-    assert not any(one.is_chosen for one in card.candidates)
-
-
-def test_damaged_pictures_are_left_out():
-    assert cards.picture_address(b"no picture", 100) is None
-    buffer = io.BytesIO()
-    Image.new("RGB", (300, 150), "red").save(buffer, "JPEG")
-    assert cards.picture_address(buffer.getvalue()[:200], 400) is None
-    address = cards.picture_address(buffer.getvalue(), 100)
-    with Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))) as image:
-        assert image.size == (100, 50)
 
 
 def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
@@ -385,26 +311,10 @@ def test_a_folder_that_cannot_be_written_and_wrong_numbers_are_refused(run_folde
         report.write_report(run_folders[2:], tmp_path / "out", gallery_examples=-1)
 
 
-def test_more_than_three_runs_are_compared_with_the_first(run_folders):
-    run = runs.read_run(run_folders[0])
-    assert Material([run] * 3, 10, 0).compared() == [(0, 1), (0, 2), (1, 2)]
-    assert Material([run] * 5, 10, 0).compared() == [(0, 1), (0, 2), (0, 3), (0, 4)]
-
-
 def test_runs_look_different():
     marks = [figures.run_mark(number, str(number)) for number in range(14)]
     assert len({(mark.colour, str(mark.dash)) for mark in marks}) == 14
     assert len({mark.colour for mark in marks[:7]}) == len({mark.marker for mark in marks[:7]}) == 7
-
-
-def test_numbers_are_written_for_people():
-    assert contents.percent(0.12345) == "12.3"
-    assert contents.percent(-0.0004, sign=True) == "0.0"
-    assert contents.percent(-0.004, sign=True) == "−0.4"
-    assert contents.percent(0.004, sign=True) == "+0.4"
-    assert contents.number(-0.784) == "−0.78"
-    assert contents.probability(0.0123) == "0.012"
-    assert contents.probability(1 / 10_001) == "0.0001"
 
 
 def test_the_papers_tables_answer_by_model():
@@ -413,17 +323,6 @@ def test_the_papers_tables_answer_by_model():
     assert paper.value_of("clevr_image", "accuracy", "sd21-base") is None
     assert paper.columns(("3", "5"), "mmbias") == ["SD 2.1", "SD 1.5", "CLIP RN50x64", "CLIP ViT-B/32"]
     assert paper.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
-
-
-def test_panels_beyond_the_first_twelve_are_folded():
-    panels = [(f"my_task_{number}", figures.Panel(str(number), print)) for number in range(20)]
-    shown, (fold,) = contents._folded(panels)
-    assert [*shown, *fold.panels] == [panel for _, panel in panels]
-    assert len(shown) == 12
-    assert fold.title == "8 more tasks"
-    assert fold.names.startswith("My task 12; My task 13")
-    assert not fold.is_open
-    assert contents._folded(panels[:15]) == ([panel for _, panel in panels[:15]], [])
 
 
 def test_too_few_samples_or_examples_make_a_sentence_and_no_curve(tmp_path):
@@ -438,26 +337,6 @@ def test_too_few_samples_or_examples_make_a_sentence_and_no_curve(tmp_path):
     assert "fewer than 5 examples of them: Pictures." in page.section("overlap")
     assert page.section("overlap").count("<figure") == 1
     assert {row["task"] for row in rows_of(tmp_path / "overlap.csv")} == {"words", "pictures"}
-
-
-def radar_tasks(folder, names):
-    """The tasks on the radar of a run, and the section's words."""
-    template = runs.read_run(folder).tasks["clevr"]
-    run = runs.Run(folder, "one", {"config": {}, "identity": {}}, {"tasks": {}}, dict.fromkeys(names, template), {}, [])
-    section = contents.radar_section(Material([run], 10, 0))
-    return [row["task"] for row in section.records["radar.csv"] if row["series"] == "one"], " ".join(section.intro)
-
-
-def test_other_forms_of_a_task_leave_a_crowded_radar(run_folders):
-    forms = ["clevr_image", "clevr_winoground", "pets_photo"]
-    many = [f"task_{number}" for number in range(13)]
-    shown, words = radar_tasks(run_folders[0], [*many, *forms])
-    assert shown == many
-    assert "in the table only" in words.lower()
-    assert "CLEVR image; CLEVR Winoground; Pets, photo prompt" in words
-    shown, words = radar_tasks(run_folders[0], [*many[:12], *forms])
-    assert shown == [*many[:12], *forms]
-    assert "table only" not in words
 
 
 @pytest.mark.filterwarnings("error")

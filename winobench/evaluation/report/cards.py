@@ -1,4 +1,4 @@
-"""The gallery: examples with pictures, candidates and scores, chosen to teach."""
+"""Cards of the gallery: an example with its pictures, candidates and scores."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import dataclasses
 import functools
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from winobench.evaluation.gallery import margin
-from winobench.evaluation.report.runs import Run, TaskRun
+from winobench.evaluation.report.runs import TaskRun
 
 # Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
 # otherwise make most of the page's size.
@@ -89,49 +87,15 @@ class Card:
     square: Square | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Gallery:
-    """The cards of a task in a run: (heading, cards) by kind, and whether pictures are missing."""
-
-    task: str
-    run: str
-    kinds: Sequence[tuple[str, Sequence[Card]]]
-    lacks_pictures: bool
-
-
-def gallery(run: Run, task: str, pictures: Mapping[str, bytes], count: int, seed: int) -> tuple[Gallery, list[dict]]:
-    """Chooses examples and makes their cards.
+def make_card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes]) -> Card:
+    """The card of one example.
 
     Args:
-      run: the run.
-      task: one of its tasks, with examples that have right answers.
+      record: a task with examples.
+      row: the example's place in it.
+      by: how far the right answer's score is above the best other one's.
       pictures: SHA-256 of an image -> JPEG.
-      count: examples of each kind: surely wrong, surely right, and drawn at random from the others.
-      seed: of the draw.
-
-    Returns:
-      The gallery, and a row an example and candidate pair for a CSV file.
     """
-    record = run.tasks[task]
-    examples = record.examples
-    margins = np.array([margin(examples.targets[row], examples.scores[row]) for row in range(len(examples.ids))])
-    shown = [row for row in range(len(examples.ids)) if all(image in pictures for image in examples.images[row])]
-    rows = np.array(shown or range(len(examples.ids)))
-    order = rows[np.argsort(margins[rows], kind="stable")]
-    wrong = [int(row) for row in order if not examples.correct[row]][:count]
-    right = [int(row) for row in order[::-1] if examples.correct[row]][:count]
-    rest = [int(row) for row in np.random.default_rng(seed).permutation(rows) if row not in {*wrong, *right}][:count]
-    named = {"Surely wrong": wrong, "Surely right": right, "At random": rest}
-    kinds = [
-        (heading, [_card(record, row, float(margins[row]), pictures) for row in members])
-        for heading, members in named.items()
-        if members
-    ]
-    records = [line for kind, members in named.items() for row in members for line in _lines(run, record, row, kind)]
-    return Gallery(task, run.label, kinds, not shown), records
-
-
-def _card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes]) -> Card:
     examples = record.examples
     images, texts, target, scores = (
         examples.images[row],
@@ -191,29 +155,6 @@ def _card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes]) -
         candidates=candidates,
         hidden=len(flat) - len(kept),
     )
-
-
-def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any]]:
-    examples = record.examples
-    lines = []
-    target = examples.targets[row]
-    for i, image in enumerate(examples.images[row]):
-        for j, text in enumerate(examples.texts[row]):
-            place = i * len(examples.texts[row]) + j
-            lines.append(
-                {
-                    "run": run.label,
-                    "task": record.name,
-                    "kind": kind,
-                    "id": examples.ids[row],
-                    "image": image,
-                    "text": text,
-                    "belongs": i == j if target is None else place == target,
-                    "score": float(examples.scores[row][i, j]),
-                    "correct": bool(examples.correct[row]),
-                }
-            )
-    return lines
 
 
 @functools.lru_cache(maxsize=4096)

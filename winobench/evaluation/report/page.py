@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pathlib
 import re
@@ -15,11 +14,23 @@ import markupsafe
 import winobench
 from winobench.errors import InputError
 from winobench.evaluation.published import source
-from winobench.evaluation.report import analysis, contents, figures
-from winobench.evaluation.report.cards import Gallery, gallery
-from winobench.evaluation.report.contents import Material, Section
+from winobench.evaluation.report import analysis, figures
 from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run, read_runs
+from winobench.evaluation.report.sections import (
+    bias,
+    clevr,
+    differences,
+    gallery,
+    overlap,
+    radar,
+    samples,
+    tasks,
+    timesteps,
+    what_was_run,
+)
+from winobench.evaluation.report.sections.gallery import Gallery
+from winobench.evaluation.report.sections.shared import Bar, Material, Section
 
 PAGE = "report.html"
 """Name of the page in its folder."""
@@ -66,11 +77,11 @@ def write_report(
     first = pathlib.Path(paths[0])
     folder = pathlib.Path(out) if out is not None else first / "report" if len(paths) == 1 else pathlib.Path("report")
     sections = _sections(material)
-    galleries, lines = _galleries(material, gallery_examples)
+    galleries, gallery_files = gallery.galleries(material, gallery_examples)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
-        everything = [*sections, Section("gallery", "", [], records={"gallery.csv": lines})] if lines else sections
+        everything = sections if gallery_files is None else [*sections, gallery_files]
         drawn = {}
         for section in everything:
             drawn |= section.write_files(folder)
@@ -124,9 +135,9 @@ def render(
     html = environment.get_template("page.html.jinja").render(
         title=names[0] if len(names) == 1 else f"{len(names)} runs compared",
         marks=material.marks,
-        facts=[contents.run_facts(run) for run in material.runs],
+        facts=[what_was_run.run_facts(run) for run in material.runs],
         commands=[reproduce(run) for run in material.runs],
-        summary=contents.summary_sentences(material),
+        summary=what_was_run.summary_sentences(material),
         sections=sections,
         galleries=by_task,
         files=files,
@@ -140,37 +151,16 @@ def render(
 
 def _sections(material: Material) -> list[Section]:
     makers = (
-        contents.task_section,
-        contents.radar_section,
-        contents.difference_section,
-        contents.clevr_section,
-        contents.bias_section,
-        contents.overlap_section,
-        contents.sample_section,
-        contents.timestep_section,
+        tasks.task_section,
+        radar.radar_section,
+        differences.difference_section,
+        clevr.clevr_section,
+        bias.bias_section,
+        overlap.overlap_section,
+        samples.sample_section,
+        timesteps.timestep_section,
     )
     return [section for section in (maker(material) for maker in makers) if section is not None]
-
-
-def _galleries(material: Material, examples: int) -> tuple[list[Gallery], list[dict]]:
-    if not examples:
-        return [], []
-    count = max(1, math.ceil(examples / 3 / len(material.runs)))
-    galleries, lines = [], []
-    for task in material.tasks:
-        if material.has_bias(task):  # nothing is right or wrong
-            continue
-        pictures: dict[str, bytes] = {}
-        for run in material.runs:
-            if task in run.tasks:
-                pictures.update(run.pictures(task))
-        for run in material.runs:
-            record = run.tasks.get(task)
-            if record is not None and record.examples is not None and record.metric is not None:
-                found, of_it = gallery(run, task, pictures, count, material.seed)
-                galleries.append(found)
-                lines += of_it
-    return galleries, lines
 
 
 def _delete_former(folder: pathlib.Path) -> None:
@@ -181,7 +171,7 @@ def _delete_former(folder: pathlib.Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _bar_places(bar: contents.Bar) -> dict[str, float]:
+def _bar_places(bar: Bar) -> dict[str, float]:
     """Where a bar's parts lie, in units of 1/100 of its width."""
     return {
         "low": round(100 * bar.low, 2),

@@ -1,0 +1,145 @@
+"""Differences between runs: a paired bootstrap over the examples that both have answered."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from winobench.evaluation.report import analysis
+from winobench.evaluation.report.labels import task_label
+from winobench.evaluation.report.runs import Run
+from winobench.evaluation.report.sections.shared import (
+    ABSENT,
+    FEW_RUNS,
+    MINUS,
+    Cell,
+    Fold,
+    Material,
+    Section,
+    Table,
+    TableRow,
+    percent,
+    readable,
+    spread_of,
+)
+
+
+def difference_section(material: Material) -> Section | None:
+    """Paired bootstrap differences between runs."""
+    if len(material.runs) < 2:
+        return None
+    section = Section(
+        "differences",
+        "Differences between runs",
+        [
+            "Percentage points by which the second run is better than the first, over the examples that both have "
+            f"answered. 95% percentile intervals of a paired bootstrap: {material.resamples:,} resamples of the images "
+            f"(all examples of an image together), seed {material.seed}, both runs on the same draw.",
+            "● the interval excludes 0.  ○ it does, but the runs differ on fewer than "
+            f"{analysis.FEW_CLUSTERS} images, too few for a bootstrap to be believed.",
+        ],
+    )
+    if len(material.runs) > FEW_RUNS:
+        section.intro.append("Each run is compared with the first one.")
+    section.intro.append(
+        "In small print: the interval, and below it on how many examples only the second run and only the first "
+        "run is right."
+    )
+    pairs = material.compared()
+    found: dict[tuple[str, str], dict[int, analysis.Difference]] = {}
+    for place, (first, second) in enumerate(pairs):
+        one, other = material.runs[first], material.runs[second]
+        for task in material.tasks:
+            if task not in one.tasks or task not in other.tasks or material.has_bias(task):
+                continue
+            compared = _compare(material, one, other, task)
+            if compared is None:
+                section.notes.append(
+                    f"{one.label} and {other.label} have no example of {task_label(task)} in common: not compared."
+                )
+                continue
+            differences, shared = compared
+            asked = [len(run.tasks[task].examples.ids) for run in (one, other)]
+            if shared < max(asked):
+                section.notes.append(
+                    f"{one.label} and {other.label} were asked different examples of {task_label(task)} "
+                    f"({asked[0]:,} and {asked[1]:,}): compared on the {shared:,} that are the same."
+                )
+            for difference in differences:
+                found.setdefault((task, difference.name), {})[place] = difference
+    main, parts, rows = [], {}, []
+    last = None
+    for (task, name), by_pair in found.items():
+        group, _, metric = name.rpartition("/")
+        label = Cell(readable(group), metric if metric != "accuracy" else "") if group else Cell(readable(metric))
+        cells = [_difference(by_pair.get(place)) for place in range(len(pairs))]
+        counted = Cell(spread_of({difference.num_examples for difference in by_pair.values()}))
+        if group:
+            parts.setdefault(task, []).append(TableRow([label, *cells, counted]))
+        else:
+            if task != last:
+                main.append(TableRow([Cell(task_label(task), task)], heading=True))
+            main.append(TableRow([label, *cells, counted]))
+            last = task
+        for place, difference in by_pair.items():
+            first, second = pairs[place]
+            rows.append(
+                {
+                    "first": material.runs[first].label,
+                    "second": material.runs[second].label,
+                    "task": task,
+                    "metric": metric,
+                    "group": group,
+                    "difference": difference.value,
+                    "low": difference.low,
+                    "high": difference.high,
+                    "excludes_zero": difference.excludes_zero,
+                    "images_apart": difference.clusters_apart,
+                    "n": difference.num_examples,
+                    "only_first": difference.only_first,
+                    "only_second": difference.only_second,
+                    "resamples": material.resamples,
+                    "seed": material.seed,
+                }
+            )
+    titles = [f"{material.runs[second].label} {MINUS} {material.runs[first].label}" for first, second in pairs]
+    columns = ["task and metric", *titles, "examples"]
+    if main:
+        section.tables.append(Table(columns, main))
+    for task, part in parts.items():
+        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
+    if not section.tables and not section.notes:
+        return None
+    if rows:
+        section.records["differences.csv"] = rows
+    return section
+
+
+def _compare(material: Material, one: Run, other: Run, task: str) -> tuple[list[analysis.Difference], int] | None:
+    first, second = one.tasks[task], other.tasks[task]
+    in_first, in_second = analysis.shared_rows(first, second)
+    if not len(in_first) or first.metric != second.metric or first.metric is None:
+        return None
+    first, second = analysis.select(first, in_first), analysis.select(second, in_second)
+    # The groups of the first run count for both: they are no part of what was asked.
+    second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
+    found = analysis.paired_differences(
+        analysis.rows_of(first),
+        analysis.rows_of(second),
+        first.examples.clusters,
+        resamples=material.resamples,
+        seed=material.seed,
+    )
+    return found, len(in_first)
+
+
+def _difference(found: analysis.Difference | None) -> Cell:
+    if found is None:
+        return ABSENT
+    mark = " ●" if found.is_clear else " ○" if found.excludes_zero else ""
+    interval = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}"
+    return Cell(
+        f"{percent(found.value, sign=True)}{mark}",
+        interval,
+        "value clear" if found.is_clear else "value plain",
+        below=f"{found.only_second:,} : {found.only_first:,}",
+    )

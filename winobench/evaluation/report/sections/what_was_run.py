@@ -1,0 +1,123 @@
+"""What was run and with what, and what came of it in a sentence a run."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from winobench.evaluation.report.labels import task_label
+from winobench.evaluation.report.runs import Run
+from winobench.evaluation.report.sections.shared import DASH, HEADLINE_METRICS, Material, measure, percent
+
+
+def run_facts(run: Run) -> list[tuple[str, str]]:
+    """(what, value) lines on what was run and with what."""
+    identity, versions = run.config["identity"], run.config.get("versions") or run.results.get("versions") or {}
+    scorer, software = identity.get("scorer") or {}, versions.get("winobench") or {}
+    device = versions.get("device") or {}
+    facts = [("model", run.model)]
+    if scorer:
+        facts.append(("scorer", str(scorer.get("scorer", "unknown"))))
+        described = [
+            f"{name.replace('_', ' ')} {value if not isinstance(value, list) else DASH.join(map(str, value))}"
+            for name, value in scorer.items()
+            if name not in ("scorer", "scoring_version", "model") and value is not None
+        ]
+        if described:
+            facts.append(("settings", ", ".join(described)))
+        if scorer.get("model"):
+            facts.append(("weights", f"SHA-256 {str(scorer['model'])[:16]}…"))
+    facts.append(("samples a pair", _samples_text(run)))
+    facts.append(("normalisation", str(identity.get("normalize", "unknown"))))
+    if identity.get("limit") is not None:
+        facts.append(("limit", f"{identity['limit']:,} scenes or items a task"))
+    facts.append(("started", _date(run.config.get("started"))))
+    if run.results.get("passes") is not None:
+        computed = run.results.get("computed_passes")
+        text = f"{run.results['passes']:,}"
+        facts.append(("passes", text if computed is None else f"{text}, of which the last call computed {computed:,}"))
+    if run.results.get("seconds") is not None:
+        facts.append(("time", _duration(run.results["seconds"])))
+    if device:
+        facts.append(("device", f"{device.get('count', 1)} x {device.get('kind', 'unknown')}"))
+    if software:
+        commit = str(software.get("commit") or "")[:10]
+        dirty = " with changes" if software.get("dirty") else ""
+        facts.append(("winobench", f"{software.get('version')}{f', commit {commit}{dirty}' if commit else ''}"))
+    libraries = versions.get("libraries") or {}
+    if libraries:
+        shown = [f"{name} {libraries[name]}" for name in ("jax", "flax", "numpy", "transformers") if name in libraries]
+        facts.append(("libraries", ", ".join([f"Python {versions.get('python')}", *shown])))
+    if run.config.get("status") != "finished":
+        facts.append(("status", str(run.config.get("status"))))
+    facts.append(("folder", str(run.path)))
+    return facts
+
+
+def summary_sentences(material: Material) -> list[str]:
+    """What a reader should take away at once, a sentence a run."""
+    sentences = []
+    for run in material.runs:
+        entries = [
+            (task, metric, record.results[metric])
+            for task, record in run.tasks.items()
+            for metric in HEADLINE_METRICS
+            if not record.is_bias and metric in record.results and record.results[metric]["chance"] is not None
+        ]
+        if not entries:
+            continue
+        above = sum(entry["low"] > entry["chance"] for *_, entry in entries)
+        clearest = max(entries, key=lambda found: _above_chance(found[2]))
+        weakest = min(entries, key=lambda found: _above_chance(found[2]))
+        text = f"{run.label} is above chance on {above} of {len(entries)} measures"
+        if clearest is not weakest:
+            text += (
+                f", furthest on {measure(*clearest[:2])} ({percent(clearest[2]['value'])}%) and least on "
+                f"{measure(*weakest[:2])} ({percent(weakest[2]['value'])}%)"
+            )
+        sentences.append(text + ".")
+    return sentences
+
+
+def _above_chance(entry: Mapping[str, Any]) -> float:
+    return (entry["value"] - entry["chance"]) / (1 - entry["chance"])
+
+
+def _samples_text(run: Run) -> str:
+    by_count: dict[str, list[str]] = {}
+    for task, record in run.tasks.items():
+        text = (
+            "none needed"
+            if record.deterministic
+            else "unknown"
+            if record.num_samples is None
+            else str(record.num_samples)
+        )
+        by_count.setdefault(text, []).append(task_label(task))
+    text, *others = sorted(by_count, key=lambda count: -len(by_count[count]))
+    for other in others:
+        text += f" ({other} for {', '.join(by_count[other])})"
+    sampling = run.config["identity"].get("sampling") or {}
+    if sampling and text != "none needed":
+        rule = sampling.get("timesteps")
+        text += f", timesteps {rule if isinstance(rule, str) else 'as given'}, seed {sampling.get('seed')}"
+    return text
+
+
+def _date(text: str | None) -> str:
+    if not text:
+        return "unknown"
+    try:
+        moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
+    except ValueError:
+        return text
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
