@@ -5,8 +5,8 @@ pair that does not a high one, but no higher than is good for the network:
 
     L = E_pos - min(E_neg, lambda * stop_gradient(E_pos))
 
-A negative is another text for the image (a random one, or a hard one) or another image for the text. It shares noise and
-timestep with its positive, and both go through the network in one pass, side by side: rows 2 i and 2 i + 1 are the
+A negative is another text for the image (a random one, or a hard one) or another image for the text. It shares noise
+and timestep with its positive, and both go through the network in one pass, side by side: rows 2 i and 2 i + 1 are the
 positive and the negative of example i, so a device that holds an example holds both.
 
 Everything random comes from the key that a step is given. With ``make_loss`` it is drawn example by example, from the
@@ -95,8 +95,8 @@ class LossConfig:
         first, last = (0, total) if self.timestep_range is None else self.timestep_range
         if not 0 <= first < last <= total:
             raise InputError(
-                f"hard negatives: timestep_range is {first} to {last}, but must lie within 0 to {total}, the timesteps of"
-                " this checkpoint's schedule, and not be empty"
+                f"hard negatives: timestep_range is {first} to {last}, but must lie within 0 to {total}, the timesteps"
+                " of this checkpoint's schedule, and not be empty"
             )
         return first, last
 
@@ -219,16 +219,16 @@ def make_loss(
 
       ``batch`` has ``latents`` [B, h, w, c], scaled, of any float dtype, and ``input_ids`` [B, L] int32 (or
       ``text_states`` [B, L, width]); for a text negative ``negative_ids`` or ``random_ids`` (``negative_text_states``,
-      ``random_text_states``), for an image negative ``negative_latents``, all of them for ``mixed``, of the same shapes.
-      Other entries are ignored.
+      ``random_text_states``), for an image negative ``negative_latents``, all of them for ``mixed``, of the same
+      shapes. Other entries are ignored.
 
       ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``; with negatives ``negative_error``
       and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0); for ``mixed``
       ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds drawn.
 
     Raises:
-      InputError: at once if the schedule does not have the timesteps asked for, and when the loss is traced if the batch
-        lacks an entry.
+      InputError: at once if the schedule does not have the timesteps asked for, and when the loss is traced if the
+        batch lacks an entry.
     """
     loss_of_draws = make_loss_of_draws(unet_graphdef, text_graphdef, schedule, config, remat=remat, axis_name=axis_name)
     config.timesteps(schedule)  # Refused here rather than in the first step.
