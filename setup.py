@@ -60,6 +60,8 @@ setuptools.setup(
     ],
     extras_require={
         "test": [
+            # What torch diffusers loads and saves LoRA with.
+            "peft>=0.21.2,<0.22",
             "pytest>=9.2,<10",
             "pytest-xdist>=3.8,<4",
             # Another minor release may format differently.

@@ -7,6 +7,7 @@ python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.
 python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.normalize=none  # Diffusion Classifier
 python -m launch.eval --config=gdbench:table2 --config.model=sd21-base
 python -m launch.eval --config=gdbench:table3 --config.model=sd15
+python -m launch.eval --config=gdbench:table2 --config.model=sd21-base --config.lora=FOLDER  # fine-tuned by LoRA
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ HELP = {
     "variant": "which of several weight files, such as fp16",
     "revision": "the hub repository's branch, tag or commit",
     "allow_pickle": "load .bin weights through a restricted unpickler",
+    "lora": "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
+    "lora_scale": "what the LoRA's effect is multiplied by",
     "dtype": "of the computation: float32 or bfloat16",
     "tasks": "names with commas, or ready for every task whose data are there (--list_tasks)",
     "data_dir": "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
@@ -60,6 +63,8 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.variant = config_dict.placeholder(str)
     config.revision = config_dict.placeholder(str)
     config.allow_pickle = False
+    config.lora = config_dict.placeholder(str)
+    config.lora_scale = 1.0
     config.dtype = "float32"
 
     config.tasks = tasks

@@ -79,8 +79,8 @@ def main(config: ml_collections.ConfigDict) -> None:
             normalize=config.normalize,
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,
-            model=_display_name(model),
-            name=f"{_label(flags.FLAGS.config or DEFAULT_CONFIG)}-{registry.model_label(model)}",
+            model=_display_name(model, config),
+            name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), registry.model_label(model), *_lora(config)]),
             config=configuration.plain(config) | {"model": model},
         )
         table.print_results(results)
@@ -100,9 +100,19 @@ def _workdir(model: str, num_models: int) -> str | None:
     return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, registry.model_label(model))
 
 
-def _display_name(model: str) -> str:
-    """What reports call a model: its name or hub id, or the last part of a folder's path."""
-    return registry.model_label(model) if os.path.isdir(os.path.expanduser(model)) else model
+def _display_name(model: str, config: ml_collections.ConfigDict) -> str:
+    """What reports call a model: its name or hub id, or the last part of a folder's path; and its LoRA, if any."""
+    name = registry.model_label(model) if os.path.isdir(os.path.expanduser(model)) else model
+    scale = "" if config.lora_scale == 1 else f" x {config.lora_scale:g}"
+    return " + ".join([name, *(f"{label}{scale}" for label in _lora(config))])
+
+
+def _lora(config: ml_collections.ConfigDict) -> list[str]:
+    """The short name of the LoRA, in a list that is empty without one; files of the usual name are called by folder."""
+    if not config.lora:
+        return []
+    folder, name = os.path.split(os.path.abspath(config.lora)) if os.path.isfile(config.lora) else ("", config.lora)
+    return [registry.model_label(folder if name.startswith("pytorch_lora_weights.") else os.path.splitext(name)[0])]
 
 
 def _label(spec: str) -> str:
@@ -117,9 +127,10 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
     """
     from winobench.scorers import loading
 
-    defaults = {"error": "squared_l2", "target": "own"}
+    defaults = {"error": "squared_l2", "target": "own", "lora_scale": 1.0}
     diffusion = {
         **{name: config[name] for name in defaults if config[name] != defaults[name]},
+        "lora": config.lora,
         "image_size": config.image_size,
         "timestep_range": config.sampling.timestep_range,
     }

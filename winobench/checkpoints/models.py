@@ -22,6 +22,7 @@ from flax import nnx
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
 from winobench.files import write_json
+from winobench.models import lora
 from winobench.models.clip import CLIPTextConfig
 
 Model = TypeVar("Model", bound=nnx.Module)
@@ -227,9 +228,14 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
       dtype: of the file: float32, float16 or bfloat16.
 
     Raises:
-      InputError: if a value is not finite, or too large for ``dtype``.
+      InputError: if a value is not finite, or too large for ``dtype``; or if there are LoRA adapters.
     """
     dtype = as_dtype(dtype)
+    if lora.adapters(module):
+        raise InputError(
+            f"this {type(module).__name__} has LoRA adapters, which its files have no place for: fuse them first, or"
+            " save the adapters alone (checkpoints.save_lora)"
+        )
 
     def convert(item: tuple[Path, Any]) -> tuple[str, np.ndarray]:
         path, leaf = item

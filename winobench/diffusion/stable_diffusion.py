@@ -20,6 +20,7 @@ from flax import nnx
 from winobench.diffusion import samplers
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
+from winobench.models import lora
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionConfig, UNet2DConditionModel
@@ -202,7 +203,20 @@ class StableDiffusion:
             "tokenizer": [vocabulary, merges, self.tokenizer.pad_token_id, self.max_text_tokens],
             "weights": models.weights_sha256(*networks),
         }
+        # The factors are among the weights; the numbers that their products are multiplied by are not.
+        scales = {
+            name: {layer: adapter.scale for layer, adapter in lora.adapters(getattr(self, name)).items()}
+            for name in _NETWORKS
+        }
+        if any(scales.values()):
+            description["lora_scales"] = scales
         return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+    def refresh(self) -> None:
+        """Forgets what was compiled for the networks and what identifies them: call it once one has been changed."""
+        for name, attribute in vars(type(self)).items():
+            if isinstance(attribute, functools.cached_property):
+                vars(self).pop(name, None)
 
     def tokenize(self, texts: Sequence[str]) -> np.ndarray:
         """Turns texts into ids, padded and truncated to ``max_text_tokens``.

@@ -8,6 +8,7 @@ of the base stays as it was, and what is trained is told from what is frozen by 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -193,28 +194,34 @@ def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: floa
       InputError: the network has adapters already, has no such dense layer, or an adapter's shapes are not the layer's;
         the network is then as it was.
     """
+    check_fit(network, factors)
+    there = linear_layers(network)
+    for name, values in factors.items():
+        _replace(network, name, LoRALinear(there[name], LoRA(values, dropout=dropout)))
+
+
+def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
+    """Raises InputError, as `attach` would, unless the network can be given these adapters."""
     kind = type(network).__name__
     if adapters(network):
         raise InputError(f"this {kind} has LoRA adapters already: fuse them into its weights first")
     there = linear_layers(network)
     for name, (down, up, _) in factors.items():
         if name not in there:
-            raise InputError(f"LoRA: this {kind} has no dense layer {name}: the adapter is of another model or kind")
+            raise InputError(f"the {kind} has no dense layer {name}: the adapter is of another model or kind")
         layer, shapes = there[name], (np.shape(down), np.shape(up))
         fits = len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][0] == layer.in_features
         if not (fits and shapes[1][1] == layer.out_features):
             raise InputError(
-                f"LoRA: the adapter of {name} has factors of shapes {list(shapes[0])} and {list(shapes[1])}, but the"
-                f" layer of this {kind} takes {layer.in_features} features to {layer.out_features}: the adapter is of"
+                f"the adapter of {name} has factors of shapes {list(shapes[0])} and {list(shapes[1])}, but the"
+                f" layer of the {kind} takes {layer.in_features} features to {layer.out_features}: the adapter is of"
                 " another model"
             )
         if not shapes[0][1] == shapes[1][0] > 0:
             raise InputError(
-                f"LoRA: the two factors of the adapter of {name} have the ranks {shapes[0][1]} and {shapes[1][0]}, but"
+                f"the two factors of the adapter of {name} have the ranks {shapes[0][1]} and {shapes[1][0]}, but"
                 " must have the same: the file is damaged, get it anew"
             )
-    for name, values in factors.items():
-        _replace(network, name, LoRALinear(there[name], LoRA(values, dropout=dropout)))
 
 
 def adapters(network: nnx.Module) -> dict[str, LoRA]:
@@ -267,7 +274,9 @@ def fuse(network: nnx.Module) -> None:
         lora, kernel = layer.lora, layer.kernel
         product = jnp.matmul(lora.down[...], lora.up[...], precision="highest")
         fused = (kernel[...].astype(jnp.float32) + lora.scale * product).astype(kernel.dtype)
-        plain = _plain_linear(layer)
+        sizes = (layer.in_features, layer.out_features)
+        options = {"bias": layer.use_bias, "dtype": layer.dtype, "param_dtype": layer.param_dtype}
+        plain = nnx.merge(*_plain_linear(*sizes, **options))
         plain.kernel, plain.bias = kernel.replace(fused), layer.bias
         _replace(network, name, plain)
 
@@ -279,16 +288,12 @@ def linear_layers(network: nnx.Module) -> dict[str, nnx.Linear]:
     }
 
 
-def _plain_linear(layer: nnx.Linear) -> nnx.Linear:
-    """A dense layer like ``layer``, without values."""
-    return nnx.eval_shape(
-        lambda: layers.linear(
-            layer.in_features,
-            layer.out_features,
-            bias=layer.use_bias,
-            dtype=layer.dtype,
-            param_dtype=layer.param_dtype,
-            rngs=nnx.Rngs(0),
+@functools.cache
+def _plain_linear(inputs: int, outputs: int, *, bias: bool, dtype: Any, param_dtype: Any) -> tuple[Any, Any]:
+    """Structure and state of a dense layer without values; kept, since a network has few sizes."""
+    return nnx.split(
+        nnx.eval_shape(
+            lambda: layers.linear(inputs, outputs, bias=bias, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
         )
     )
 

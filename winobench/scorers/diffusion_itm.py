@@ -200,6 +200,7 @@ class DiffusionITM:
       error: ``squared_l2`` or ``l2``.
       target: ``own`` or ``epsilon``.
       timestep_range: (first, end) of the timesteps that are drawn, or None for all.
+      lora: of the LoRA that `from_pretrained` loaded: ``sha256`` of its values, ``scale``, ``fused``; otherwise None.
     """
 
     def __init__(
@@ -234,6 +235,7 @@ class DiffusionITM:
           InputError: when an option is not one of its choices.
         """
         self.pipeline = pipeline
+        self.lora: dict[str, Any] | None = None
         denoiser, params = frozen.freeze(pipeline.unet)
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         self.error = common.choice("error", error, ERRORS)
@@ -284,6 +286,9 @@ class DiffusionITM:
         variant: str | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
+        lora: str | os.PathLike[str] | None = None,
+        lora_scale: float = 1.0,
+        fuse_lora: bool = True,
         **options: Any,
     ) -> DiffusionITM:
         """Loads a model and makes it a scorer.
@@ -295,13 +300,24 @@ class DiffusionITM:
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+          lora: a LoRA file for this model, or a folder or hub id that holds ``pytorch_lora_weights.safetensors``
+            (`winobench.checkpoints.read_lora`); None for the model as it is.
+          lora_scale: what the adapters' effect is multiplied by.
+          fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed beside
+            each layer, and bfloat16 weights do not round them.
           **options: of `DiffusionITM`. A name in the registry may bring its own ``timestep_range``.
 
         Raises:
-          InputError: when the source is no pipeline, or an option is not one of its choices.
+          InputError: when the source is no pipeline, an option is not one of its choices, or the LoRA is of another
+            model or cannot be read.
         """
+        from winobench.checkpoints import load_lora, read_lora
         from winobench.diffusion.stable_diffusion import StableDiffusion
 
+        if lora is None and lora_scale != 1:
+            raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
+        # Before the model: what is wrong with the small file shows before gigabytes are read.
+        adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
         if options.get("timestep_range") is None:
             options["timestep_range"] = registry.timestep_range(os.fspath(source))
         pipeline = StableDiffusion.from_pretrained(
@@ -313,7 +329,12 @@ class DiffusionITM:
             revision=revision,
             allow_pickle=allow_pickle,
         )
-        return cls(pipeline, **options)
+        if adapters is None:
+            return cls(pipeline, **options)
+        load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
+        scorer = cls(pipeline, **options)
+        scorer.lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
+        return scorer
 
     def score(
         self,
@@ -481,6 +502,8 @@ class DiffusionITM:
             "target": self.target,
             "image_size": self.image_size,
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
+            # Models without one keep the fingerprint that their records have.
+            **({} if self.lora is None else {"lora": self.lora}),
         }
 
     def _run(

@@ -1,0 +1,372 @@
+"""LoRA files: every way in which diffusers has named their tensors, read into one form; the current way, written.
+
+A file holds two factors a layer, in torch's layout, and at most a number ``alpha``, by which, over the rank, their
+product is multiplied. The factors' names, for the layer ``...attn1.to_q`` of a UNet:
+
+- ``unet...attn1.to_q.lora_A.weight``, ``.lora_B.weight``: current diffusers, peft's names;
+- ``unet...attn1.to_q.lora.down.weight``, ``.lora.up.weight``, or with ``.processor`` before ``.to_q``: before that;
+- ``unet...attn1.processor.to_q_lora.down.weight``, ``.up.weight``: the first ones; the output layer is
+  ``to_out_lora`` there.
+
+Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
+load and goes on with the model as it was. A text encoder's have the prefix ``text_encoder.``, with or without
+``text_model.`` behind it, and ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in earlier files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+from flax import nnx
+
+from winobench.checkpoints import sources, weights
+from winobench.errors import InputError
+from winobench.models import lora
+
+if TYPE_CHECKING:
+    from winobench.diffusion.stable_diffusion import StableDiffusion
+
+WEIGHTS_NAME = "pytorch_lora_weights"
+"""Stem of the file's name."""
+
+_PREFIX = re.compile(r"(unet|text_encoder)\.(.+)")
+_KEY = re.compile(
+    r"(?P<layer>.+?)(?:"
+    r"\.lora_(?P<letter>[AB])\.weight"
+    r"|(?:\.lora|\.lora_linear_layer|(?P<old>_lora))\.(?P<side>down|up)\.weight"
+    r"|(?:\.lora|\.lora_linear_layer|(?P<old_alpha>_lora))?\.(?P<alpha>alpha)"
+    r")"
+)
+# The first names of attention layers -> the layers' own, by part.
+_FIRST_NAMES = {
+    "unet": {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"},
+    "text_encoder": {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"},
+}
+_KOHYA_PREFIXES = ("lora_unet_", "lora_te_", "lora_te1_", "lora_te2_")
+# Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
+_METADATA_KEY = "lora_adapter_metadata"
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """The adapter of one layer, in torch's layout.
+
+    Attributes:
+      down: float32 [rank, inputs].
+      up: float32 [outputs, rank].
+      alpha: the product of the two is multiplied by alpha / rank; None for the rank itself, so by 1.
+    """
+
+    down: np.ndarray
+    up: np.ndarray
+    alpha: float | None = None
+
+    @property
+    def rank(self) -> int:
+        """Width between the two factors."""
+        return self.down.shape[0]
+
+    @property
+    def factors(self) -> lora.Factors:
+        """The same for the networks here, whose layout is [inputs, outputs]."""
+        return lora.Factors(self.down.T, self.up.T, 1.0 if self.alpha is None else self.alpha / self.rank)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoRAWeights:
+    """What a LoRA file holds.
+
+    Attributes:
+      unet: torch's name of the layer -> its adapter.
+      text_encoder: the same of the text encoder, names beginning with ``text_model.``; empty in most files.
+      file: where it was read.
+    """
+
+    unet: Mapping[str, Adapter]
+    text_encoder: Mapping[str, Adapter]
+    file: str
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that occur, ascending; most files have one."""
+        return tuple(sorted({adapter.rank for part in self._parts() for adapter in part.values()}))
+
+    @property
+    def sha256(self) -> str:
+        """Identifies layers, values and alphas, whatever the names of tensors and the format of the file."""
+        digest = hashlib.sha256()
+        for name, part in zip(("unet", "text_encoder"), self._parts(), strict=True):
+            for layer, adapter in sorted(part.items()):
+                scale = adapter.factors.scale
+                digest.update(f"{name}.{layer} {adapter.down.shape} {adapter.up.shape} {scale!r}\n".encode())
+                digest.update(np.ascontiguousarray(adapter.down).data)
+                digest.update(np.ascontiguousarray(adapter.up).data)
+        return digest.hexdigest()
+
+    def _parts(self) -> tuple[Mapping[str, Adapter], Mapping[str, Adapter]]:
+        return self.unet, self.text_encoder
+
+
+def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_pickle: bool = False) -> LoRAWeights:
+    """Reads a LoRA file in any of the forms that this module's docstring lists.
+
+    Args:
+      source: a file, or a folder or hub id that holds ``pytorch_lora_weights.safetensors`` (or ``.bin``).
+      revision: branch, tag or commit of a hub id.
+      allow_pickle: read a ``.bin`` file, with a restricted unpickler that runs no code of the file.
+
+    Returns:
+      The adapters, values in float32.
+
+    Raises:
+      InputError: there is no such file, it is damaged, or it holds something other than LoRA factors of dense layers.
+    """
+    path = _locate(source, revision, allow_pickle)
+    tensors = weights.read_weights([path])
+    found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
+    unknown = []
+    for key, tensor in tensors.items():
+        known = _parse(key)
+        if known is None:
+            unknown.append(key)
+            continue
+        part, layer, role = known
+        roles = found.setdefault((part, layer), {})
+        if role in roles:
+            raise InputError(f"{path}: {roles[role].name} and {key} are two names of the same tensor: remove one")
+        roles[role] = tensor
+    if unknown:
+        raise InputError(_describe_unknown(path, unknown))
+    if not found:
+        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it anew")
+    configs = _peft_configs(path)
+    parts: dict[str, dict[str, Adapter]] = {"unet": {}, "text_encoder": {}}
+    for (part, layer), roles in found.items():
+        parts[part][layer] = _adapter(path, layer, roles, configs[part])
+    return LoRAWeights(parts["unet"], parts["text_encoder"], path)
+
+
+def load_lora(
+    pipeline: StableDiffusion,
+    source: str | os.PathLike | LoRAWeights,
+    *,
+    scale: float = 1.0,
+    fuse: bool = True,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> LoRAWeights:
+    """Gives a pipeline's UNet, and its text encoder where the file adapts that too, the adapters of a file, in place.
+
+    Args:
+      pipeline: the model that the file was made for. After an error it is as it was.
+      source: as in `read_lora`, or what that has read.
+      scale: all adapters' products are multiplied by it: 0 for none of their effect, 1 for what the file says.
+      fuse: add the products to the weights, which costs nothing at run time; otherwise the adapters stay apart, in
+        float32. Weights in bfloat16 round what is added to them: keep an adapter apart to lose nothing of it.
+      revision: as in `read_lora`.
+      allow_pickle: as in `read_lora`.
+
+    Returns:
+      What was read.
+
+    Raises:
+      InputError: as `read_lora` does; if the adapters are of another model; or if adapters of another file are there.
+    """
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
+        raise InputError(f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1")
+    read = source
+    if not isinstance(read, LoRAWeights):
+        read = read_lora(read, revision=revision, allow_pickle=allow_pickle)
+    chosen = []
+    for network, part in ((pipeline.unet, read.unet), (pipeline.text_encoder, read.text_encoder)):
+        values = {name: adapter.factors for name, adapter in part.items()}
+        values = {name: factors._replace(scale=scale * factors.scale) for name, factors in values.items()}
+        if not values:
+            continue
+        try:
+            lora.check_fit(network, values)
+        except InputError as error:
+            raise InputError(f"{read.file}: {error}") from error
+        chosen.append((network, values))
+    for network, values in chosen:
+        lora.attach(network, values)
+        if fuse:
+            lora.fuse(network)
+    pipeline.refresh()
+    return read
+
+
+def save_lora(folder: str | os.PathLike, unet: nnx.Module | None = None, text_encoder: nnx.Module | None = None) -> str:
+    """Writes the adapters of networks as ``pytorch_lora_weights.safetensors``, whole or not at all.
+
+    The file has diffusers' current names, float32 values, and no alpha: ``up`` is multiplied by the adapter's scale, so
+    that every program that reads such files, the earlier ones too, computes what the networks compute here.
+
+    Args:
+      folder: where to write; made if needed.
+      unet: a UNet with adapters, or None.
+      text_encoder: a text encoder with adapters, or None.
+
+    Returns:
+      The path of the file.
+
+    Raises:
+      InputError: if there are no adapters, or one holds a value that is not finite.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for part, network in (("unet", unet), ("text_encoder", text_encoder)):
+        for name, adapter in lora.adapters(network).items() if network is not None else ():
+            down, up = np.asarray(adapter.down[...]), np.asarray(adapter.up[...]) * np.float32(adapter.scale)
+            if not (np.isfinite(down).all() and np.isfinite(up).all()):
+                raise InputError(
+                    f"the adapter of {part}.{name} holds values that are not finite: look for the step at which"
+                    " training diverged"
+                )
+            arrays[f"{part}.{name}.lora_A.weight"] = down.T
+            arrays[f"{part}.{name}.lora_B.weight"] = up.T
+    if not arrays:
+        raise InputError("there is no LoRA to save: none of the networks has adapters")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"{WEIGHTS_NAME}.safetensors")
+    weights.write_weights(path, arrays)
+    return path
+
+
+def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> str:
+    """The local path of the file to read."""
+    path = os.path.expanduser(os.fspath(source))
+    command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
+    if not os.path.isfile(path):
+        if not os.path.exists(path) and path.endswith((".safetensors", ".bin")):
+            raise InputError(f"LoRA: there is no file {path}")
+        place = sources.resolve(path, revision=revision)
+        path = place.find(f"{WEIGHTS_NAME}.safetensors") or place.find(f"{WEIGHTS_NAME}.bin")
+        if path is None:
+            there = [name for name in place.names("") if name.endswith((".safetensors", ".bin"))]
+            advice = place.hint() or (
+                f"it has {sources.shorten(there)}: name the file of the adapter itself"
+                if there
+                else "name another place"
+            )
+            raise InputError(f"{place} has no {WEIGHTS_NAME}.safetensors: {advice}")
+        command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
+    if not path.endswith((".safetensors", ".bin")):
+        raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file")
+    if path.endswith(".bin") and not allow_pickle:
+        raise InputError(
+            f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or allow"
+            " pickles (allow_pickle=True), which reads it with a restricted unpickler"
+        )
+    return path
+
+
+def _parse(key: str) -> tuple[str, str, str] | None:
+    """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor's name; None if it is none of the known forms."""
+    match = _PREFIX.fullmatch(key)
+    part, rest = match.groups() if match else ("unet", key)
+    match = _KEY.fullmatch(rest.replace(".processor.", "."))
+    if match is None:
+        return None
+    layer = match["layer"]
+    if match["old"] or match["old_alpha"]:
+        owner, _, last = layer.rpartition(".")
+        if last not in _FIRST_NAMES[part]:
+            return None
+        layer = f"{owner}.{_FIRST_NAMES[part][last]}"
+    if part == "text_encoder" and not layer.startswith("text_model."):
+        layer = f"text_model.{layer}"
+    role = match["alpha"] or match["side"] or {"A": "down", "B": "up"}[match["letter"]]
+    return part, layer, role
+
+
+def _describe_unknown(path: str, keys: list[str]) -> str:
+    named = (
+        f"{path}: {len(keys)} tensors are no LoRA factors as diffusers names them ({sources.shorten(sorted(keys), 2)})"
+    )
+    if any("lora_magnitude_vector" in key or "dora_scale" in key for key in keys):
+        return f"{named}: this is a DoRA, which is not supported"
+    if any(key.startswith(_KOHYA_PREFIXES) for key in keys):
+        return f"{named}: load it with torch diffusers once and save it with save_lora_weights"
+    return f"{named}: only plain LoRA of Stable Diffusion 1.x and 2.x can be read"
+
+
+def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
+    """Peft's config of each part, as far as the file brings one."""
+    configs: dict[str, dict[str, Any]] = {"unet": {}, "text_encoder": {}}
+    if not path.endswith(".safetensors"):
+        return configs
+    with safetensors.safe_open(path, framework="np") as file:
+        text = (file.metadata() or {}).get(_METADATA_KEY)
+    if not text:
+        return configs
+    try:
+        values = json.loads(text)
+        named = {key: _PREFIX.fullmatch(key) for key in values}
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it anew") from error
+    for key, match in named.items():
+        if match:
+            configs[match[1]][match[2]] = values[key]
+    for part, config in configs.items():
+        for option in ("use_dora", "lora_bias"):
+            if config.get(option):
+                raise InputError(f"{path}: the LoRA of the {part} was made with {option}, which is not supported")
+    return configs
+
+
+def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], config: Mapping[str, Any]) -> Adapter:
+    if missing := {"down", "up"} - roles.keys():
+        there = next(iter(roles.values())).name
+        raise InputError(f"{path}: {there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete")
+    down, up = (_floats(path, roles[role]) for role in ("down", "up"))
+    if down.ndim != 2 or up.ndim != 2:
+        raise InputError(
+            f"{path}: {roles['down'].name} has the shape {list(down.shape)}, but only the two-dimensional factors of"
+            " dense layers can be read"
+        )
+    rank = down.shape[0]
+    if not rank == up.shape[1] > 0:
+        raise InputError(
+            f"{path}: {roles['down'].name} has the rank {rank}, but {roles['up'].name} the rank {up.shape[1]}: the file"
+            " is damaged, get it anew"
+        )
+    if "alpha" in roles:
+        values = _floats(path, roles["alpha"])
+        if values.size != 1:
+            raise InputError(
+                f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number"
+            )
+        return Adapter(down, up, float(values.item()))
+    return Adapter(down, up, _configured_alpha(path, layer, rank, config))
+
+
+def _floats(path: str, tensor: weights.FileTensor) -> np.ndarray:
+    values = np.asarray(tensor.read()).astype(np.float32)
+    if not np.isfinite(values).all():
+        raise InputError(f"{path}: {tensor.name} holds values that are not finite: the training of this LoRA diverged")
+    return values
+
+
+def _configured_alpha(path: str, layer: str, rank: int, config: Mapping[str, Any]) -> float | None:
+    """A layer's alpha by peft's config, whose patterns match ends of the layer's name; None without one."""
+    alpha = config.get("lora_alpha")
+    for pattern, value in (config.get("alpha_pattern") or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", layer):
+            alpha = value
+            break
+    if alpha is None:
+        return None
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise InputError(f"{path}: its metadata name {alpha!r} as the alpha of {layer}, which must be a number")
+    # rsLoRA divides by the root of the rank instead (Kalajdzievski, 2023, Eq. 4).
+    return alpha * math.sqrt(rank) if config.get("use_rslora") else float(alpha)
