@@ -113,7 +113,7 @@ def test_crowds_are_in_frame_and_nobody_is_hidden():
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match="split must be one of train, evaluation"):
+    with pytest.raises(ValueError, match="split must be one of train, evaluation, validation"):
         clevr_scenes.sample_task_scenes(1, split="test")
     with pytest.raises(ValueError, match="count"):
         clevr_scenes.sample_task_scenes(-1)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from flax import serialization
 
+from winobench import files
+
 Record = dict[str, np.ndarray]
 _INDEX = "index.json"
 
@@ -43,9 +45,37 @@ def write_shards(
         count += 1
     for writer in writers:
         writer.close()
-    temporary = folder / (_INDEX + ".tmp")
-    temporary.write_text(json.dumps({"num_records": count, "shards": names, "about": about}, indent=2) + "\n")
-    temporary.rename(folder / _INDEX)
+    write_index(folder, names, count, about)
+
+
+def write_shard(path: str | os.PathLike, records: Iterable[Record]) -> None:
+    """Writes one file of records, whole or not at all, for a set that is made shard by shard.
+
+    Args:
+      path: of the file; its folder exists.
+      records: dictionaries of arrays.
+    """
+    from array_record.python import array_record_module
+
+    with files.atomic_path(path) as temporary:
+        writer = array_record_module.ArrayRecordWriter(temporary, "group_size:1")
+        try:
+            for record in records:
+                writer.write(serialization.msgpack_serialize(record))
+        finally:
+            writer.close()
+
+
+def write_index(folder: str | os.PathLike, names: Sequence[str], num_records: int, about: dict[str, Any]) -> None:
+    """Declares a set of shards complete.
+
+    Args:
+      folder: of the shards.
+      names: of the shards' files; records are numbered through them in this order.
+      num_records: in all shards.
+      about: JSON values that ``is_complete`` compares.
+    """
+    files.write_json(pathlib.Path(folder) / _INDEX, {"num_records": num_records, "shards": list(names), "about": about})
 
 
 def is_complete(folder: str | os.PathLike, about: dict[str, Any]) -> bool:
@@ -96,7 +126,20 @@ def shuffled_batches(
     import grain
 
     dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat().random_map(transform).batch(batch_size)
+    return iterate_from(dataset, first_batch, num_threads=num_threads)
+
+
+def iterate_from(dataset: Any, first: int, *, num_threads: int) -> Iterator[Any]:
+    """Iterates over a ``grain.MapDataset`` from one of its elements on; those before it are not made.
+
+    Args:
+      dataset: random access to elements, such as batches.
+      first: number of the first element.
+      num_threads: readers that work ahead.
+    """
+    import grain
+
     iterator = iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=16)))
-    if first_batch:
-        iterator.set_state({"next_index": first_batch})
+    if first:
+        iterator.set_state({"next_index": first})
     return iterator

@@ -9,8 +9,8 @@ the right half. *Free* scenes are for training: attributes are independent, so o
 
 A scene is a function of (split, seed, index) alone: its random key is made by folding these three in, one after the
 other, so neither the batch a scene is drawn in nor the number of scenes changes it, and the first scenes of a large
-set are those of a small one. The splits have different key trees: no seed and index of "train" gives the key of any
-seed and index of "evaluation".
+set are those of a small one. The splits have different key trees: no seed and index of one split gives the key of any
+seed and index of another.
 
 World units: the camera looks at the origin's neighbourhood from `CAMERA_DISTANCE`; x points right, y away from the
 camera, z up.
@@ -31,7 +31,7 @@ SHAPES = ("cube", "sphere", "cylinder")
 COLORS = ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow")
 SIZES = ("small", "large")
 MATERIALS = ("rubber", "metal")
-SPLITS = ("train", "evaluation")
+SPLITS = ("train", "evaluation", "validation")
 MAX_OBJECTS = 10
 
 CAMERA_DISTANCE = 12.0

@@ -243,6 +243,11 @@ class PreparedSet:
         """SHA-256 over all examples and pixels: the same wherever and whenever the same data were prepared."""
         return self.state["content"]
 
+    @property
+    def num_images(self) -> int:
+        """Number of images."""
+        return self.state["num_images"]
+
     @functools.cached_property
     def images(self) -> Records:
         """The images' records."""
@@ -259,6 +264,10 @@ class PreparedSet:
             return np.load(path)
         except (OSError, ValueError) as error:
             raise _damaged(path, self.state["task"]) from error
+
+    def image(self, number: int) -> PreparedImage:
+        """The image of this number, which is not read before it is opened."""
+        return PreparedImage(self._image_hashes[number].tobytes().hex(), self.images, number)
 
     def subset_fingerprint(self, limit: int | None) -> str:
         """SHA-256 that changes whenever what ``examples(limit)`` gives could."""
@@ -324,10 +333,7 @@ class PreparedSet:
         target = int(record["target"])
         return PreparedExample(
             id=record["id"].decode(),
-            images=tuple(
-                PreparedImage(self._image_hashes[number].tobytes().hex(), self.images, int(number))
-                for number in record["images"]
-            ),
+            images=tuple(self.image(int(number)) for number in record["images"]),
             texts=tuple(text.decode() for text in record["texts"]),
             target=None if target == NO_TARGET else target,
             groups=tuple(group.decode() for group in record["groups"]),

@@ -119,29 +119,13 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
     def prepared(data_dir: str | None):
         from winobench.data import prepared as prepared_sets
 
-        problem = ready(data_dir)
-        if problem is not None:
-            raise InputError(f"the data of task {name!r} are not ready: {problem}")
+        reason = ready(data_dir)
+        if reason is not None:
+            raise InputError(f"the data of task {name!r} are not ready: {reason}")
         return prepared_sets.PreparedSet(prepared_sets.task_folder(name, data_dir))
 
     def ready(data_dir: str | None) -> str | None:
-        from winobench.data import prepared as prepared_sets
-
-        folder = prepared_sets.task_folder(name, data_dir)
-        state = prepared_sets.read_state(folder)
-        if state is None and prepared_sets.has_state(folder):
-            return (
-                f"{folder / prepared_sets.STATE} is damaged or of another version of winobench: prepare the data anew"
-                f" with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
-            )
-        if state is None:
-            return how_to_prepare(name, source)
-        if state["task_version"] != version:
-            return (
-                f"{folder} was prepared for version {state['task_version']} of the task, which is now at {version}:"
-                f" renew it with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
-            )
-        return None
+        return problem(name, version, source, data_dir)
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
         found = prepared(data_dir)
@@ -155,6 +139,34 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
         return prepared(data_dir).subset_fingerprint(limit)
 
     return Task(**fields, load=load, ready=ready, count=count, data_fingerprint=data_fingerprint, source=source)
+
+
+def problem(name: str, version: int, source: PublishedData, data_dir: str | None) -> str | None:
+    """One sentence on why a prepared set cannot be used and how to get it, or None where it is ready.
+
+    Args:
+      name: of the task.
+      version: of the task.
+      source: its published files.
+      data_dir: where prepared sets are; None for the default place.
+    """
+    from winobench.data import prepared as prepared_sets
+
+    folder = prepared_sets.task_folder(name, data_dir)
+    state = prepared_sets.read_state(folder)
+    if state is None and prepared_sets.has_state(folder):
+        return (
+            f"{folder / prepared_sets.STATE} is damaged or of another version of winobench: prepare the data anew"
+            f" with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
+        )
+    if state is None:
+        return how_to_prepare(name, source)
+    if state["task_version"] != version:
+        return (
+            f"{folder} was prepared for version {state['task_version']} of the task, which is now at {version}:"
+            f" renew it with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
+        )
+    return None
 
 
 def prepare_command(name: str) -> str:

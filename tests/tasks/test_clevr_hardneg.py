@@ -1,0 +1,69 @@
+"""Validation on CLEVR with hard negatives."""
+
+import numpy as np
+import pytest
+
+from winobench import tasks
+from winobench.data import clevr_negatives, clevr_renderer
+from winobench.evaluation import evaluate
+from winobench.tasks import clevr_common, clevr_hardneg
+
+SIZE = 32
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Quicker for a few scenes."""
+    monkeypatch.setattr(clevr_renderer, "_RAYS_PER_CHUNK", 1 << 15)
+
+
+@pytest.fixture(scope="module")
+def sides():
+    return clevr_hardneg.validation_tasks(4, image_size=SIZE)
+
+
+def test_both_sides_ask_about_the_rows(sides):
+    rows = clevr_negatives.ClevrNegatives(4, split="validation", image_size=SIZE)
+    text, image = (list(side.load(None, None)) for side in sides)
+    assert len(text) == len(image) == sides[0].count(None) == len({example.id for example in text}) == 4 * 14
+    for number, row in enumerate(rows.rows):
+        assert text[number].texts == (row.caption, *row.negative_captions)
+        assert image[number].texts == (row.caption,)
+        assert text[number].groups == image[number].groups == (rows.groups[number],)
+        np.testing.assert_array_equal(text[number].images[0], rows.images[row.image])
+        np.testing.assert_array_equal(image[number].images[0], rows.images[row.image])
+        assert any(np.array_equal(image[number].images[1], rows.images[n]) for n in row.negative_images)
+    # Every change is some caption's wrong image.
+    wrong = {example.images[1].tobytes() for example in image}
+    for variant in range(1, len(clevr_negatives.VARIANTS)):
+        assert any(rows.images[7 * scene + variant].tobytes() in wrong for scene in range(4))
+
+
+def test_limits(sides):
+    assert [example.id for example in sides[0].load(None, 2)] == [e.id for e in sides[0].load(None, None)][:28]
+    assert sides[1].data_fingerprint(None, 2) != sides[1].data_fingerprint(None, None)
+    assert sides[1].data_fingerprint(None, 9) == sides[1].data_fingerprint(None, None)
+
+
+def test_scenes_are_neither_trained_on_nor_evaluated():
+    def hashes(source):
+        return {source.images[n * 7].tobytes() for n in range(20)}
+
+    validation = hashes(clevr_negatives.ClevrNegatives(20, split="validation"))
+    train = hashes(clevr_negatives.ClevrNegatives(20, split="train"))
+    evaluation = {image.tobytes() for image in clevr_common.evaluation_images(20)}
+    assert len(validation | train | evaluation) == 60
+
+
+def test_they_are_evaluated_but_not_listed(sides, tmp_path):
+    assert not {side.name for side in sides} & set(tasks.TASKS)
+
+    class Redness:
+        def score(self, images, texts):
+            return np.asarray([[np.asarray(image)[..., 0].mean() + len(text) for text in texts] for image in images])
+
+    results = evaluate.evaluate(Redness(), sides, tmp_path / "run", limit=2, progress=False)
+    assert {name: found["accuracy"]["n"] for name, found in results["tasks"].items()} == {
+        "clevr_hardneg_text": 28,
+        "clevr_hardneg_image": 28,
+    }

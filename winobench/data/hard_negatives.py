@@ -1,0 +1,237 @@
+"""Training sets with hard negatives: what a record holds, where records come from, and batches of them.
+
+A record is a `Row`: an image, one caption of it, captions that are nearly true of it, and images of which the caption
+is nearly true. An image may belong to many rows, as the image itself or as a negative, and is stored and encoded once.
+The negatives are those of the row's caption, not of the image's other captions: of a scene with a red cube, "A red
+object." is still true when its objects have exchanged their shapes.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from winobench.data import array_records, prepared
+from winobench.errors import InputError
+
+Tokenizer = Callable[[Sequence[str]], np.ndarray]
+"""Texts -> int32 [num_texts, length], such as ``StableDiffusion.tokenize``."""
+
+_TEXTS_AT_ONCE = 4096
+
+
+class Row(NamedTuple):
+    """A record.
+
+    Attributes:
+      image: number of the image.
+      caption: true of it.
+      negative_captions: at least one, false of the image.
+      negative_images: numbers of at least one image that the caption is not true of.
+    """
+
+    image: int
+    caption: str
+    negative_captions: tuple[str, ...]
+    negative_images: tuple[int, ...]
+
+
+class Source(Protocol):
+    """A training set whose images are not yet encoded.
+
+    Attributes:
+      images: by number, anything that `winobench.data.images.open_image` takes; opened when it is asked for, by
+        several threads.
+      rows: the records.
+      fingerprint: SHA-256 that changes whenever a row or a pixel could.
+    """
+
+    images: Sequence[Any]
+    rows: Sequence[Row]
+    fingerprint: str
+
+    def verify(self) -> None:
+        """Raises InputError where a file is damaged; called once, before the images are encoded."""
+
+
+class EncodedSource(Protocol):
+    """A training set whose images are latents, such as `winobench.training.latent_cache.LatentSet`.
+
+    Attributes:
+      latents: by number, float16 [h, w, c], scaled as in training; read by several threads.
+      rows: the records.
+    """
+
+    latents: Sequence[np.ndarray]
+    rows: Sequence[Row]
+
+
+class PreparedSource:
+    """A training set that ``python -m launch.prepare`` has prepared.
+
+    It is stored like a task: an example holds the image and then its negatives, the caption and then its negatives.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        """
+        Args:
+          folder: as `winobench.data.prepared.task_folder` gives it.
+
+        Raises:
+          InputError: it holds no prepared data.
+        """
+        self._set = prepared.PreparedSet(folder)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over all rows and pixels."""
+        return self._set.fingerprint
+
+    @functools.cached_property
+    def images(self) -> Sequence[prepared.PreparedImage]:
+        """The images; nothing is read before one is opened."""
+        return [self._set.image(number) for number in range(self._set.num_images)]
+
+    @functools.cached_property
+    def rows(self) -> Sequence[Row]:
+        """The records; read at once, about half a kilobyte each."""
+        return [
+            Row(
+                example.images[0].number,
+                example.texts[0],
+                example.texts[1:],
+                tuple(image.number for image in example.images[1:]),
+            )
+            for example in self._set.examples()
+        ]
+
+    def verify(self) -> None:
+        """Compares every file with its checksum. Raises InputError where one is damaged or missing."""
+        self._set.verify()
+
+
+def batches(
+    source: EncodedSource,
+    tokenizer: Tokenizer,
+    *,
+    batch_size: int,
+    seed: int,
+    first_batch: int = 0,
+    num_threads: int = 2,
+) -> Iterator[dict[str, np.ndarray]]:
+    """Endless shuffled batches for `winobench.training.hard_negatives`.
+
+    Which negative caption, negative image and random caption a row comes with is drawn from (seed, epoch, row) alone,
+    and the order of rows from (seed, epoch): batch n depends on (seed, n), so a resumed run sees what it would have
+    seen. An epoch's last rows share a batch with the first ones of the next.
+
+    The random caption is that of another row, drawn evenly among those that are not one of the image's own captions:
+    neither a row of the same image nor a row that says the same of another one.
+
+    Args:
+      source: rows and latents.
+      tokenizer: every distinct text is tokenized once, before the first batch.
+      batch_size: rows a batch.
+      seed: of all draws, at least 0.
+      first_batch: number of batches to skip, at no cost.
+      num_threads: readers that work ahead.
+
+    Returns:
+      An iterator over dicts of ``latents`` and ``negative_latents``, float32 [batch, h, w, c], scaled as in training,
+      and ``input_ids``, ``negative_ids`` and ``random_ids``, int32 [batch, length].
+
+    Raises:
+      InputError: a row has no negative caption or image, or there is no random caption for some image.
+    """
+    import grain
+
+    texts = _Texts.of(source.rows)
+    ids = _token_ids(tokenizer, texts.texts)
+    count = len(source.rows)
+
+    def take(index: int, row: int) -> dict[str, np.ndarray]:
+        drawn = texts.draw(np.random.default_rng((seed, index // count, row)), row)
+        return {
+            "latents": source.latents[source.rows[row].image].astype(np.float32),
+            "negative_latents": source.latents[drawn.negative_image].astype(np.float32),
+            "input_ids": ids[drawn.caption],
+            "negative_ids": ids[drawn.negative_caption],
+            "random_ids": ids[drawn.random_caption],
+        }
+
+    dataset = grain.MapDataset.source(range(count)).seed(seed).shuffle().repeat()
+    dataset = dataset.map_with_index(take).batch(batch_size)
+    return array_records.iterate_from(dataset, first_batch, num_threads=num_threads)
+
+
+class _Drawn(NamedTuple):
+    """What a row comes with: numbers of texts, and the number of an image."""
+
+    caption: int
+    negative_caption: int
+    random_caption: int
+    negative_image: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Texts:
+    """The distinct texts of a training set and where they belong.
+
+    Attributes:
+      rows: the records.
+      texts: the distinct captions and negative captions.
+      captions: of each row, the number of its caption, int64 [num_rows].
+      negatives: of each row, the numbers of its negative captions.
+      own: image -> the numbers of its captions.
+    """
+
+    rows: Sequence[Row]
+    texts: list[str]
+    captions: np.ndarray
+    negatives: list[list[int]]
+    own: dict[int, set[int]]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> _Texts:
+        numbers: dict[str, int] = {}
+        captions, negatives = [], []
+        own: dict[int, set[int]] = collections.defaultdict(set)
+        for position, row in enumerate(rows):
+            if not row.negative_captions or not row.negative_images:
+                raise InputError(
+                    f"row {position} of the training set, {row.caption!r}, has no negative"
+                    f" {'image' if row.negative_captions else 'caption'}: leave the row out"
+                )
+            captions.append(numbers.setdefault(row.caption, len(numbers)))
+            own[row.image].add(captions[-1])
+            negatives.append([numbers.setdefault(text, len(numbers)) for text in row.negative_captions])
+        num_captions = len(set(captions))
+        if max((len(texts) for texts in own.values()), default=0) >= num_captions:
+            raise InputError(
+                f"the training set's {len(rows)} rows have {num_captions} different captions, all of one image: there"
+                " is no random caption for it, so add captions of other images"
+            )
+        return cls(rows, list(numbers), np.asarray(captions), negatives, dict(own))
+
+    def draw(self, generator: np.random.Generator, row: int) -> _Drawn:
+        """Draws what a row comes with."""
+        negatives, images = self.negatives[row], self.rows[row].negative_images
+        negative = negatives[generator.integers(len(negatives))]
+        image = images[generator.integers(len(images))]
+        own = self.own[self.rows[row].image]
+        # Ends: `of` has made sure that some caption is not among an image's own.
+        while (other := int(self.captions[generator.integers(len(self.captions))])) in own:
+            pass
+        return _Drawn(int(self.captions[row]), negative, other, int(image))
+
+
+def _token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
+    """int32 [num_texts, length]."""
+    parts = [tokenizer(texts[start : start + _TEXTS_AT_ONCE]) for start in range(0, len(texts), _TEXTS_AT_ONCE)]
+    return np.concatenate(parts).astype(np.int32)
