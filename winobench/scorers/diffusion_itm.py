@@ -112,7 +112,7 @@ def denoising_errors(
 
 
 @dataclasses.dataclass(frozen=True)
-class _ImageEncoder:
+class LatentEncoder:
     """Images as latents, scaled as in training: uint8 [n, size, size, 3] -> float32 [n, h, w, c]."""
 
     structure: frozen.Structure
@@ -255,7 +255,7 @@ class DiffusionITM:
         image_encoder, image_params = frozen.freeze(pipeline.vae)
         text_encoder, text_params = frozen.freeze(pipeline.text_encoder)
 
-        latents = jax.eval_shape(_ImageEncoder(image_encoder), image_params, self._blank_image()[None])
+        latents = jax.eval_shape(LatentEncoder(image_encoder), image_params, self._blank_image()[None])
         self.latent_shape = tuple(latents.shape[1:])
         ids = self._token_ids([""])
         # In the denoiser's dtype, to which it would round them in any case.
@@ -271,7 +271,7 @@ class DiffusionITM:
         self._text_rows = table_rows or _default_rows(platform, states)
         image_batch, text_batch = _ENCODER_BATCH[platform == "cpu"]
         self._image_encoder = tables.Encoder(
-            _ImageEncoder(image_encoder), parallel.place_parameters(image_params, self.mesh), self.mesh, image_batch
+            LatentEncoder(image_encoder), parallel.place_parameters(image_params, self.mesh), self.mesh, image_batch
         )
         self._text_encoder = tables.Encoder(
             text_function, parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch
