@@ -1,0 +1,525 @@
+"""The objectives against values worked by hand; what the loss draws, computes and shares; devices and dtypes."""
+
+import dataclasses
+import re
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import PartitionSpec
+
+from tests.parity.torch_copy import QUICK_COMPILATION
+from winobench import parallel
+from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
+from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, lora
+from winobench.training import hard_negatives
+from winobench.training.hard_negatives import Draws, LossConfig, contrast, draw, make_loss, make_loss_of_draws
+
+KINDS_WITH_NEGATIVES = ("random_text", "hard_text", "hard_image", "mixed")
+
+
+def value_and_slopes(threshold, positive, negative):
+    def loss(positive, negative):
+        return contrast(positive, negative, threshold)
+
+    errors = jnp.float32(positive), jnp.float32(negative)
+    (value, clipped), slopes = jax.value_and_grad(loss, (0, 1), has_aux=True)(*errors)
+    return [float(value), *map(float, slopes)], bool(clipped)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "positive", "negative", "expected", "clipped"),
+    [
+        # Below the threshold: E_pos - E_neg, and both errors have a gradient.
+        (1.0, 0.5, 0.25, [0.25, 1.0, -1.0], False),
+        (2.0, 0.5, 0.75, [-0.25, 1.0, -1.0], False),
+        # Above it: E_pos (1 - lambda). The negative has no gradient, and the positive that of E_pos alone.
+        (1.0, 0.5, 0.75, [0.0, 1.0, 0.0], True),
+        (0.5, 0.5, 0.75, [0.25, 1.0, 0.0], True),
+        (2.0, 0.5, 1.25, [-0.5, 1.0, 0.0], True),
+        # At it, the whole gradient, as torch.clamp has it.
+        (1.0, 0.5, 0.5, [0.0, 1.0, -1.0], False),
+        # Without one, however large.
+        (None, 0.5, 64.0, [-63.5, 1.0, -1.0], False),
+    ],
+)
+def test_contrast(threshold, positive, negative, expected, clipped):
+    assert value_and_slopes(threshold, positive, negative) == (expected, clipped)
+
+
+# What the stand-ins below were given, call by call.
+_SEEN = {"network": [], "text_encoder": []}
+
+
+class Affine(nnx.Module):
+    """Predicts gain * (noisy latents) + (mean of the text states)."""
+
+    def __init__(self, gain):
+        self.gain = lora.LoRAParam(jnp.asarray(gain))
+
+    def __call__(self, sample, timesteps, states):
+        _SEEN["network"].append((sample, timesteps, states))
+        return self.gain[...] * sample + states.mean((1, 2))[:, None, None, None]
+
+
+class Doubling(nnx.Module):
+    """Stands for a text encoder: a token's state is twice its id."""
+
+    def __call__(self, ids):
+        _SEEN["text_encoder"].append(ids)
+        return types.SimpleNamespace(last_hidden_state=2.0 * ids[..., None])
+
+
+def affine_loss(config, *, schedule=None, with_ids=False):
+    """The loss with the networks above, as a function of (gain, batch, draws)."""
+    graphdef, params = nnx.split(Affine(0.0))
+    text_graphdef, text_state = nnx.split(Doubling())
+    loss_fn = make_loss_of_draws(graphdef, text_graphdef if with_ids else None, schedule or HAND_SCHEDULE, config)
+
+    def loss(gain, batch, draws):
+        for calls in _SEEN.values():
+            calls.clear()
+        params["gain"] = params["gain"].replace(jnp.asarray(gain))
+        return loss_fn({"unet": params}, {"text_encoder": text_state}, batch, draws)
+
+    return loss
+
+
+def numbers(*values):
+    """One number an example, as latents [B, 1, 1, 1]."""
+    return jnp.asarray(values, jnp.float32).reshape(-1, 1, 1, 1)
+
+
+def states(*values):
+    """One number an example, as text states [B, 1, 1]."""
+    return jnp.asarray(values, jnp.float32).reshape(-1, 1, 1)
+
+
+# At timestep 0 the rates of signal and noise are 0.6 and 0.8.
+HAND_SCHEDULE = NoiseSchedule(num_train_timesteps=2, trained_betas=(0.64, 0.0))
+HAND_BATCH = {
+    "latents": numbers(1, 2),
+    "negative_latents": numbers(3, -2),
+    "text_states": states(0, 1),
+    "random_text_states": states(5, -1),
+    "negative_text_states": states(0, 0),
+}
+HAND_DRAWS = Draws(numbers(1, -1), jnp.zeros(2, jnp.int32))
+
+
+def by_hand(kind, objective, prediction_type, gain):
+    """(E_pos, its derivative by the gain), (E_neg, its derivative), written out for the batch above."""
+    z, noise, text = np.array([1.0, 2.0]), np.array([1.0, -1.0]), np.array([0.0, 1.0])
+    negative_z = np.array([3.0, -2.0]) if kind == "hard_image" else z
+    negative_text = {"random_text": np.array([5.0, -1.0]), "hard_text": np.array([0.0, 0.0])}.get(kind, text)
+
+    def row(z, text):
+        noisy = 0.6 * z + 0.8 * noise
+        return noisy, gain * noisy + text, noise if prediction_type == "epsilon" else 0.6 * noise - 0.8 * z
+
+    noisy, prediction, target = row(z, text)
+    negative_noisy, negative_prediction, negative_target = row(negative_z, negative_text)
+    positive = np.mean((prediction - target) ** 2), np.mean(2 * (prediction - target) * noisy)
+    if objective == "relativistic":
+        difference, by_gain = negative_prediction - prediction, negative_noisy - noisy
+    else:
+        difference, by_gain = negative_prediction - negative_target, negative_noisy
+    return positive, (np.mean(difference**2), np.mean(2 * difference * by_gain))
+
+
+@pytest.mark.parametrize("prediction_type", ["epsilon", "v_prediction"])
+@pytest.mark.parametrize("objective", ["hinged", "relativistic"])
+@pytest.mark.parametrize("kind", ["random_text", "hard_text", "hard_image"])
+@pytest.mark.parametrize("threshold", [1.0, 100.0, None])
+def test_loss_and_gradient_by_hand(kind, objective, threshold, prediction_type):
+    schedule = dataclasses.replace(HAND_SCHEDULE, prediction_type=prediction_type)
+    loss_fn = affine_loss(LossConfig(kind, threshold, objective), schedule=schedule)
+    (loss, metrics), slope = jax.value_and_grad(loss_fn, has_aux=True)(0.5, HAND_BATCH, HAND_DRAWS)
+    (positive, positive_slope), (negative, negative_slope) = by_hand(kind, objective, prediction_type, 0.5)
+    clipped = threshold is not None and negative > threshold * positive
+    np.testing.assert_allclose(loss, positive - (threshold * positive if clipped else negative), atol=1e-5)
+    np.testing.assert_allclose(slope, positive_slope - (0 if clipped else negative_slope), atol=1e-5)
+    np.testing.assert_allclose(metrics["positive_error"], positive, rtol=1e-5)
+    np.testing.assert_allclose(metrics["negative_error"], negative, rtol=1e-5)
+    assert metrics["share_clipped"] == clipped
+    assert metrics["loss"] == loss
+    assert all(value.shape == () and value.dtype == jnp.float32 for value in (loss, *metrics.values()))
+
+
+def test_cases_by_hand_fall_on_both_sides_of_the_threshold():
+    for objective in ("hinged", "relativistic"):
+        errors = [by_hand(kind, objective, "epsilon", 0.5) for kind in hard_negatives.NEGATIVES]
+        assert {bool(negative > positive) for (positive, _), (negative, _) in errors} == {True, False}
+
+
+def test_without_negatives_only_positive_rows_run():
+    batch = {"latents": HAND_BATCH["latents"], "text_states": HAND_BATCH["text_states"]}
+    loss_fn = affine_loss(LossConfig(kind="none"))
+    (loss, metrics), slope = jax.value_and_grad(loss_fn, has_aux=True)(0.5, batch, HAND_DRAWS)
+    positive, _ = by_hand("none", "hinged", "epsilon", 0.5)
+    np.testing.assert_allclose([loss, slope], positive, rtol=1e-5)
+    assert metrics == {"loss": loss, "positive_error": loss}
+    assert [rows.shape for rows, *_ in _SEEN["network"]] == [(2, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS_WITH_NEGATIVES)
+def test_positive_and_negative_share_noise_and_timestep_in_one_pass(kind):
+    shape = (3, 2, 2, 1)
+    batch = {name: jnp.zeros(shape) for name in ("latents", "negative_latents")}
+    batch |= {f"{name}text_states": jnp.zeros((3, 1, 1)) for name in ("", "random_", "negative_")}
+    draws = draw(jax.random.key(0), shape, NoiseSchedule(), LossConfig(kind))
+    affine_loss(LossConfig(kind), schedule=NoiseSchedule())(1.0, batch, draws)
+    [(rows, timesteps, _)] = _SEEN["network"]
+    assert rows.shape == (6, 2, 2, 1)
+    np.testing.assert_array_equal(rows[0::2], rows[1::2])  # The latents are zero, so these are noise alone.
+    np.testing.assert_array_equal(timesteps[0::2], timesteps[1::2])
+    np.testing.assert_array_equal(timesteps[0::2], draws.timesteps)
+    assert len(np.unique(rows[0::2])) == rows[0::2].size  # Each example has noise of its own.
+
+
+IDS_BATCH = {
+    "latents": HAND_BATCH["latents"],
+    "negative_latents": HAND_BATCH["negative_latents"],
+    "input_ids": jnp.asarray([[1, 2], [3, 4]]),
+    "random_ids": jnp.asarray([[5, 5], [6, 6]]),
+    "negative_ids": jnp.asarray([[2, 1], [4, 3]]),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoded"),
+    [
+        ("none", [[[1, 2], [3, 4]]]),
+        ("hard_image", [[[1, 2], [3, 4]]]),
+        ("hard_text", [[[1, 2], [2, 1], [3, 4], [4, 3]]]),
+        ("random_text", [[[1, 2], [5, 5], [3, 4], [6, 6]]]),
+    ],
+)
+def test_texts_are_encoded_in_one_call_and_only_once_if_the_same(kind, encoded):
+    affine_loss(LossConfig(kind), with_ids=True)(0.5, IDS_BATCH, HAND_DRAWS)
+    assert [ids.tolist() for ids in _SEEN["text_encoder"]] == encoded
+    [(_, _, states)] = _SEEN["network"]
+    rows = encoded[0] if len(states) == len(encoded[0]) else np.repeat(encoded[0], 2, axis=0)
+    np.testing.assert_array_equal(states[..., 0], 2.0 * np.asarray(rows))
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_one_compiled_step_serves_every_kind_drawn(with_ids):
+    batch = IDS_BATCH if with_ids else HAND_BATCH
+    mixed = jax.jit(jax.value_and_grad(affine_loss(LossConfig("mixed"), with_ids=with_ids), has_aux=True))
+    losses = []
+    for index, kind in enumerate(hard_negatives.NEGATIVES):
+        (loss, metrics), slope = mixed(0.5, batch, HAND_DRAWS._replace(kinds=jnp.int32(index)))
+        plain = jax.value_and_grad(affine_loss(LossConfig(kind), with_ids=with_ids), has_aux=True)
+        (expected, _), expected_slope = plain(0.5, batch, HAND_DRAWS)
+        np.testing.assert_allclose([loss, slope], [expected, expected_slope], rtol=1e-6, atol=1e-6)
+        assert {name for name in hard_negatives.NEGATIVES if metrics[f"share_{name}"]} == {kind}
+        losses.append(float(metrics["negative_error"]))
+    assert len(set(losses)) == 3
+    assert mixed._cache_size() == 1
+
+
+def test_mixed_step_has_a_way_that_encodes_each_text_once():
+    affine_loss(LossConfig("mixed"), with_ids=True)(0.5, IDS_BATCH, HAND_DRAWS._replace(kinds=jnp.int32(2)))
+    assert sorted(len(ids) for ids in _SEEN["text_encoder"]) == [2, 4]
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_kinds_for_each_example(with_ids):
+    batch = IDS_BATCH if with_ids else HAND_BATCH
+    config = LossConfig("mixed", None, mixing="example")
+    kinds = [2, 1]
+    _, metrics = affine_loss(config, with_ids=with_ids)(0.5, batch, HAND_DRAWS._replace(kinds=jnp.asarray(kinds)))
+    alone = []
+    for example, index in enumerate(kinds):
+        one, draws = jax.tree.map(lambda rows: rows[example : example + 1], (batch, HAND_DRAWS))  # noqa: B023
+        loss_fn = affine_loss(LossConfig(hard_negatives.NEGATIVES[index], None), with_ids=with_ids)
+        alone.append(loss_fn(0.5, one, draws)[1]["negative_error"])
+    np.testing.assert_allclose(metrics["negative_error"], np.mean(alone), rtol=1e-6)
+    shares = [float(metrics[f"share_{name}"]) for name in hard_negatives.NEGATIVES]
+    assert shares == [0.0, 0.5, 0.5]
+
+
+def test_frequencies_of_mixed():
+    """4,096 draws: one standard error is under 0.008."""
+    shape = (1, 1, 1, 1)
+
+    def kinds_of_a_step(step):
+        return draw(jax.random.fold_in(jax.random.key(3), step), shape, HAND_SCHEDULE, LossConfig("mixed")).kinds
+
+    by_batch = jax.jit(jax.vmap(kinds_of_a_step))(jnp.arange(4096))
+    assert by_batch.shape == (4096,)
+    by_example = draw(jax.random.key(4), (4096, 1, 1, 1), HAND_SCHEDULE, LossConfig("mixed", mixing="example")).kinds
+    for kinds in (by_batch, by_example):
+        shares = np.bincount(kinds, minlength=3) / 4096
+        np.testing.assert_allclose(shares, [1 / 4, 1 / 4, 1 / 2], atol=0.03)
+        assert hard_negatives.NEGATIVES == ("random_text", "hard_text", "hard_image")
+
+
+@pytest.mark.parametrize("mixing", ["batch", "example"])
+def test_draws_depend_on_the_key_and_the_place_alone(mixing):
+    config, schedule, key = LossConfig("mixed", mixing=mixing), NoiseSchedule(), jax.random.key(5)
+    whole = draw(key, (8, 4, 4, 2), schedule, config)
+    part = draw(key, (3, 4, 4, 2), schedule, config, first_example=5)
+    np.testing.assert_array_equal(part.noise, whole.noise[5:])
+    np.testing.assert_array_equal(part.timesteps, whole.timesteps[5:])
+    np.testing.assert_array_equal(part.kinds, whole.kinds[5:] if mixing == "example" else whole.kinds)
+    other = draw(jax.random.key(6), (8, 4, 4, 2), schedule, config)
+    assert not np.any(other.noise == whole.noise)
+    assert len(np.unique(whole.noise)) == whole.noise.size
+
+
+def test_noise_is_standard_normal_and_timesteps_are_uniform():
+    draws = draw(jax.random.key(7), (4096, 2, 2, 1), NoiseSchedule(), LossConfig("none"))
+    # Standard errors: mean and variance of 16,384 normals 0.008 and 0.011, mean of 4,096 timesteps 4.5.
+    np.testing.assert_allclose([draws.noise.mean(), draws.noise.var()], [0.0, 1.0], atol=0.05)
+    np.testing.assert_allclose(draws.timesteps.mean(), 499.5, atol=20)
+    assert 0 <= draws.timesteps.min() < 10
+    assert 990 <= draws.timesteps.max() < 1000
+    narrow = draw(jax.random.key(7), (64, 1, 1, 1), NoiseSchedule(), LossConfig("none", timestep_range=(300, 303)))
+    assert set(narrow.timesteps.tolist()) == {300, 301, 302}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kind": "hard"}, "kind is 'hard', but must be one of none, random_text"),
+        ({"objective": "hinge"}, "objective is 'hinge'"),
+        ({"mixing": "step"}, "mixing is 'step'"),
+        ({"threshold": 0}, "threshold is 0, but must be a positive number"),
+        ({"threshold": float("inf")}, "threshold is inf"),
+        ({"threshold": True}, "threshold is True"),
+        ({"timestep_range": (0.0, 1.0)}, "two whole numbers"),
+        ({"timestep_range": (5,)}, "two whole numbers"),
+    ],
+)
+def test_bad_settings(values, message):
+    with pytest.raises(InputError, match=message):
+        LossConfig(**values)
+
+
+@pytest.mark.parametrize("span", [(0, 1001), (-1, 10), (10, 10)])
+def test_timesteps_that_the_schedule_lacks(span):
+    graphdef, _ = nnx.split(Affine(0.0))
+    with pytest.raises(InputError, match="must lie within 0 to 1000"):
+        make_loss(graphdef, None, NoiseSchedule(), LossConfig(timestep_range=span))
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ("none", "input_ids"),
+        ("random_text", "random_ids"),
+        ("hard_text", "negative_ids"),
+        ("hard_image", "negative_latents"),
+        ("mixed", "negative_latents"),
+        ("mixed", "random_ids"),
+    ],
+)
+def test_data_without_what_a_kind_needs(kind, missing):
+    batch = {name: value for name, value in IDS_BATCH.items() if name != missing}
+    draws = HAND_DRAWS._replace(kinds=jnp.int32(0))
+    with pytest.raises(InputError, match=f"{kind}.* needs '{missing}'"):
+        affine_loss(LossConfig(kind), with_ids=True)(0.5, batch, draws)
+
+
+SMALL_UNET = UNet2DConditionConfig(
+    sample_size=4,
+    in_channels=3,
+    out_channels=3,
+    block_out_channels=(8, 16),
+    down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+    up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+    layers_per_block=1,
+    norm_num_groups=4,
+    attention_head_dim=2,
+    cross_attention_dim=12,
+)
+SMALL_TEXT = CLIPTextConfig(
+    vocab_size=20,
+    hidden_size=12,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    max_position_embeddings=6,
+    eos_token_id=19,
+)
+EXAMPLES = 8
+
+
+def small_networks(*, dtype=jnp.float32, dropout=0.0, train_text=True):
+    """Random networks with adapters that matter: (graph definitions, params, frozen)."""
+    graphdefs, params, frozen = {}, {}, {}
+    for name, cls, config in (("unet", UNet2DConditionModel, SMALL_UNET), ("text_encoder", CLIPTextModel, SMALL_TEXT)):
+        network = cls(config, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0))
+        if name == "text_encoder" and not train_text:
+            graphdefs[name], frozen[name] = nnx.split(network)
+            continue
+        lora.add_lora(network, lora.LoRAConfig("all", rank=2, dropout=dropout), rngs=nnx.Rngs(1))
+        graphdefs[name], params[name], frozen[name] = lora.split(network)
+        # A fresh adapter's second factor is zero, and so would be the first one's gradient.
+        keys = iter(jax.random.split(jax.random.key(2), 1000))
+        params[name] = jax.tree.map(lambda leaf: 0.3 * jax.random.normal(next(keys), leaf.shape), params[name])  # noqa: B023
+    return graphdefs, params, frozen
+
+
+def small_batch():
+    keys = jax.random.split(jax.random.key(8), 5)
+    batch = {
+        name: jax.random.normal(key, (EXAMPLES, 4, 4, 3))
+        for name, key in zip(("latents", "negative_latents"), keys, strict=False)
+    }
+    names = ("input_ids", "random_ids", "negative_ids")
+    return batch | {
+        name: jax.random.randint(key, (EXAMPLES, 6), 0, 20) for name, key in zip(names, keys[2:], strict=True)
+    }
+
+
+def gradient_function(graphdefs, config, **options):
+    loss_fn = make_loss(graphdefs["unet"], graphdefs["text_encoder"], NoiseSchedule(), config, **options)
+    return jax.value_and_grad(loss_fn, has_aux=True)
+
+
+def run(function, *arguments):
+    """(loss, metrics), gradients; compiled quickly, in full float32."""
+    with jax.default_matmul_precision("highest"):
+        return jax.jit(function, compiler_options=QUICK_COMPILATION)(*arguments)
+
+
+def assert_gradients_close(ours, expected, tolerance):
+    """Largest difference of any gradient over the largest gradient."""
+    largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
+    differences = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), ours, expected)
+    assert largest > 0
+    assert max(jax.tree.leaves(differences)) < tolerance * largest
+
+
+def assert_same(ours, expected, tolerance):
+    (loss, metrics), gradients = ours
+    (expected_loss, expected_metrics), expected_gradients = expected
+    np.testing.assert_allclose(loss, expected_loss, rtol=tolerance, atol=tolerance)
+    assert metrics.keys() == expected_metrics.keys()
+    for name, value in metrics.items():
+        np.testing.assert_allclose(value, expected_metrics[name], rtol=tolerance, atol=tolerance)
+    assert_gradients_close(gradients, expected_gradients, tolerance)
+
+
+@pytest.fixture(scope="module")
+def on_one_device():
+    """Settings, networks, batch, key, and what one device makes of them; unhinged, so that all terms have gradients."""
+    config = LossConfig("mixed", None, mixing="example")
+    graphdefs, params, frozen = small_networks()
+    arguments = (params, frozen, small_batch(), jax.random.key(9))
+    return config, graphdefs, arguments, run(gradient_function(graphdefs, config), *arguments)
+
+
+def test_every_adapter_has_a_gradient(on_one_device):
+    *_, (_, gradients) = on_one_device
+    assert set(gradients) == {"unet", "text_encoder"}
+    assert all(float(jnp.abs(leaf).max()) > 1e-6 for leaf in jax.tree.leaves(gradients))
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(gradients))
+
+
+@pytest.mark.parametrize("mixing", ["batch", "example"])
+def test_eight_devices_equal_one(mixing, on_one_device):
+    """A batch split over devices under jit: the same to 1e-5, and all that travels are sums."""
+    _, graphdefs, (params, frozen, batch, key), _ = on_one_device
+    function = gradient_function(graphdefs, LossConfig("mixed", None, mixing=mixing))
+    expected = run(function, params, frozen, batch, key)
+    mesh = parallel.make_mesh()
+    assert parallel.data_parallelism(mesh) == 8
+    arguments = jax.device_put((params, frozen), parallel.replicated(mesh))
+    arguments += (jax.device_put(batch, parallel.split_axis(mesh)), jax.device_put(key, parallel.replicated(mesh)))
+    with jax.default_matmul_precision("highest"):
+        compiled = jax.jit(function).lower(*arguments).compile(QUICK_COMPILATION)
+    assert_same(compiled(*arguments), expected, 1e-5)
+    text = compiled.as_text()
+    assert re.search(r" all-reduce(-start)?\(", text)
+    assert not re.findall(r" (?:all-gather|all-to-all|collective-permute|reduce-scatter)[a-z-]*\(", text)
+
+
+def test_inside_shard_map_equals_one_device(on_one_device):
+    config, graphdefs, arguments, expected = on_one_device
+    mesh = parallel.make_mesh()
+    function = gradient_function(graphdefs, config, axis_name=parallel.DATA_AXIS)
+
+    def local(*arguments):
+        (loss, metrics), gradients = function(*arguments)
+        return (loss, metrics), jax.lax.pmean(gradients, parallel.DATA_AXIS)
+
+    whole, rows = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+    sharded = parallel.map_over_data(local, mesh, (whole, whole, rows, whole), whole)
+    assert_same(run(sharded, *arguments), expected, 1e-5)
+
+
+def test_the_clip_is_on_the_global_batch(on_one_device):
+    """With the threshold between the errors of two halves of a batch, a clip for each half would do otherwise."""
+    _, graphdefs, (params, frozen, batch, key), _ = on_one_device
+    function = gradient_function(graphdefs, LossConfig("hard_image"), axis_name=parallel.DATA_AXIS)
+    mesh = parallel.make_mesh()
+    whole, rows = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+    # Half of the examples have negatives of low error, as they equal their positives; half of high error.
+    negatives = batch["negative_latents"].at[::2].set(batch["latents"][::2]).at[1::2].multiply(5.0)
+    batch = batch | {"negative_latents": negatives}
+
+    def local(*arguments):
+        (_, metrics), gradients = function(*arguments)
+        return metrics["share_clipped"], jax.lax.pmean(gradients, parallel.DATA_AXIS)
+
+    clipped, gradients = run(
+        parallel.map_over_data(local, mesh, (whole, whole, rows, whole), whole), params, frozen, batch, key
+    )
+    positives_alone = run(gradient_function(graphdefs, LossConfig("none")), params, frozen, batch, key)[1]
+    assert clipped == 1
+    assert_gradients_close(gradients, positives_alone, 1e-5)
+
+
+def test_rematerialisation_changes_memory_and_nothing_else(on_one_device):
+    config, graphdefs, arguments, expected = on_one_device
+    assert_same(run(gradient_function(graphdefs, config, remat=True), *arguments), expected, 1e-5)
+
+    def convolutions(remat):
+        jaxpr = jax.make_jaxpr(gradient_function(graphdefs, config, remat=remat))(*arguments)
+        return str(jaxpr).count("conv_general_dilated[")
+
+    assert convolutions(True) > convolutions(False)
+
+
+def test_bfloat16_networks(on_one_device):
+    """Frozen parameters and computation in bfloat16; adapters, errors, loss and gradients stay float32."""
+    config, _, arguments, expected = on_one_device
+    graphdefs, _, frozen = small_networks(dtype=jnp.bfloat16)
+    assert {leaf.dtype for leaf in jax.tree.leaves(frozen)} == {jnp.dtype(jnp.bfloat16)}
+    params, _, batch, key = arguments
+    batch = batch | {name: batch[name].astype(jnp.float16) for name in ("latents", "negative_latents")}
+    ours = run(gradient_function(graphdefs, config), params, frozen, batch, key)
+    assert {leaf.dtype for leaf in jax.tree.leaves(ours)} == {jnp.dtype(jnp.float32)}
+    # bfloat16 has 8 bits: a rounding is up to 0.4%, and there are dozens in a row.
+    assert_same(ours, expected, 0.1)
+
+
+def test_frozen_text_encoder_runs_without_adapters():
+    graphdefs, params, frozen = small_networks(train_text=False)
+    (loss, _), gradients = run(
+        gradient_function(graphdefs, LossConfig("hard_text")), params, frozen, small_batch(), jax.random.key(9)
+    )
+    assert set(gradients) == {"unet"}
+    assert np.isfinite(loss)
+
+
+def test_dropout_depends_on_the_key_alone():
+    graphdefs, params, frozen = small_networks(dropout=0.5)
+    config = LossConfig("hard_text", None)
+    loss_fn = make_loss_of_draws(graphdefs["unet"], graphdefs["text_encoder"], NoiseSchedule(), config)
+    draws = draw(jax.random.key(9), (EXAMPLES, 4, 4, 3), NoiseSchedule(), config)
+    batch = small_batch()
+    losses = [
+        float(run(loss_fn, params, frozen, batch, draws._replace(dropout_key=key))[0])
+        for key in (jax.random.key(1), jax.random.key(1), jax.random.key(2), None)
+    ]
+    assert losses[0] == losses[1]
+    assert len({*losses}) == 3
