@@ -53,6 +53,8 @@ setuptools.setup(
         "rich>=15,<16",
         "safetensors>=0.8,<0.9",
         "scipy>=1.17,<2",
+        # Writes TensorBoard's event files without TensorFlow.
+        "tensorboardX>=2.6.5,<3",
         "tensorflow-datasets>=4.9.10,<5",
         "tqdm>=4.70,<5",
         # Brings the release of tokenizers that it fits.

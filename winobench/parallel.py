@@ -104,6 +104,15 @@ def split_axis(mesh: Mesh, axis: int = 0) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA_AXIS))
 
 
+def split_rows(mesh: Mesh, axis: int = 0) -> NamedSharding:
+    """The sharding of a training batch, whose axis number ``axis`` is split over all devices of the mesh.
+
+    Devices that share one copy of the parameters work on rows of their own, too: what they lack of a layer's
+    parameters they get from each other when its turn comes (fully sharded data parallelism).
+    """
+    return NamedSharding(mesh, PartitionSpec(*(None,) * axis, mesh.axis_names))
+
+
 def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
     """Where each parameter lives.
 

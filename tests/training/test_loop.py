@@ -1,6 +1,13 @@
-"""The loop: a resumed run is the uninterrupted one, and bad losses stop it."""
+"""The loop: a resumed run is the uninterrupted one, whatever shares the work; bad losses stop it."""
 
 import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +15,12 @@ import numpy as np
 import optax
 import pytest
 
+from tests.training import toy_run
 from winobench import parallel
 from winobench.errors import InputError
-from winobench.training import loop
+from winobench.training import loop, optimizers
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def make(seed=0):
@@ -32,7 +42,7 @@ def batches_from(first):
         step += 1
 
 
-def run(folder, num_steps):
+def run(folder, num_steps, **options):
     step, state = make()
     checkpoints = loop.Checkpoints(folder / "checkpoints")
     state = loop.train(
@@ -44,10 +54,24 @@ def run(folder, num_steps):
         metrics_file=folder / "metrics.jsonl",
         name="toy",
         log_every=5,
-        checkpoint_every=10,
+        **{"checkpoint_every": 10, **options},
     )
     checkpoints.close()
     return state
+
+
+def rows_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def curve(folder):
+    """What a run's steps were like, without how fast they were."""
+    return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows_of(folder)]
+
+
+def assert_equal(one, two):
+    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+        np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
 
 
 def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
@@ -55,11 +79,37 @@ def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
     run(tmp_path / "parts", 17)
     resumed = run(tmp_path / "parts", 30)
     assert int(resumed.step) == 30
-    for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
-        np.testing.assert_array_equal(one, two)
-    rows = [json.loads(line) for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
+    assert_equal(whole, resumed)
+    rows = rows_of(tmp_path / "parts")
     assert [row["step"] for row in rows] == [5, 10, 15, 17, 20, 25, 30]
     assert rows[-1]["loss"] < rows[0]["loss"]
+    assert all(row["images_per_second"] > 0 for row in rows)
+
+
+def test_training_ends_at_the_optimum_in_closed_form(tmp_path):
+    """Least squares with a ridge, whose gradient is clipped at first and whose learning rate ends at zero."""
+    rows = np.random.default_rng(0).normal(size=(32, 6)).astype(np.float32)
+    wanted, ridge = rows @ np.arange(6, dtype=np.float32), 0.3
+
+    def loss_fn(params, frozen, batch, key):
+        error = batch["x"] @ params["w"] - batch["y"]
+        return jnp.mean(error**2) + frozen["ridge"] * jnp.sum(params["w"] ** 2), {}
+
+    rate = optimizers.make_schedule("cosine", 0.3, warmup_steps=10, total_steps=300)
+    optimizer = optimizers.make_optimizer("adamw", rate)
+    state = loop.train(
+        loop.make_step(loss_fn, optimizer, seed=0, ema_decay=None, accumulate=2),
+        loop.create_state({"w": jnp.zeros(6)}, optimizer, average=False),
+        lambda first: iter(lambda: {"x": rows, "y": wanted}, None),
+        num_steps=300,
+        checkpoints=None,
+        metrics_file=tmp_path / "metrics.jsonl",
+        name="toy",
+        frozen={"ridge": jnp.asarray(ridge)},
+    )
+    optimum = np.linalg.solve(rows.T @ rows / 32 + ridge * np.eye(6), rows.T @ wanted / 32)
+    np.testing.assert_allclose(state.params["w"], optimum, atol=1e-3)
+    assert state.ema is None
 
 
 def test_average_starts_short_and_follows(tmp_path):
@@ -75,6 +125,179 @@ def test_average_starts_short_and_follows(tmp_path):
         np.testing.assert_allclose(after.ema["w"], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("accumulate", [2, 8])
+def test_accumulation_is_the_large_batch_for_a_mean_of_examples(accumulate):
+    def loss_fn(params, batch, key):
+        errors = (batch["x"] @ params["w"] - 1.0) ** 2
+        return errors.mean(), {"largest": errors.max(), "rows": jnp.asarray(errors.size)}
+
+    optimizer = optimizers.make_optimizer("adamw", 0.1, clip_norm=0.5)
+    states, metrics = [], []
+    for parts in (1, accumulate):
+        step = loop.make_step(loss_fn, optimizer, seed=0, ema_decay=None, accumulate=parts)
+        state = loop.create_state({"w": jnp.ones(4)}, optimizer, average=False)
+        for _, batch in zip(range(3), batches_from(0), strict=False):
+            state, its_metrics = step(state, batch)
+        states.append(state)
+        metrics.append(its_metrics)
+    # The same sums in another order.
+    np.testing.assert_allclose(states[0].params["w"], states[1].params["w"], rtol=1e-5)
+    np.testing.assert_allclose(metrics[0]["loss"], metrics[1]["loss"], rtol=1e-5)
+    np.testing.assert_allclose(metrics[0]["gradient_norm"], metrics[1]["gradient_norm"], rtol=1e-5)
+    assert float(metrics[1]["rows"]) == 8 / accumulate
+    assert float(metrics[1]["largest"]) < float(metrics[0]["largest"])  # a mean over micro-batches
+
+
+def test_micro_batches_have_keys_of_their_own():
+    drawn = []
+
+    def loss_fn(params, batch, key):
+        value = jax.random.uniform(key)
+        jax.debug.callback(lambda value: drawn.append(float(value)), value)
+        return (params["w"] ** 2).sum(), {}
+
+    optimizer = optax.sgd(0.1)
+    step = loop.make_step(loss_fn, optimizer, seed=0, ema_decay=None, accumulate=4)
+    state = loop.create_state({"w": jnp.ones(4)}, optimizer, average=False)
+    for _, batch in zip(range(2), batches_from(0), strict=False):
+        state, _ = step(state, batch)
+    jax.effects_barrier()
+    assert len(set(drawn)) == len(drawn) == 8
+
+
+def fsdp(devices, parts):
+    return parallel.make_mesh(jax.devices()[:devices], model_parallel=parts)
+
+
+@pytest.fixture(scope="module")
+def one_device(tmp_path_factory):
+    """A run's folder and last state, with two micro-batches a step."""
+    folder = tmp_path_factory.mktemp("one")
+    return folder, toy_run.run(folder, 12, accumulate=2, mesh=fsdp(1, 1))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 8])
+def test_eight_devices_do_as_one(one_device, tmp_path, parts):
+    if jax.device_count() < 8:
+        pytest.skip("needs eight devices")
+    eight = toy_run.run(tmp_path, 11, accumulate=2, mesh=fsdp(8, parts), checkpoint_every=100)
+    # With an axis for it, parameters and moments are in parts, and stay so.
+    moments = eight.opt_state[0].mu["w"]
+    assert moments.sharding == eight.params["w"].sharding
+    assert moments.addressable_shards[0].data.shape == (toy_run.FEATURES // parts,)
+    # A checkpoint in parts goes on in one.
+    last = toy_run.run(tmp_path, 12, accumulate=2, mesh=fsdp(1, 1), checkpoint_every=100)
+    folder, one = one_device
+    # Sums of eight parts in another order, eleven times.
+    np.testing.assert_allclose(last.params["w"], one.params["w"], rtol=1e-5, atol=1e-6)
+    losses = [[row["loss"] for row in rows_of(path)] for path in (folder, tmp_path)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def environment(devices):
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": path}
+
+
+def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
+    """kill -9 at any moment: the same numbers, bit for bit, as without; with accumulation and a frozen part."""
+    toy_run.run(tmp_path / "whole", 40, accumulate=2, mesh=fsdp(1, 1))
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-m", "tests.training.toy_run", str(folder), "40"]
+    process = subprocess.Popen(command, env=environment(1), stderr=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 120
+        while not (folder / "checkpoints" / "10").exists() and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.1)  # two steps on
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+    done = len(rows_of(folder))
+    assert 10 < done < 40
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 39, "lo')  # a line that a kill has cut off
+    state = toy_run.run(folder, 40, accumulate=2, mesh=fsdp(1, 1))
+    assert int(state.step) == 40
+    assert curve(folder) == curve(tmp_path / "whole")
+    assert [row["step"] for row in curve(folder)] == list(range(1, 41))
+    assert not list((folder / "checkpoints").glob("*tmp*"))
+
+
+def test_two_processes_do_as_one(one_device, tmp_path):
+    """Each feeds its half of the rows and holds half of the parameters."""
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        port = str(s.getsockname()[1])
+    for steps in ("8", "12"):  # the second time, both go on from what they kept
+        command = [sys.executable, "-m", "tests.training.toy_run", str(tmp_path / "two"), steps, port]
+        processes = [
+            subprocess.Popen([*command, rank], env=environment(2), stderr=subprocess.PIPE, text=True, cwd=ROOT)
+            for rank in "01"
+        ]
+        try:
+            for process in processes:
+                _, err = process.communicate(timeout=120)
+                assert process.returncode == 0, err
+        finally:
+            for process in processes:
+                process.kill()
+    one, two = curve(one_device[0]), curve(tmp_path / "two")
+    assert [row["step"] for row in two] == [row["step"] for row in one] == list(range(1, 13))
+    # Sums of four parts in another order.
+    np.testing.assert_allclose([row["loss"] for row in two], [row["loss"] for row in one], rtol=1e-5)
+
+
+def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path):
+    scores = {4: 0.6, 8: 0.9, 12: 0.7, 16: 0.5, 18: 0.8}
+    step, state = make()
+
+    def validate(state):
+        assert int(state.step) in scores
+        return {"validation": scores[int(state.step)], "other": 1.0}
+
+    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
+    assert checkpoints.best() is None
+    states = {}
+
+    def train(num_steps, checkpoints):
+        return loop.train(
+            step,
+            state,
+            batches_from,
+            num_steps=num_steps,
+            checkpoints=checkpoints,
+            metrics_file=tmp_path / "metrics.jsonl",
+            name="toy",
+            log_every=100,
+            checkpoint_every=6,
+            validate=validate,
+            validate_every=4,
+            on_checkpoint=lambda state: states.update({int(state.step): np.asarray(state.params["w"])}),
+        )
+
+    train(12, checkpoints)
+    assert checkpoints.best() == (8, 0.9)
+    checkpoints.close()
+    step, state = make()
+    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
+    assert checkpoints.best() == (8, 0.9)
+    train(18, checkpoints)
+    checkpoints.close()
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()) == ["18", "8"]
+    assert sorted(states) == [4, 6, 8, 12, 16, 18]
+    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
+    assert checkpoints.best() == (8, 0.9)
+    _, like = make()
+    np.testing.assert_array_equal(checkpoints.restore(like, 8).params["w"], states[8])
+    np.testing.assert_array_equal(checkpoints.restore(like).params["w"], states[18])
+    validations = [row for row in rows_of(tmp_path) if "validation" in row]
+    assert {row["step"]: row["validation"] for row in validations} == scores
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     step, state = make()
 
@@ -82,7 +305,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
         for index, batch in enumerate(batches_from(first)):
             yield {"x": batch["x"] * (np.nan if index == 7 else 1.0)}
 
-    with pytest.raises(FloatingPointError, match="toy: the loss at step 10 is nan"):
+    with pytest.raises(FloatingPointError, match="toy: the loss at step 8 is nan; there is no checkpoint") as error:
         loop.train(
             step,
             state,
@@ -93,6 +316,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
             name="toy",
             log_every=5,
         )
+    assert isinstance(error.value, InputError)  # so that launchers say it in one line
 
 
 def test_a_gradient_that_is_not_finite_is_never_saved(tmp_path):
@@ -106,7 +330,7 @@ def test_a_gradient_that_is_not_finite_is_never_saved(tmp_path):
 
     optimizer = optax.adam(0.05)
     checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
-    with pytest.raises(FloatingPointError, match="gradient_norm at step 4 is nan; checkpoints from before are sound"):
+    with pytest.raises(loop.DivergenceError) as error:
         loop.train(
             loop.make_step(loss_fn, optimizer, seed=0),
             loop.create_state({"w": jnp.ones(4)}, optimizer),
@@ -119,13 +343,87 @@ def test_a_gradient_that_is_not_finite_is_never_saved(tmp_path):
             checkpoint_every=2,
         )
     checkpoints.close()
+    assert str(error.value) == (
+        f"toy: the gradient_norm at step 4 is nan; the last good checkpoint is step 2 in {tmp_path / 'checkpoints'}:"
+        " lower the learning rate and go on from it."
+    )
     assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == 2
+
+
+def test_parameters_that_overflow_are_never_saved(tmp_path):
+    """The loss and the gradient before the step are finite, and the step itself is too large."""
+    optimizer = optax.sgd(lambda step: jnp.where(step == 3, 3e38, 0.01))
+    checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
+    with pytest.raises(loop.DivergenceError, match="after step 4 is not finite; the last good checkpoint is step 2 in"):
+        loop.train(
+            loop.make_step(lambda params, batch, key: (-200.0 * params["w"].sum(), {}), optimizer, seed=0),
+            loop.create_state({"w": jnp.ones(4)}, optimizer),
+            batches_from,
+            num_steps=30,
+            checkpoints=checkpoints,
+            metrics_file=tmp_path / "metrics.jsonl",
+            name="toy",
+            log_every=1,
+            checkpoint_every=2,
+        )
+    checkpoints.close()
+    assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == 2
+
+
+@pytest.mark.parametrize(("factor", "stops"), [(5.0, True), (None, False), (50.0, False)])
+def test_a_loss_that_explodes_stops_the_run(tmp_path, factor, stops):
+    def batches(first):
+        for index, batch in enumerate(batches_from(first), first + 1):
+            yield {"x": jnp.ones_like(batch["x"]) * (10.0 if index >= 33 else 1.0)}
+
+    optimizer = optax.sgd(0.0)
+    checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
+
+    def train():
+        return loop.train(
+            loop.make_step(
+                lambda params, batch, key: (0.0 * params["w"].sum(), {"error": batch["x"].mean()}), optimizer, seed=0
+            ),
+            loop.create_state({"w": jnp.ones(4)}, optimizer),
+            batches,
+            num_steps=60,
+            checkpoints=checkpoints,
+            metrics_file=tmp_path / "metrics.jsonl",
+            name="toy",
+            log_every=100,
+            checkpoint_every=8,
+            watched="error",
+            explosion_factor=factor,
+        )
+
+    if stops:
+        message = (
+            r"error at step 33 is 10, more than 5 times its running median, 1; the last good checkpoint is step 32"
+        )
+        with pytest.raises(loop.DivergenceError, match=message):
+            train()
+        checkpoints.close()
+        assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == 32
+        assert rows_of(tmp_path)[-1] == {"step": 33, "loss": 0.0, "gradient_norm": 0.0, "error": 10.0}
+    else:
+        assert int(train().step) == 60
+
+
+def test_the_first_steps_and_negative_losses_are_no_explosion():
+    watch = loop._Watch("loss", 2.0)
+    rows = [{"loss": value, "gradient_norm": 0.0} for value in [1.0] * 19 + [50.0]]
+    assert [watch.fault(step, row) for step, row in enumerate(rows)] == [None] * 20
+    assert "more than 2 times" in watch.fault(20, rows[-1])
+    watch = loop._Watch("loss", 2.0)
+    for step in range(30):
+        assert watch.fault(step, {"loss": -1.0, "gradient_norm": 0.0}) is None
+    assert watch.fault(30, {"loss": 7.0, "gradient_norm": 0.0}) is None
 
 
 def test_a_batch_that_devices_cannot_share_is_refused(tmp_path):
     step, state = make()
     uneven = ({"x": np.ones((3, 4), np.float32)} for _ in range(2))
-    with pytest.raises(InputError, match="a batch of 3 cannot be shared by 2 devices"):
+    with pytest.raises(InputError, match="a batch of 3 cannot be shared by 2 devices: make batch_size 2 or 4"):
         loop.train(
             step,
             state,
@@ -138,19 +436,35 @@ def test_a_batch_that_devices_cannot_share_is_refused(tmp_path):
         )
 
 
+def test_batch_sizes_are_checked_ahead():
+    mesh = fsdp(2, 1)
+    loop.check_batch_size(12, 3, mesh)
+    with pytest.raises(
+        InputError, match=r"a batch of 10 cannot be shared by 3 micro-batches on 2 devices: .* 6 or 12"
+    ):
+        loop.check_batch_size(10, 3, mesh)
+    with pytest.raises(InputError, match=r"a batch of 0 cannot be shared by 2 devices: make batch_size 2$"):
+        loop.check_batch_size(0, 1, mesh)
+
+
 def test_a_time_limit_leaves_a_checkpoint(tmp_path):
-    step, state = make()
+    state = run(tmp_path, 10_000_000, max_seconds=0.5, checkpoint_every=2000)
+    assert 0 < int(state.step) < 10_000_000
+    assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == int(state.step)
+
+
+def test_a_finished_run_asks_for_no_batch(tmp_path):
+    state = run(tmp_path, 10)
+    step, fresh = make()
     checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
-    state = loop.train(
+    again = loop.train(
         step,
-        state,
-        batches_from,
-        num_steps=10_000_000,
+        fresh,
+        lambda first: pytest.fail("asked for batches"),
+        num_steps=10,
         checkpoints=checkpoints,
         metrics_file=tmp_path / "metrics.jsonl",
         name="toy",
-        max_seconds=0.5,
     )
     checkpoints.close()
-    assert 0 < int(state.step) < 10_000_000
-    assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == int(state.step)
+    assert_equal(again, state)

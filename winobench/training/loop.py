@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import json
+import collections
+import contextlib
 import math
 import pathlib
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tqdm import auto as tqdm
+from jax.sharding import Mesh, NamedSharding
 
 from winobench import parallel
 from winobench.errors import InputError
+from winobench.training import writers as metric_writers
 
 Params = Any  # a pytree of arrays
-Batch = dict[str, np.ndarray]
+Batch = Mapping[str, np.ndarray]
+Metrics = dict[str, jax.Array]
+
+# Steps that may be under way on the devices: enough that they never wait, few enough that batches do not pile up there.
+_STEPS_AHEAD = 2
+# An exploding loss is told by comparison with the median of this many values before it, once there are enough.
+_LONGEST_MEMORY = 200
+_SHORTEST_MEMORY = 20
 
 
 class TrainState(NamedTuple):
@@ -29,84 +38,184 @@ class TrainState(NamedTuple):
     Attributes:
       step: number of finished steps, int32 scalar.
       params: trained parameters.
-      ema: exponential moving average of ``params``, float32; what is exported.
+      ema: exponential moving average of ``params``, float32; None where no average is kept.
       opt_state: the optimizer's state.
     """
 
     step: jax.Array
     params: Params
-    ema: Params
+    ema: Params | None
     opt_state: optax.OptState
 
 
-LossFn = Callable[[Params, Batch, jax.Array], tuple[jax.Array, dict[str, jax.Array]]]
-StepFn = Callable[[TrainState, Batch], tuple[TrainState, dict[str, jax.Array]]]
+LossFn = Callable[..., tuple[jax.Array, Metrics]]
+StepFn = Callable[..., tuple[TrainState, Metrics]]
 
 
-def create_state(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
-    """A fresh state that starts from ``params``; it holds copies, as the step donates its buffers."""
-    params, ema = (jax.tree.map(jnp.copy, params) for _ in range(2))
-    return TrainState(jnp.zeros((), jnp.int32), params, ema, optimizer.init(params))
+class DivergenceError(InputError, FloatingPointError):
+    """Training has left the numbers that make sense; the message says which, where, and what is kept from before."""
+
+
+def create_state(params: Params, optimizer: optax.GradientTransformation, *, average: bool = True) -> TrainState:
+    """A fresh state that starts from ``params``; it holds copies, as the step donates its buffers.
+
+    Args:
+      params: the first parameters.
+      optimizer: the one that ``make_step`` gets.
+      average: keep a moving average, for a step with an ``ema_decay``.
+    """
+    copy = jax.tree.map(jnp.copy, params)
+    ema = jax.tree.map(jnp.copy, params) if average else None
+    return TrainState(jnp.zeros((), jnp.int32), copy, ema, optimizer.init(copy))
 
 
 def make_step(
-    loss_fn: LossFn, optimizer: optax.GradientTransformation, *, seed: int, ema_decay: float = 0.999
+    loss_fn: LossFn,
+    optimizer: optax.GradientTransformation,
+    *,
+    seed: int,
+    ema_decay: float | None = 0.999,
+    accumulate: int = 1,
+    mesh: Mesh | None = None,
 ) -> StepFn:
     """Jits one update. The step's randomness depends on (seed, step) alone, so a resumed run repeats it exactly.
 
+    With ``accumulate`` above 1 the batch is cut into so many micro-batches, which are worked off one after the other,
+    and their gradients are averaged: row r goes into micro-batch r mod ``accumulate``, so that each device cuts up its
+    own rows. A loss that is a mean of examples gets the large batch's gradient. A loss that compares means, such as
+    the hinged one of hard negatives, takes them over the micro-batch, as the published code does with accumulation.
+    Each micro-batch has a key of its own; metrics are means over micro-batches.
+
     Args:
-      loss_fn: (params, batch, key) -> (scalar loss, metrics).
+      loss_fn: (params, batch, key) -> (scalar loss, metrics); (params, frozen, batch, key) for a step that is given
+        ``frozen``. Metrics are scalars.
       optimizer: an optax transformation.
       seed: of the key that ``loss_fn`` receives, folded with the step.
       ema_decay: of the averaged parameters; the first steps use a shorter average, min(decay, (1 + n) / (10 + n)).
+        None keeps no average.
+      accumulate: number of micro-batches.
+      mesh: where given, the new state is laid out on it as ``parallel.parameter_shardings`` says; needed when the mesh
+        has an axis that splits parameters. Otherwise the compiler's choice, which is right when every device has a
+        copy.
 
     Returns:
-      step(state, batch) -> (state, metrics); the passed state's buffers are donated.
+      step(state, batch, frozen=None) -> (state, metrics); the passed state's buffers are donated, ``frozen``'s are not.
     """
 
-    def step(state: TrainState, batch: Batch):
+    def gradients_of(params: Params, frozen: Params | None, batch: Batch, key: jax.Array) -> tuple[Params, Metrics]:
+        arguments = (params, batch, key) if frozen is None else (params, frozen, batch, key)
+        (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(*arguments)
+        return gradients, {"loss": loss, **metrics}
+
+    def accumulated(params: Params, frozen: Params | None, batch: Batch, key: jax.Array) -> tuple[Params, Metrics]:
+        def part_of(array: jax.Array) -> jax.Array:
+            parts = array.reshape(-1, accumulate, *array.shape[1:]).swapaxes(0, 1)
+            return parts if mesh is None else jax.lax.with_sharding_constraint(parts, parallel.split_rows(mesh, axis=1))
+
+        def add(total: Any, numbered: tuple[jax.Array, Batch]) -> tuple[Any, None]:
+            number, part = numbered
+            gradients, metrics = gradients_of(params, frozen, part, jax.random.fold_in(key, number))
+            metrics = {name: jnp.asarray(value, jnp.float32) for name, value in metrics.items()}
+            return jax.tree.map(jnp.add, total, (gradients, metrics)), None
+
+        parts = jax.tree.map(part_of, dict(batch))
+        first = jax.tree.map(lambda array: array[0], parts)
+        _, metrics = jax.eval_shape(gradients_of, params, frozen, first, key)
+        zeros = (jax.tree.map(jnp.zeros_like, params), {name: jnp.zeros((), jnp.float32) for name in metrics})
+        total, _ = jax.lax.scan(add, zeros, (jnp.arange(accumulate), parts))
+        return jax.tree.map(lambda array: array / accumulate, total)
+
+    def step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(jax.random.key(seed), state.step)
-        (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(state.params, batch, key)
+        how = gradients_of if accumulate == 1 else accumulated
+        gradients, metrics = how(state.params, frozen, batch, key)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        count = state.step.astype(jnp.float32)
-        decay = jnp.minimum(ema_decay, (1.0 + count) / (10.0 + count))
-        ema = jax.tree.map(lambda old, new: decay * old + (1.0 - decay) * new, state.ema, params)
+        ema = None
+        if ema_decay is not None:
+            count = state.step.astype(jnp.float32)
+            decay = jnp.minimum(ema_decay, (1.0 + count) / (10.0 + count))
+            ema = jax.tree.map(lambda old, new: decay * old + (1.0 - decay) * new, state.ema, params)
+        loss = metrics.pop("loss")
         metrics = {"loss": loss, "gradient_norm": optax.tree.norm(gradients), **metrics}
-        return TrainState(state.step + 1, params, ema, opt_state), metrics
+        new = TrainState(state.step + 1, params, ema, opt_state)
+        if mesh is not None:
+            new = jax.lax.with_sharding_constraint(new, parallel.parameter_shardings(new, mesh))
+        return new, metrics
 
     return jax.jit(step, donate_argnums=0)
 
 
 class Checkpoints:
-    """Orbax checkpoints of a TrainState in a folder; written in the background, renamed when whole."""
+    """Orbax checkpoints of a TrainState in a folder; written in the background, renamed when whole.
 
-    def __init__(self, folder: str | pathlib.Path, *, max_to_keep: int = 2):
+    Args:
+      folder: made if needed.
+      max_to_keep: how many of the newest are kept.
+      best_metric: the one with the highest value of this metric is kept as well; of equal ones, the newest.
+    """
+
+    def __init__(self, folder: str | pathlib.Path, *, max_to_keep: int = 2, best_metric: str | None = None):
         import orbax.checkpoint as ocp  # late: a bare accelerator machine trains without it
+        from orbax.checkpoint import checkpoint_managers
 
         self._ocp = ocp
+        self._best_metric = best_metric
+        options: dict[str, Any] = {"max_to_keep": max_to_keep}
+        if best_metric is not None:
+
+            def value(metrics: Mapping[str, float]) -> float:
+                return metrics[best_metric]
+
+            best = checkpoint_managers.BestN(get_metric_fn=value, n=1, keep_checkpoints_without_metrics=False)
+            newest = checkpoint_managers.LatestN(max_to_keep)
+            policy = checkpoint_managers.AnyPreservationPolicy([newest, best])
+            options = {"preservation_policy": policy, "best_fn": value, "best_mode": "max"}
+        self.folder = pathlib.Path(folder).absolute()
         self._manager = ocp.CheckpointManager(
-            pathlib.Path(folder).absolute(), options=ocp.CheckpointManagerOptions(max_to_keep=max_to_keep)
+            self.folder, options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True, **options)
         )
 
     def latest_step(self) -> int | None:
         """The newest complete checkpoint's step, or None."""
         return self._manager.latest_step()
 
-    def save(self, state: TrainState) -> None:
-        """Starts writing ``state``; a checkpoint that exists for this step is kept."""
+    def best(self) -> tuple[int, float] | None:
+        """Step and value of the checkpoint with the highest ``best_metric``, or None while none was measured."""
+        step = None if self._best_metric is None else self._manager.best_step()
+        metrics = None if step is None else self._manager.metrics(step)
+        return None if metrics is None else (step, float(metrics[self._best_metric]))
+
+    def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
+        """Starts writing ``state``; a checkpoint that exists for this step is kept.
+
+        Args:
+          state: what to keep.
+          metrics: what validation says of it, the best metric among it.
+        """
         step = int(state.step)
         if step not in self._manager.all_steps():
-            self._manager.save(step, args=self._ocp.args.StandardSave(state))
+            values = None if metrics is None else {name: float(value) for name, value in metrics.items()}
+            self._manager.save(step, args=self._ocp.args.StandardSave(state), metrics=values)
 
-    def restore(self, like: TrainState) -> TrainState:
-        """Reads the newest checkpoint into the structure, shapes and dtypes of ``like``."""
+    def restore(self, like: TrainState, step: int | None = None) -> TrainState:
+        """Reads a checkpoint into the structure, shapes, dtypes and placement of ``like``.
+
+        Args:
+          like: a state.
+          step: of the checkpoint; the newest when None.
+        """
         abstract = jax.tree.map(_abstract, like)
-        return self._manager.restore(self.latest_step(), args=self._ocp.args.StandardRestore(abstract))
+        step = self.latest_step() if step is None else step
+        return self._manager.restore(step, args=self._ocp.args.StandardRestore(abstract))
 
-    def close(self) -> None:
+    def wait(self) -> None:
         """Waits for writes under way."""
         self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits for writes under way, and ends."""
+        self.wait()
         self._manager.close()
 
 
@@ -138,13 +247,74 @@ def load_state(like: TrainState, path: str | pathlib.Path) -> TrainState:
     return jax.tree.unflatten(structure, arrays)
 
 
+def local_rows(batch_size: int) -> slice:
+    """The rows of a whole batch that this process feeds: as many as every other one, in the order of processes."""
+    each = batch_size // jax.process_count()
+    return slice(jax.process_index() * each, (jax.process_index() + 1) * each)
+
+
+def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> None:
+    """Refuses a batch that cannot be cut into equal parts.
+
+    Args:
+      batch_size: rows of a whole batch.
+      accumulate: number of micro-batches.
+      mesh: the devices that share each micro-batch.
+
+    Raises:
+      InputError: names the next numbers that can.
+    """
+    devices = parallel.as_mesh(mesh).size
+    parts = devices * accumulate
+    if batch_size % parts or batch_size < 1:
+        lower, higher = batch_size // parts * parts, -(-batch_size // parts) * parts or parts
+        near = f"{lower} or {higher}" if lower else f"{higher}"
+        many = f"{accumulate} micro-batches on {devices} devices" if accumulate > 1 else f"{devices} devices"
+        raise InputError(f"a batch of {batch_size} cannot be shared by {many}: make batch_size {near}")
+
+
 def _share(batch: Batch, rows: NamedSharding) -> dict[str, jax.Array]:
-    count, devices = len(next(iter(batch.values()))), rows.mesh.shape[parallel.DATA_AXIS]
-    if count % devices:
-        raise InputError(
-            f"a batch of {count} cannot be shared by {devices} devices: make batch_size a multiple of that"
-        )
-    return jax.device_put(batch, rows)
+    """Puts this process's rows on its devices, as its part of the whole batch."""
+    check_batch_size(len(next(iter(batch.values()))) * jax.process_count(), 1, rows.mesh)
+    if jax.process_count() == 1:
+        return jax.device_put(dict(batch), rows)
+    return {name: jax.make_array_from_process_local_data(rows, array) for name, array in batch.items()}
+
+
+class _Watch:
+    """Looks at the numbers of every step for signs of divergence.
+
+    The rule: the loss and the gradient's norm are finite, and the watched metric is at most ``factor`` times the
+    median of its values in the up to 200 steps before, once there are 20 of them and the median is above zero.
+    """
+
+    def __init__(self, watched: str, factor: float | None):
+        self._watched, self._factor = watched, factor
+        self._seen: collections.deque[float] = collections.deque(maxlen=_LONGEST_MEMORY)
+
+    def fault(self, step: int, values: Mapping[str, float]) -> str | None:
+        """What is wrong with a step, in words; None for nothing."""
+        for name in ("loss", "gradient_norm"):
+            if not math.isfinite(values[name]):
+                return f"the {name} at step {step} is {values[name]}"
+        if self._factor is None:
+            return None
+        value = values[self._watched]
+        if len(self._seen) >= _SHORTEST_MEMORY:
+            median = statistics.median(self._seen)
+            if median > 0 and value > self._factor * median:
+                return (
+                    f"the {self._watched} at step {step} is {value:.4g}, more than {self._factor:g} times its running"
+                    f" median, {median:.4g}"
+                )
+        self._seen.append(value)
+        return None
+
+
+@jax.jit
+def _all_finite(tree: Any) -> jax.Array:
+    floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.all(jnp.stack([jnp.isfinite(leaf).all() for leaf in floats]))
 
 
 def train(
@@ -161,8 +331,22 @@ def train(
     on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None = None,
     max_seconds: float | None = None,
     mesh: Mesh | None = None,
+    frozen: Params | None = None,
+    validate: Callable[[TrainState], dict[str, float]] | None = None,
+    validate_every: int | None = None,
+    writers: Sequence[metric_writers.Writer] = (),
+    watched: str = "loss",
+    explosion_factor: float | None = None,
 ) -> TrainState:
     """Runs ``step_fn`` up to ``num_steps``, from the newest checkpoint if there is one.
+
+    Metrics stay on the devices until a line is due; then every step since the last line is looked at. A loss or
+    gradient that is not finite, or a watched metric above ``explosion_factor`` times the median of its last 200 values
+    (with at least 20, and a median above zero), ends the run. That is asked before every validation and checkpoint, and
+    so are the state's own values, so nothing bad is saved.
+
+    With several processes, all of which call this, every process feeds its rows of each batch (``local_rows``), and the
+    first one writes metrics.
 
     Args:
       step_fn: from ``make_step``.
@@ -170,64 +354,147 @@ def train(
       batches_from: gives the batches from a step on; batch n must depend on n alone, so that resuming is exact.
       num_steps: total number of steps, those before a resume included.
       checkpoints: where states are kept, or None.
-      metrics_file: one JSON line every ``log_every`` steps, and at checkpoints, is appended here.
+      metrics_file: one JSON line every ``log_every`` steps, and at validations and checkpoints, is appended here.
       name: label of the progress bar.
       log_every: steps between two lines; metrics are fetched from the device only with a line.
       checkpoint_every: steps between checkpoints.
-      on_checkpoint: called at every checkpoint (sample pictures, validation); what it returns is logged.
+      on_checkpoint: called at every checkpoint (sample pictures); what it returns is logged.
       max_seconds: stop early, with a checkpoint, after this many seconds.
-      mesh: devices that share each batch, every one with its own copy of the state; all devices when None.
+      mesh: devices that share each batch; all devices when None. Every one has its own copy of state and ``frozen``,
+        unless the mesh has an axis ``model``: then they are split over that axis where it divides them, while the batch
+        is split over all devices (fully sharded data parallelism).
+      frozen: what ``step_fn`` gets beside the state: parameters that are not trained, placed here once.
+      validate: called every ``validate_every`` steps and at the end, before the checkpoint that is made then; what it
+        returns is logged and kept with the checkpoint, for its ``best_metric``.
+      validate_every: steps between validations.
+      writers: get the same rows as the file.
+      watched: the metric by which an explosion is told.
+      explosion_factor: see above; None looks for numbers that are not finite only.
 
     Returns:
       The last state.
 
     Raises:
-      FloatingPointError: the loss or the gradient is not finite; no checkpoint is written then.
+      DivergenceError: see above; names the last good checkpoint.
       InputError: a batch cannot be shared equally by the devices.
     """
     mesh = parallel.as_mesh(mesh)
-    state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
-    rows = NamedSharding(mesh, PartitionSpec(parallel.DATA_AXIS))
+    is_first_process = jax.process_index() == 0
+    state = parallel.place_parameters(state, mesh)
+    more = () if frozen is None else (parallel.place_parameters(frozen, mesh),)
+    rows = parallel.split_rows(mesh)
     if checkpoints is not None and checkpoints.latest_step() is not None:
         state = checkpoints.restore(state)
-    metrics_file = pathlib.Path(metrics_file)
-    metrics_file.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
     first = int(state.step)
-    batches = batches_from(first)
-    bar = tqdm.tqdm(total=num_steps, initial=first, desc=name, unit="step", mininterval=2.0)
-    last_logged, last_time = first, started
-    with metrics_file.open("a") as log, bar:
+    outputs = [metric_writers.JsonLines(metrics_file), *writers] if is_first_process else []
+    watch = _Watch(watched, explosion_factor)
+    pending: list[tuple[int, Metrics]] = []
+    started = time.monotonic()
 
-        def write(row: dict[str, float]) -> None:
-            log.write(json.dumps(row) + "\n")
-            log.flush()
+    def stop(fault: str) -> None:
+        raise DivergenceError(f"{name}: {fault}; {_what_is_kept(checkpoints)}.")
 
+    def write(step: int, values: Mapping[str, float]) -> None:
+        for output in outputs:
+            output.write(step, values)
+
+    def look() -> dict[str, float]:
+        """Fetches the numbers of the steps since the last look, checks them, and returns the last ones."""
+        for step, values in jax.device_get(pending):
+            values = {key: float(value) for key, value in values.items()}
+            if fault := watch.fault(step, values):
+                write(step, values)
+                stop(fault)
+        pending.clear()
+        return values
+
+    with contextlib.ExitStack() as stack:
+        for output in outputs:
+            stack.callback(output.close)
+            output.start(first)
+        bar = stack.enter_context(
+            metric_writers.progress_bar(name, total=num_steps, done=first, enabled=is_first_process)
+        )
+        batches = batches_from(first) if first < num_steps else iter(())
+        clock = _Clock(first)
         for step in range(first + 1, num_steps + 1):
-            state, metrics = step_fn(state, _share(next(batches), rows))
+            batch = _share(next(batches), rows)
+            state, metrics = step_fn(state, batch, *more)
+            pending.append((step, metrics))
+            if len(pending) > _STEPS_AHEAD or step == first + 1:
+                jax.block_until_ready(pending[max(0, len(pending) - 1 - _STEPS_AHEAD)])
+            if step == first + 1:
+                clock.start(step)  # the first step is spent on compiling
             bar.update()
-            out_of_time = max_seconds is not None and time.monotonic() - started > max_seconds
+            out_of_time = max_seconds is not None and _agreed(time.monotonic() - started > max_seconds, step, log_every)
             last = step == num_steps or out_of_time
-            due = last or step % checkpoint_every == 0
-            if due or step % log_every == 0:
-                values = {key: float(value) for key, value in jax.device_get(metrics).items()}
-                now = time.monotonic()
-                rate = (step - last_logged) / (now - last_time)
-                last_logged, last_time = step, now
-                write({"step": step, "steps_per_second": round(rate, 3), **values})
-                bar.set_postfix(loss=f"{values['loss']:.4f}")
-                # Before any checkpoint: with a finite loss and gradient, what is saved is finite too.
-                for what in ("loss", "gradient_norm"):
-                    if not math.isfinite(values[what]):
-                        kept = "there is no checkpoint" if checkpoints is None else "checkpoints from before are sound"
-                        raise FloatingPointError(f"{name}: the {what} at step {step} is {values[what]}; {kept}.")
+            wants_validation = validate is not None and (last or (validate_every and step % validate_every == 0))
+            due = last or wants_validation or step % checkpoint_every == 0
+            if not due and step % log_every:
+                continue
+            values = look()
+            speed = clock.speed(step)
+            if speed is not None:
+                images_per_second = speed * len(next(iter(batch.values())))
+                values = {
+                    "steps_per_second": round(speed, 3),
+                    "images_per_second": round(images_per_second, 1),
+                    **values,
+                }
+            write(step, values)
+            shown = {} if speed is None else {"images/s": f"{images_per_second:,.0f}"}
+            # Drawn when the bar's own time has come: a log file gets no line for each.
+            bar.set_postfix(loss=f"{values['loss']:.4f}", refresh=False, **shown)
             if due:
+                if not bool(_all_finite((state.params, state.ema, state.opt_state))):
+                    stop(f"a parameter or the optimizer's state after step {step} is not finite")
+                measured = None
+                if wants_validation:
+                    measured = validate(state)
+                    write(step, measured)
                 if checkpoints is not None:
-                    checkpoints.save(state)
+                    checkpoints.save(state, measured)
                 if on_checkpoint is not None and (row := on_checkpoint(state)):
-                    write({"step": step, **row})
-                last_time = time.monotonic()
-                last_logged = step
+                    write(step, row)
+                clock.start(step)
             if out_of_time:
                 break
     return state
+
+
+class _Clock:
+    """Steps a second, without the time that goes into other things than steps."""
+
+    def __init__(self, step: int):
+        self.start(step)
+
+    def start(self, step: int) -> None:
+        """Begins to count anew."""
+        self._step, self._time = step, time.monotonic()
+
+    def speed(self, step: int) -> float | None:
+        """Steps a second since the last call or start; None if there were none."""
+        steps, seconds = step - self._step, time.monotonic() - self._time
+        self.start(step)
+        return steps / seconds if steps and seconds else None
+
+
+def _agreed(is_over: bool, step: int, log_every: int) -> bool:
+    """Whether time is up; several processes do as the first one says, and ask it with every line only."""
+    if jax.process_count() == 1:
+        return is_over
+    if step % log_every:
+        return False
+    from jax.experimental import multihost_utils
+
+    return bool(multihost_utils.broadcast_one_to_all(np.asarray(is_over)))
+
+
+def _what_is_kept(checkpoints: Checkpoints | None) -> str:
+    if checkpoints is None:
+        return "there is no checkpoint"
+    checkpoints.wait()
+    step = checkpoints.latest_step()
+    if step is None:
+        return f"there is no checkpoint in {checkpoints.folder} yet: lower the learning rate"
+    return f"the last good checkpoint is step {step} in {checkpoints.folder}: lower the learning rate and go on from it"

@@ -1,10 +1,14 @@
-"""Optimisers built from a config's fields."""
+"""Optimisers and learning rates built from a config's fields."""
 
 from __future__ import annotations
 
 import jax
 import optax
 from optax import contrib
+
+from winobench.errors import InputError
+
+SCHEDULES = ("constant", "cosine", "linear")
 
 
 def warmup_constant_decay(peak: float, *, warmup_steps: int, total_steps: int, decay_steps: int) -> optax.Schedule:
@@ -21,6 +25,38 @@ def warmup_constant_decay(peak: float, *, warmup_steps: int, total_steps: int, d
         ],
         [warmup_steps, max(total_steps - decay_steps, warmup_steps)],
     )
+
+
+def make_schedule(kind: str, peak: float, *, warmup_steps: int, total_steps: int) -> optax.Schedule:
+    """Linear warm-up to ``peak``, then what ``kind`` says.
+
+    Args:
+      kind: ``constant`` stays there; ``cosine`` and ``linear`` go to zero, which they reach at ``total_steps``.
+      peak: the highest learning rate.
+      warmup_steps: steps from zero to ``peak``; with 0 the first step has the full rate.
+      total_steps: of the whole run.
+
+    Returns:
+      step -> learning rate.
+
+    Raises:
+      InputError: for another kind, or a warm-up that leaves no step for a decay.
+    """
+    if kind not in SCHEDULES:
+        raise InputError(f"the learning rate's schedule is one of {', '.join(SCHEDULES)}, not {kind!r}")
+    decay_steps = total_steps - warmup_steps
+    if kind != "constant" and decay_steps < 1:
+        raise InputError(
+            f"a warm-up of {warmup_steps} steps leaves nothing of {total_steps} for the {kind} schedule: shorten it"
+        )
+    after = {
+        "constant": lambda: optax.constant_schedule(peak),
+        "cosine": lambda: optax.cosine_decay_schedule(peak, decay_steps),
+        "linear": lambda: optax.linear_schedule(peak, 0.0, decay_steps),
+    }[kind]()
+    if not warmup_steps:
+        return after
+    return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps])
 
 
 def _is_matrix(path, leaf) -> bool:
@@ -41,26 +77,45 @@ def _muon_dimensions(params):
 
 
 def make_optimizer(
-    name: str, learning_rate: optax.ScalarOrSchedule, *, weight_decay: float = 0.0, clip_norm: float = 1.0
+    name: str,
+    learning_rate: optax.ScalarOrSchedule,
+    *,
+    weight_decay: float = 0.0,
+    clip_norm: float | None = 1.0,
+    b1: float = 0.9,
+    b2: float = 0.99,
+    eps: float = 1e-8,
 ) -> optax.GradientTransformation:
     """``adamw`` or ``muon`` behind a clip of the global gradient norm.
 
     ``muon`` orthogonalises the updates of matrices and convolution kernels (Newton-Schulz) and leaves embeddings,
     norms and biases to Adam; its updates are scaled to Adam's size, so both take the same learning rate.
 
+    Args:
+      name: ``adamw`` or ``muon``.
+      learning_rate: a number, or step -> number.
+      weight_decay: decoupled; scaled by the learning rate, as torch's AdamW does.
+      clip_norm: gradients with a larger global norm are scaled down to it; None leaves them as they are.
+      b1: Adam's decay of the first moment.
+      b2: Adam's decay of the second moment.
+      eps: Adam's term that keeps the denominator from zero.
+
     Raises:
-      ValueError: for another name.
+      InputError: for another name.
     """
     if name == "adamw":
-        inner = optax.adamw(learning_rate, b2=0.99, weight_decay=weight_decay)
+        inner = optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
     elif name == "muon":
         inner = contrib.muon(
             learning_rate,
-            adam_b2=0.99,
+            adam_b1=b1,
+            adam_b2=b2,
+            eps=eps,
             weight_decay=weight_decay,
             consistent_rms=0.2,
             muon_weight_dimension_numbers=_muon_dimensions,
         )
     else:
-        raise ValueError(f"unknown optimizer {name!r}; choose adamw or muon")
-    return optax.chain(optax.clip_by_global_norm(clip_norm), inner)
+        raise InputError(f"the optimizer is adamw or muon, not {name!r}")
+    clip = optax.identity() if clip_norm is None else optax.clip_by_global_norm(clip_norm)
+    return optax.chain(clip, inner)

@@ -1,0 +1,63 @@
+"""Schedules and optimisers, against what torch's AdamW does."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from winobench.errors import InputError
+from winobench.training import optimizers
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("constant", [0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]),
+        ("cosine", [0.0, 0.5, 1.0, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2, 0.0]),
+    ],
+)
+def test_schedules(kind, expected):
+    rate = optimizers.make_schedule(kind, 2.0, warmup_steps=2, total_steps=6)
+    np.testing.assert_allclose([rate(step) for step in range(7)], 2.0 * np.asarray(expected), atol=1e-6)
+    without = optimizers.make_schedule(kind, 2.0, warmup_steps=0, total_steps=4)
+    np.testing.assert_allclose([without(step) for step in range(5)], 2.0 * np.asarray(expected[2:]), atol=1e-6)
+
+
+def test_bad_schedules():
+    with pytest.raises(InputError, match="one of constant, cosine, linear, not 'step'"):
+        optimizers.make_schedule("step", 1.0, warmup_steps=0, total_steps=10)
+    with pytest.raises(InputError, match="a warm-up of 10 steps leaves nothing of 10 for the cosine schedule"):
+        optimizers.make_schedule("cosine", 1.0, warmup_steps=10, total_steps=10)
+    optimizers.make_schedule("constant", 1.0, warmup_steps=10, total_steps=10)
+
+
+def test_adamw_is_torchs():
+    torch = pytest.importorskip("torch")
+    start = np.linspace(-1, 1, 5, dtype=np.float32)
+    gradients = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32) * 3
+    parameter = torch.nn.Parameter(torch.tensor(start))
+    theirs = torch.optim.AdamW([parameter], lr=0.1, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2)
+    ours = optimizers.make_optimizer("adamw", 0.1, weight_decay=0.2, clip_norm=2.0, b1=0.8, b2=0.95, eps=1e-6)
+    params = jnp.asarray(start)
+    state = ours.init(params)
+    for gradient in gradients:
+        parameter.grad = torch.tensor(gradient)
+        torch.nn.utils.clip_grad_norm_([parameter], 2.0)
+        theirs.step()
+        updates, state = ours.update(jnp.asarray(gradient), state, params)
+        params = params + updates
+    np.testing.assert_allclose(params, parameter.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_clip_gradients_stay_as_they_are():
+    ours, clipped = (optimizers.make_optimizer("adamw", 0.1, clip_norm=norm, eps=1.0) for norm in (None, 1.0))
+    params, gradient = jnp.zeros(3), jnp.full(3, 100.0)
+    update, smaller = (one.update(gradient, one.init(params), params)[0] for one in (ours, clipped))
+    # Adam's first update with an eps of 1: g / (|g| + 1), times the rate.
+    np.testing.assert_allclose(update, -0.1 * 100 / 101, rtol=1e-5)
+    np.testing.assert_allclose(smaller, -0.1 * (3**-0.5) / (3**-0.5 + 1), rtol=1e-5)
+
+
+def test_an_unknown_optimizer_is_named():
+    with pytest.raises(InputError, match="the optimizer is adamw or muon, not 'sgd'"):
+        optimizers.make_optimizer("sgd", 0.1)

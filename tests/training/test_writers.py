@@ -1,0 +1,116 @@
+"""Metric writers: what a stopped run wrote of steps that are done anew does not stay."""
+
+import json
+import struct
+import sys
+import types
+
+import pytest
+
+from winobench.errors import InputError
+from winobench.training import writers
+
+
+def fill(writer, start, steps):
+    writer.start(start)
+    for step in steps:
+        writer.write(step, {"loss": step / 10})
+    writer.close()
+
+
+def test_lines_of_steps_that_are_done_anew_are_dropped(tmp_path):
+    path = tmp_path / "run" / "metrics.jsonl"
+    fill(writers.JsonLines(path), 0, [1, 2, 3])
+    with path.open("a") as file:
+        file.write('{"step": 4, "lo')
+    fill(writers.JsonLines(path), 2, [3, 4])
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"step": step, "loss": step / 10} for step in (1, 2, 3, 4)
+    ]
+    before = path.stat().st_mtime_ns
+    fill(writers.JsonLines(path), 4, [])
+    assert path.stat().st_mtime_ns == before
+
+
+def events(folder):
+    """The scalars in TensorBoard's files: (file number, step, tag, value), and the steps from which one purges."""
+    from tensorboardX.proto import event_pb2
+
+    scalars, purges = [], []
+    for number, path in enumerate(sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)):
+        content, place = path.read_bytes(), 0
+        while place < len(content):
+            (length,) = struct.unpack_from("<Q", content, place)  # then 4 bytes of checksum, the event, 4 bytes
+            event = event_pb2.Event.FromString(content[place + 12 : place + 12 + length])
+            place += 16 + length
+            if event.session_log.status == event.session_log.START:
+                purges.append(event.step)
+            scalars += [(number, event.step, value.tag, value.simple_value) for value in event.summary.value]
+    return scalars, purges
+
+
+def test_tensorboard_gets_points_and_forgets_later_ones(tmp_path):
+    fill(writers.TensorBoard(tmp_path), 0, [1, 2, 3])
+    assert events(tmp_path) == ([(0, step, "loss", pytest.approx(step / 10)) for step in (1, 2, 3)], [])
+    fill(writers.TensorBoard(tmp_path), 2, [3])
+    scalars, purges = events(tmp_path)
+    assert [scalar[1] for scalar in scalars] == [1, 2, 3, 3]
+    assert purges == [3]
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    """A stand-in for the library, which notes what it is told."""
+    told = []
+
+    def init(**options):
+        told.append(("init", options))
+        return types.SimpleNamespace(
+            log=lambda values, step: told.append(("log", step, values)), finish=lambda: told.append(("finish",))
+        )
+
+    module = types.ModuleType("wandb")
+    module.init = init
+    module.__spec__ = types.SimpleNamespace(name="wandb")
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    return told
+
+
+def test_weights_and_biases_goes_on_under_its_id(tmp_path, wandb):
+    for start in (0, 2):
+        fill(writers.WeightsAndBiases(tmp_path / "run", "mine", {"seed": 1}), start, [start + 1])
+    (_, first), log, finish, (_, second), _, _ = wandb
+    assert first == second
+    assert first["project"] == "mine"
+    assert first["resume"] == "allow"
+    assert first["config"] == {"seed": 1}
+    assert log == ("log", 1, {"loss": 0.1})
+    assert finish == ("finish",)
+    fill(writers.WeightsAndBiases(tmp_path / "other", None, {}), 0, [])
+    assert wandb[-2][1]["id"] != first["id"]
+
+
+@pytest.fixture
+def _no_wandb_variables(monkeypatch):
+    for name in [name for name in writers.os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("_no_wandb_variables")
+def test_weights_and_biases_where_it_is_wanted(tmp_path, wandb, monkeypatch):
+    def kinds(project):
+        return [type(writer).__name__ for writer in writers.for_run(tmp_path, project=project, config={})]
+
+    assert kinds(None) == ["TensorBoard"]
+    assert kinds("mine") == ["TensorBoard", "WeightsAndBiases"]
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert kinds(None) == ["TensorBoard", "WeightsAndBiases"]
+
+
+@pytest.mark.usefixtures("_no_wandb_variables")
+def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(writers.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="names the project 'mine', but wandb is not installed: pip install wandb"):
+        writers.for_run(tmp_path, project="mine", config={})
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert len(writers.for_run(tmp_path, project=None, config={})) == 1

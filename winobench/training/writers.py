@@ -1,0 +1,199 @@
+"""Where a training run's numbers go: JSON lines, TensorBoard, Weights & Biases, and a bar on the terminal.
+
+Every writer knows how to go on after a stop: what an earlier process wrote about steps that are now done anew is
+dropped or hidden, so that a run that was killed and one that was not leave the same curve.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tqdm import auto as tqdm
+
+from winobench.errors import InputError
+
+_SECONDS_BETWEEN_REDRAWS = 2.0
+# Where the output is no terminal, such as a log file: a line after this much time.
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class Writer(Protocol):
+    """Takes rows of numbers."""
+
+    def start(self, step: int) -> None:
+        """Tells how many steps are done; rows of later ones, from before a stop, no longer count."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Takes the numbers of a step."""
+
+    def close(self) -> None:
+        """Called once, at the end, also when training fails."""
+
+
+class JsonLines:
+    """One JSON object a line: ``{"step": 100, "loss": 0.12, ...}``.
+
+    Args:
+      path: the file; its folder is made if needed.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self._path = pathlib.Path(path)
+        self._file: Any = None
+
+    def start(self, step: int) -> None:
+        """Opens the file, without the rows of later steps and without a last line that was cut off."""
+        from winobench import files
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._path.exists():
+            old = self._path.read_text(encoding="utf-8")
+            kept = "".join(f"{line}\n" for line in old.splitlines() if _is_row_until(line, step))
+            if kept != old:
+                files.write_text(self._path, kept)
+        self._file = self._path.open("a", encoding="utf-8")
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Appends a line, and has the operating system keep it."""
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _is_row_until(line: str, step: int) -> bool:
+    try:
+        return json.loads(line)["step"] <= step
+    except (ValueError, KeyError, TypeError):  # cut off by a kill
+        return False
+
+
+class TensorBoard:
+    """TensorBoard event files, for ``tensorboard --logdir=<folder>``.
+
+    tensorboardX writes them: it needs NumPy and protobuf only, while the writers of TensorBoard itself, Flax and CLU
+    need TensorFlow or a web server.
+
+    Args:
+      folder: for the event files; made if needed.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self._folder = os.fspath(folder)
+        self._writer: Any = None
+
+    def start(self, step: int) -> None:
+        """Opens a new file; TensorBoard hides what older ones hold of later steps."""
+        import tensorboardX
+
+        self._writer = tensorboardX.SummaryWriter(
+            self._folder,
+            purge_step=step + 1 if step else None,
+            filename_suffix=f".{step}",  # names tell seconds only, and a file of the same name would be replaced
+        )
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Adds a point to each number's curve."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run on Weights & Biases, which goes on under its id after a stop.
+
+    Args:
+      folder: the training run's folder; the id is kept in it.
+      project: the project; None leaves it to ``WANDB_PROJECT``.
+      config: recorded with the run.
+    """
+
+    def __init__(self, folder: str | os.PathLike, project: str | None, config: Mapping[str, Any]):
+        self._folder, self._project, self._config = pathlib.Path(folder), project, dict(config)
+        self._run: Any = None
+
+    def start(self, step: int) -> None:
+        """Begins the run, or goes on with it; the service itself ignores steps that it has seen."""
+        import wandb
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        id_file = self._folder / "wandb-id"
+        if not id_file.exists():
+            id_file.write_text(uuid.uuid4().hex[:12] + "\n")
+        self._run = wandb.init(
+            project=self._project,
+            name=self._folder.name,
+            id=id_file.read_text().strip(),
+            resume="allow",
+            dir=os.fspath(self._folder),
+            config=self._config,
+        )
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Sends the numbers."""
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        """Ends the run."""
+        if self._run is not None:
+            self._run.finish()
+
+
+def for_run(workdir: str | os.PathLike, *, project: str | None, config: Mapping[str, Any]) -> list[Writer]:
+    """The writers of a run beside its JSON lines: TensorBoard, and Weights & Biases where it is wanted.
+
+    It is wanted when ``project`` names one, or when wandb is installed and the environment holds any ``WANDB_*``
+    variable.
+
+    Args:
+      workdir: the run's folder; event files go into ``<workdir>/tensorboard``.
+      project: of Weights & Biases, or None.
+      config: recorded there.
+
+    Raises:
+      InputError: a project is named, but wandb is not installed.
+    """
+    writers: list[Writer] = [TensorBoard(pathlib.Path(workdir) / "tensorboard")]
+    is_installed = importlib.util.find_spec("wandb") is not None
+    if project is not None and not is_installed:
+        raise InputError(
+            f"config.wandb names the project {project!r}, but wandb is not installed: pip install wandb, or leave"
+            " --config.wandb out"
+        )
+    if project is not None or (is_installed and any(name.startswith("WANDB_") for name in os.environ)):
+        writers.append(WeightsAndBiases(workdir, project, config))
+    return writers
+
+
+def progress_bar(name: str, *, total: int, done: int, enabled: bool = True) -> tqdm.tqdm:
+    """A bar of steps with the time left; a line now and then where stderr is no terminal.
+
+    Args:
+      name: stands before the bar.
+      total: number of steps.
+      done: how many of them an earlier process did.
+      enabled: False shows nothing.
+    """
+    return tqdm.tqdm(
+        total=total,
+        initial=done,
+        desc=name,
+        unit="step",
+        mininterval=_SECONDS_BETWEEN_REDRAWS if sys.stderr.isatty() else _SECONDS_BETWEEN_LINES,
+        disable=not enabled,
+    )
