@@ -6,6 +6,8 @@ there: it is written last.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -54,16 +56,32 @@ def write_shard(path: str | os.PathLike, records: Iterable[Record]) -> None:
     Args:
       path: of the file; its folder exists.
       records: dictionaries of arrays.
+
+    Raises:
+      OSError: the file cannot be written.
     """
     from array_record.python import array_record_module
 
     with files.atomic_path(path) as temporary:
-        writer = array_record_module.ArrayRecordWriter(temporary, "group_size:1")
+        with _os_errors(path):
+            writer = array_record_module.ArrayRecordWriter(temporary, "group_size:1")
         try:
             for record in records:
-                writer.write(serialization.msgpack_serialize(record))
+                packed = serialization.msgpack_serialize(record)
+                with _os_errors(path):
+                    writer.write(packed)
         finally:
-            writer.close()
+            with _os_errors(path):
+                writer.close()
+
+
+@contextlib.contextmanager
+def _os_errors(path: str | os.PathLike) -> Iterator[None]:
+    """ArrayRecord tells of a full disk with a RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise OSError(errno.EIO, " ".join(str(error).split()), os.fspath(path)) from error
 
 
 def write_index(folder: str | os.PathLike, names: Sequence[str], num_records: int, about: dict[str, Any]) -> None:
@@ -82,7 +100,7 @@ def is_complete(folder: str | os.PathLike, about: dict[str, Any]) -> bool:
     """Whether ``folder`` holds a finished set of shards made from the same ``about``."""
     try:
         index = json.loads((pathlib.Path(folder) / _INDEX).read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return index["about"] == json.loads(json.dumps(about))
 

@@ -1,0 +1,181 @@
+"""The cache of latents: right, complete or resumable, and never stale."""
+
+import dataclasses
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+import winobench.parallel
+from winobench.data import array_records, clevr_negatives, clevr_renderer, hard_negatives
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+from winobench.training import latent_cache
+
+NUM_IMAGES = 3 * len(clevr_negatives.VARIANTS)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Three shards, and few scenes are rendered at once."""
+    monkeypatch.setattr(latent_cache, "_IMAGES_A_SHARD", 8)
+    monkeypatch.setattr(clevr_renderer, "_RAYS_PER_CHUNK", 1 << 14)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tiny_pipeline):
+    return StableDiffusion.from_pretrained(tiny_pipeline)
+
+
+@pytest.fixture
+def source():
+    return clevr_negatives.ClevrNegatives(3, image_size=32)
+
+
+def stamps(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def test_latents_are_those_of_the_pipeline(pipeline, source, tmp_path):
+    done = []
+    found = latent_cache.encode(
+        pipeline, source, tmp_path, on_start=lambda *numbers: done.append(numbers), on_progress=done.append
+    )
+    assert done[0] == (NUM_IMAGES, 0)
+    assert sum(done[1:]) == len(found.latents) == NUM_IMAGES
+    expected = np.asarray(pipeline.encode_images(np.stack(list(source.images))))
+    cached = np.stack([found.latents[number] for number in range(NUM_IMAGES)])
+    assert cached.dtype == np.float16
+    # Half a unit in float16's last place, and what another batch changes.
+    np.testing.assert_allclose(cached, expected, rtol=6e-4, atol=1e-5)
+    assert found.rows == source.rows
+    # What is complete is opened as it is, also without the source.
+    before = stamps(found.folder)
+    again = latent_cache.encode(pipeline, source, tmp_path, on_start=pytest.fail)
+    assert (again.folder, stamps(again.folder)) == (found.folder, before)
+    assert latent_cache.LatentSet(found.folder).rows == source.rows
+
+
+def test_another_size_resizes(pipeline, source, tmp_path):
+    found = latent_cache.encode(pipeline, source, tmp_path, image_size=16, batch_size=1)
+    assert found.latents[20].shape == (4, 4, 4)
+    with pytest.raises(InputError, match="image_size is 18, but this model needs a multiple of 4"):
+        latent_cache.encode(pipeline, source, tmp_path, image_size=18)
+
+
+def test_an_interrupted_encoding_goes_on_at_the_missing_shard(pipeline, source, tmp_path):
+    # A batch is then less than a shard, as it is in practice.
+    one_a_device = {"batch_size": 1}
+    whole = latent_cache.encode(pipeline, source, tmp_path / "whole", **one_a_device)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(count):
+        seen.append(count)
+        if sum(seen) >= 12:  # within the second shard
+            raise Interrupted
+
+    seen = []
+    with pytest.raises(Interrupted):
+        latent_cache.encode(pipeline, source, tmp_path / "cut", on_progress=interrupt, **one_a_device)
+    (folder,) = (tmp_path / "cut").iterdir()
+    before = stamps(folder)
+    assert set(before) == {"shard-00000-of-00003.arrayrecord", "rows.parquet"}
+    with pytest.raises(InputError, match="holds no finished latents"):
+        latent_cache.LatentSet(folder)
+
+    started = []
+    found = latent_cache.encode(
+        pipeline, source, tmp_path / "cut", on_start=lambda *n: started.append(n), **one_a_device
+    )
+    assert started == [(NUM_IMAGES, 8)]
+    first = "shard-00000-of-00003.arrayrecord"
+    assert stamps(folder)[first] == before[first]
+    for number in range(NUM_IMAGES):
+        np.testing.assert_array_equal(found.latents[number], whole.latents[number])
+
+
+def test_the_key_holds_all_that_latents_depend_on(pipeline, tiny_pipeline, source, tmp_path):
+    about = latent_cache._about(pipeline, source, 32)
+    assert about == latent_cache._about(StableDiffusion.from_pretrained(tiny_pipeline), source, 32)
+    others = [
+        latent_cache._about(pipeline, source, 16),
+        latent_cache._about(pipeline, dataclasses.replace(source, seed=1), 32),
+        latent_cache._about(StableDiffusion.from_pretrained(tiny_pipeline, dtype="bfloat16"), source, 32),
+    ]
+    changed = StableDiffusion.from_pretrained(tiny_pipeline)
+    kernel = changed.vae.encoder.conv_in.kernel
+    kernel[...] = kernel[...] * 1.001
+    others.append(latent_cache._about(changed, source, 32))
+    assert all(other != about for other in others)
+
+
+def test_latents_that_are_not_finite_are_no_cache(tiny_pipeline, source, tmp_path):
+    broken = StableDiffusion.from_pretrained(tiny_pipeline)
+    bias = broken.vae.quant_conv.bias
+    bias[...] = bias[...] + 1e7
+    with pytest.raises(InputError, match="the latents of image 0 are not finite in float16"):
+        latent_cache.encode(broken, source, tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert [path.name for path in folder.iterdir()] == ["rows.parquet"]
+
+
+def test_a_damaged_source_is_told_of_before_encoding(pipeline, source, tmp_path, monkeypatch):
+    def damaged(self):
+        raise InputError("is damaged")
+
+    monkeypatch.setattr(clevr_negatives.ClevrNegatives, "verify", damaged)
+    with pytest.raises(InputError, match="is damaged"):
+        latent_cache.encode(pipeline, source, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(pipeline, source, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot be written .*: name another folder"):
+        latent_cache.encode(pipeline, source, tmp_path / "file")
+
+
+def test_processes_share_the_shards(pipeline, source, tmp_path, monkeypatch):
+    """Two processes in turn stand for two at once: what each leaves to the other, and what is said where it lacks."""
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(latent_cache, "_wait_for_all", lambda: None)
+    monkeypatch.setattr(winobench.parallel, "fetch", np.asarray)
+    for process in (1, 0):
+        monkeypatch.setattr(jax, "process_index", lambda process=process: process)
+        if process:
+            with pytest.raises(
+                InputError, match=r"lacks shard-00000-of-00003.*: name a folder that all processes share"
+            ):
+                latent_cache.encode(pipeline, source, tmp_path)
+            (folder,) = tmp_path.iterdir()
+            assert [path.name for path in folder.iterdir()] == ["shard-00001-of-00003.arrayrecord"]
+        else:
+            assert len(latent_cache.encode(pipeline, source, tmp_path).latents) == NUM_IMAGES
+
+
+def test_batches_from_the_cache(pipeline, source, tmp_path):
+    found = latent_cache.encode(pipeline, source, tmp_path)
+    options = {"batch_size": 4, "seed": 0}
+    whole = list(itertools.islice(hard_negatives.batches(found, pipeline.tokenize, **options), 14))
+    texts = {pipeline.tokenize([row.caption])[0].tobytes() for row in source.rows}
+    for batch in whole:
+        assert batch["latents"].shape == batch["negative_latents"].shape == (4, 8, 8, 4)
+        assert batch["input_ids"].shape == batch["random_ids"].shape == (4, pipeline.max_text_tokens)
+        assert {row.tobytes() for row in batch["input_ids"]} <= texts
+        assert (batch["latents"] != batch["negative_latents"]).any(axis=(1, 2, 3)).all()
+    resumed = next(hard_negatives.batches(found, pipeline.tokenize, first_batch=13, **options))
+    for name, array in resumed.items():
+        np.testing.assert_array_equal(array, whole[13][name])
+
+
+def test_shards_are_whole_or_not_there(tmp_path):
+    def records():
+        yield {"x": np.zeros(3)}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        array_records.write_shard(tmp_path / "a.arrayrecord", records())
+    assert list(tmp_path.iterdir()) == []

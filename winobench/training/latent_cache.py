@@ -1,0 +1,257 @@
+"""The images of a training set as latents, encoded once and kept.
+
+    <folder>/latents-<key>/    the key is a hash of what the latents depend on: the autoencoder's weights, config and
+                               dtype, the image size, and the training set's fingerprint
+        shard-00000-of-00110.arrayrecord    1,024 images each: float16 [h, w, c]
+        rows.parquet                        the training set's rows
+        index.json                          what they depend on in full; written last
+
+Shards are written whole or not at all, so an encoding that was stopped goes on at the first shard that is missing.
+Latents of another autoencoder or of other images are never found, as they have another key; delete their folders when
+they are not needed any more. A finished folder holds all that training reads: the images are not needed beside it.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from winobench import files, parallel
+from winobench.data import array_records, hard_negatives
+from winobench.data import images as image_files
+from winobench.errors import InputError
+from winobench.scorers import common, diffusion_itm, frozen, tables
+
+if TYPE_CHECKING:
+    from winobench.diffusion.stable_diffusion import StableDiffusion
+
+_FORMAT = 1  # raised whenever the files or the latents of the same images could change
+_IMAGES_A_SHARD = 1024
+_ROWS = "rows.parquet"
+# Images that each device encodes at once, on accelerators and on CPUs.
+_BATCH = (16, 4)
+# Batches that are loaded, or under way, before a result is waited for.
+_BATCHES_AHEAD = 2
+
+
+class LatentSet:
+    """A training set whose images are encoded, as `winobench.data.hard_negatives.EncodedSource` describes it."""
+
+    def __init__(self, folder: str | os.PathLike):
+        """
+        Args:
+          folder: one that `encode` has finished.
+
+        Raises:
+          InputError: it is not.
+        """
+        self.folder = pathlib.Path(folder)
+        try:
+            self.latents: Sequence[np.ndarray] = _Latents(array_records.ShardSource(self.folder))
+        except FileNotFoundError:
+            raise InputError(
+                f"{self.folder} holds no finished latents: encode the training set's images again"
+            ) from None
+
+    @functools.cached_property
+    def rows(self) -> list[hard_negatives.Row]:
+        """The training set's records."""
+        import pyarrow.parquet
+
+        columns = pyarrow.parquet.read_table(self.folder / _ROWS).to_pydict()
+        return [
+            hard_negatives.Row(image, caption, tuple(captions), tuple(images))
+            for image, caption, captions, images in zip(
+                *(columns[name] for name in hard_negatives.Row._fields), strict=True
+            )
+        ]
+
+
+class _Latents(Sequence):
+    def __init__(self, source: array_records.ShardSource):
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        return self._source[number]["latents"]
+
+
+def encode(
+    pipeline: StableDiffusion,
+    source: hard_negatives.Source,
+    folder: str | os.PathLike,
+    *,
+    image_size: int | None = None,
+    batch_size: int | None = None,
+    on_start: Callable[[int, int], None] = lambda total, done: None,
+    on_progress: Callable[[int], None] = lambda count: None,
+) -> LatentSet:
+    """Encodes every image of a training set, unless that has been done, on all devices.
+
+    The latents are the means of the posterior, scaled as in training. Images are resized to a square without crop, as
+    for scoring. Where several processes run, each takes its share of the shards, and all must see the same folder.
+
+    Args:
+      pipeline: its autoencoder is used, in the dtype that it was loaded in.
+      source: the training set.
+      folder: of all caches; several training sets and autoencoders may share it.
+      image_size: height and width in pixels; the pipeline's own when None.
+      batch_size: images that each device encodes at once; chosen for the kind of device when None.
+      on_start: called once with the number of images, and how many of them are encoded already.
+      on_progress: called with a number of images whenever so many more are encoded.
+
+    Returns:
+      The encoded training set.
+
+    Raises:
+      InputError: an image cannot be read, a latent is not finite, the folder cannot be written or is not shared by all
+        processes, or an option is not one of its choices.
+    """
+    size = pipeline.image_size if image_size is None else common.positive("image_size", image_size)
+    factor = pipeline.vae.config.downsampling
+    if size % factor:
+        raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
+    about = _about(pipeline, source, size)
+    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    place = pathlib.Path(folder).expanduser() / f"latents-{key[:16]}"
+    if not array_records.is_complete(place, about):
+        source.verify()
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            _encode_shards(pipeline, source, place, about, size, batch_size, on_start, on_progress)
+        except OSError as error:
+            raise InputError(f"{place} cannot be written ({error.strerror or error}): name another folder") from error
+    return LatentSet(place)
+
+
+def _about(pipeline: StableDiffusion, source: hard_negatives.Source, size: int) -> dict[str, Any]:
+    """All that the cache depends on, as JSON values."""
+    from winobench.checkpoints import models
+
+    vae = pipeline.vae
+    return {
+        "format": _FORMAT,
+        "autoencoder": models.weights_sha256(vae),
+        "config": json.loads(json.dumps(vae.config.to_dict())),
+        "dtype": np.dtype(vae.dtype).name,
+        "image_size": size,
+        "source": source.fingerprint,
+    }
+
+
+def _encode_shards(
+    pipeline: StableDiffusion,
+    source: hard_negatives.Source,
+    place: pathlib.Path,
+    about: dict[str, Any],
+    size: int,
+    batch_size: int | None,
+    on_start: Callable[[int, int], None],
+    on_progress: Callable[[int], None],
+) -> None:
+    num_images = len(source.images)
+    parts = [range(start, min(start + _IMAGES_A_SHARD, num_images)) for start in range(0, num_images, _IMAGES_A_SHARD)]
+    names = [f"shard-{shard:05d}-of-{len(parts):05d}.arrayrecord" for shard in range(len(parts))]
+    process, num_processes = jax.process_index(), jax.process_count()
+    mine = list(zip(names, parts, strict=True))[process::num_processes]
+    left = [(name, part) for name, part in mine if not (place / name).exists()]
+    total, to_do = (sum(len(part) for _, part in shards) for shards in (mine, left))
+    on_start(total, total - to_do)
+    if process == 0:
+        _write_rows(place / _ROWS, source.rows)
+    if left:
+        encoder = _encoder(pipeline, batch_size)
+        for name, part in left:
+            array_records.write_shard(place / name, _records(encoder, source, part, size, on_progress))
+    _wait_for_all()
+    missing = [name for name in names if not (place / name).exists()]
+    if missing:
+        raise InputError(
+            f"{place} lacks {missing[0]}, which another process has written: name a folder that all processes share"
+        )
+    if process == 0:
+        array_records.write_index(place, names, num_images, about)
+    _wait_for_all()
+
+
+def _encoder(pipeline: StableDiffusion, batch_size: int | None) -> tables.Encoder:
+    """Of this process's devices; one compiled shape."""
+    structure, params = frozen.freeze(pipeline.vae)
+    mesh = common.default_mesh(params) if jax.process_count() == 1 else parallel.make_mesh(jax.local_devices())
+    if batch_size is None:
+        batch_size = _BATCH[mesh.devices.flat[0].platform == "cpu"]
+    params = parallel.place_parameters(params, mesh)
+    return tables.Encoder(
+        diffusion_itm.LatentEncoder(structure), params, mesh, common.positive("batch_size", batch_size)
+    )
+
+
+def _records(
+    encoder: tables.Encoder,
+    source: hard_negatives.Source,
+    numbers: range,
+    size: int,
+    on_progress: Callable[[int], None],
+) -> Iterator[array_records.Record]:
+    """The latents of some images, in their order; loading, encoding and writing overlap."""
+
+    def finish(first: int, count: int, encoded: jax.Array) -> Iterator[array_records.Record]:
+        with np.errstate(over="ignore"):  # told of below
+            rounded = parallel.fetch(encoded)[:count].astype(np.float16)
+        for number, latents in enumerate(rounded, start=first):
+            if not np.isfinite(latents).all():
+                raise InputError(
+                    f"the latents of image {number} are not finite in float16: load the model with"
+                    " encoder_dtype='float32', and see whether the image is a picture"
+                )
+            yield {"latents": latents}
+        on_progress(count)
+
+    batch = encoder.batch_size
+    loaded = tables.load_ahead(
+        lambda number: image_files.load_image(source.images[number], size), numbers, _BATCHES_AHEAD * batch
+    )
+    waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
+    try:
+        for first in range(numbers.start, numbers.stop, batch):
+            count = min(batch, numbers.stop - first)
+            encoded = encoder.encode([next(loaded) for _ in range(count)])
+            encoded.copy_to_host_async()
+            waiting.append((first, count, encoded))
+            if len(waiting) > _BATCHES_AHEAD:
+                yield from finish(*waiting.popleft())
+        while waiting:
+            yield from finish(*waiting.popleft())
+    finally:
+        loaded.close()
+
+
+def _write_rows(path: pathlib.Path, rows: Sequence[hard_negatives.Row]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    types = [pyarrow.int64(), pyarrow.string(), pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int64())]
+    schema = pyarrow.schema(list(zip(hard_negatives.Row._fields, types, strict=True)))
+    table = pyarrow.table(dict(zip(hard_negatives.Row._fields, columns, strict=True)), schema=schema)
+    with files.atomic_path(path) as temporary:
+        pyarrow.parquet.write_table(table, temporary)
+
+
+def _wait_for_all() -> None:
+    """Until every process is here."""
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices("winobench.latent_cache")
