@@ -290,9 +290,8 @@ def _parse(key: str) -> tuple[str, str, str] | None:
 
 
 def _describe_unknown(path: str, keys: list[str]) -> str:
-    named = (
-        f"{path}: {len(keys)} tensors are no LoRA factors as diffusers names them ({sources.shorten(sorted(keys), 2)})"
-    )
+    some = sources.shorten(sorted(keys), 2)
+    named = f"{path} holds tensors that are no LoRA factors as diffusers names them ({some})"
     if any("lora_magnitude_vector" in key or "dora_scale" in key for key in keys):
         return f"{named}: this is a DoRA, which is not supported"
     if any(key.startswith(_KOHYA_PREFIXES) for key in keys):

@@ -1,0 +1,472 @@
+"""LoRA files: every form of names, what is refused and in which words, the published file, and the way back."""
+
+import json
+import os
+import pickle
+import zipfile
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.models.test_lora import adapted, inputs, network, relative_difference, run
+from tests.parity import published_configs
+from winobench import checkpoints
+from winobench.diffusion import stable_diffusion
+from winobench.errors import InputError
+from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, lora
+
+UNET_LAYER = "mid_block.attentions.0.transformer_blocks.0.attn2"
+TEXT_LAYER = "text_model.encoder.layers.0.self_attn"
+# Ours -> the first names.
+UNET_FIRST = {"to_q": "to_q_lora", "to_k": "to_k_lora", "to_v": "to_v_lora", "to_out.0": "to_out_lora"}
+TEXT_FIRST = {"q_proj": "to_q_lora", "k_proj": "to_k_lora", "v_proj": "to_v_lora", "out_proj": "to_out_lora"}
+
+# Form -> the names of a layer's two factors and of its alpha.
+UNET_FORMS = {
+    "peft": lambda layer: [f"unet.{UNET_LAYER}.{layer}.{end}" for end in ("lora_A.weight", "lora_B.weight", "alpha")],
+    "peft, bare": lambda layer: [f"{UNET_LAYER}.{layer}.{end}" for end in ("lora_A.weight", "lora_B.weight", "alpha")],
+    "lora": lambda layer: [f"unet.{UNET_LAYER}.{layer}.lora.{end}" for end in ("down.weight", "up.weight", "alpha")],
+    "lora in a processor": lambda layer: [
+        f"unet.{UNET_LAYER}.processor.{layer}.lora.{end}" for end in ("down.weight", "up.weight", "alpha")
+    ],
+    "lora, bare": lambda layer: [f"{UNET_LAYER}.{layer}.lora.{end}" for end in ("down.weight", "up.weight", "alpha")],
+    "processor": lambda layer: [
+        f"unet.{UNET_LAYER}.processor.{UNET_FIRST[layer]}.{end}" for end in ("down.weight", "up.weight", "alpha")
+    ],
+    "processor, bare": lambda layer: [
+        f"{UNET_LAYER}.processor.{UNET_FIRST[layer]}.{end}" for end in ("down.weight", "up.weight", "alpha")
+    ],
+}
+TEXT_FORMS = {
+    "peft": lambda layer: [
+        f"text_encoder.{TEXT_LAYER}.{layer}.{end}" for end in ("lora_A.weight", "lora_B.weight", "alpha")
+    ],
+    "peft, flat": lambda layer: [
+        f"text_encoder.{TEXT_LAYER}.{layer}.{end}".replace("text_model.", "")
+        for end in ("lora_A.weight", "lora_B.weight", "alpha")
+    ],
+    "lora_linear_layer": lambda layer: [
+        f"text_encoder.{TEXT_LAYER}.{layer}.lora_linear_layer.{end}" for end in ("down.weight", "up.weight", "alpha")
+    ],
+    "first": lambda layer: [
+        f"text_encoder.{TEXT_LAYER}.{TEXT_FIRST[layer]}.{end}" for end in ("down.weight", "up.weight", "alpha")
+    ],
+}
+
+
+def pair(seed, *, width=8, context=None, rank=3):
+    generator = np.random.default_rng(seed)
+    return (
+        generator.standard_normal((rank, context or width)).astype(np.float32),
+        generator.standard_normal((width, rank)).astype(np.float32),
+    )
+
+
+def unet_pairs():
+    return {name: pair(i, context=12 if name in ("to_k", "to_v") else 8) for i, name in enumerate(UNET_FIRST)}
+
+
+def text_pairs():
+    return {name: pair(10 + i, width=12) for i, name in enumerate(TEXT_FIRST)}
+
+
+def tensors_of(form, pairs, alpha=None):
+    tensors = {}
+    for layer, (down, up) in pairs.items():
+        names = form(layer)
+        tensors |= {names[0]: down, names[1]: up}
+        if alpha is not None:
+            tensors[names[2]] = np.float32(alpha)
+    return tensors
+
+
+def write(path, tensors, config=None):
+    metadata = {"format": "pt"} | ({} if config is None else {"lora_adapter_metadata": json.dumps(config)})
+    safetensors.numpy.save_file(
+        {name: np.ascontiguousarray(values).reshape(np.shape(values)) for name, values in tensors.items()},
+        path,
+        metadata,
+    )
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "pytorch_lora_weights.safetensors"
+
+
+class Pipeline:
+    """The networks of a pipeline, and a count of refreshes."""
+
+    def __init__(self, unet=None, text_encoder=None):
+        self.unet = unet or network("unet")
+        self.text_encoder = text_encoder or network("text")
+        self.refreshed = 0
+
+    def refresh(self):
+        self.refreshed += 1
+
+
+@pytest.mark.parametrize("alpha", [None, 6.0])
+@pytest.mark.parametrize("form", UNET_FORMS)
+def test_every_form_of_a_unets_names(form, alpha, path):
+    pairs = unet_pairs()
+    tensors = tensors_of(UNET_FORMS[form], pairs, alpha)
+    assert len(tensors) == len(pairs) * (2 if alpha is None else 3)
+    read = checkpoints.read_lora(write(path, tensors))
+    assert set(read.unet) == {f"{UNET_LAYER}.{layer}" for layer in pairs}
+    assert not read.text_encoder
+    assert read.ranks == (3,)
+    for layer, (down, up) in pairs.items():
+        adapter = read.unet[f"{UNET_LAYER}.{layer}"]
+        np.testing.assert_array_equal(adapter.down, down)
+        np.testing.assert_array_equal(adapter.up, up)
+        assert adapter.alpha == alpha
+        assert adapter.factors.scale == (1 if alpha is None else alpha / 3)
+
+
+@pytest.mark.parametrize("alpha", [None, 6.0])
+@pytest.mark.parametrize("form", TEXT_FORMS)
+def test_every_form_of_a_text_encoders_names(form, alpha, path):
+    pairs = text_pairs()
+    read = checkpoints.read_lora(write(path, tensors_of(TEXT_FORMS[form], pairs, alpha)))
+    assert not read.unet
+    assert set(read.text_encoder) == {f"{TEXT_LAYER}.{layer}" for layer in pairs}
+    for layer, (down, up) in pairs.items():
+        adapter = read.text_encoder[f"{TEXT_LAYER}.{layer}"]
+        np.testing.assert_array_equal(adapter.down, down)
+        np.testing.assert_array_equal(adapter.up, up)
+        assert adapter.alpha == alpha
+
+
+@pytest.mark.parametrize("form", UNET_FORMS)
+def test_every_form_comes_back_in_the_current_one(form, tmp_path):
+    unet_tensors = tensors_of(UNET_FORMS[form], unet_pairs())
+    text_tensors = tensors_of(TEXT_FORMS["first"], text_pairs())
+    first = write(tmp_path / "a.safetensors", unet_tensors | text_tensors)
+    pipeline = Pipeline()
+    read = checkpoints.load_lora(pipeline, first, fuse=False)
+    assert pipeline.refreshed == 1
+    saved = checkpoints.save_lora(tmp_path / "saved", pipeline.unet, pipeline.text_encoder)
+    assert os.path.basename(saved) == "pytorch_lora_weights.safetensors"
+    expected = tensors_of(UNET_FORMS["peft"], unet_pairs()) | tensors_of(TEXT_FORMS["peft"], text_pairs())
+    written = safetensors.numpy.load_file(saved)
+    assert set(written) == set(expected)
+    for name, values in expected.items():
+        assert written[name].dtype == np.float32
+        np.testing.assert_array_equal(written[name], values)
+    assert checkpoints.read_lora(tmp_path / "saved").sha256 == read.sha256
+
+
+def test_a_scale_is_saved_within_the_values(tmp_path, path):
+    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs(), alpha=1.0))
+    pipeline = Pipeline()
+    checkpoints.load_lora(pipeline, path, scale=0.7, fuse=False)
+    expected = run(pipeline.unet, *inputs())
+    again = Pipeline()
+    checkpoints.load_lora(again, checkpoints.save_lora(tmp_path / "b", pipeline.unet), fuse=False)
+    assert {adapter.scale for adapter in lora.adapters(again.unet).values()} == {1.0}
+    # One rounding a value.
+    assert relative_difference(run(again.unet, *inputs()), expected) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_values_become_float32(dtype, path):
+    tensors = {name: values.astype(dtype) for name, values in tensors_of(UNET_FORMS["peft"], unet_pairs()).items()}
+    read = checkpoints.read_lora(write(path, tensors))
+    for name, adapter in read.unet.items():
+        assert adapter.down.dtype == adapter.up.dtype == np.float32
+        np.testing.assert_array_equal(adapter.down, tensors[f"unet.{name}.lora_A.weight"].astype(np.float32))
+
+
+def test_layers_may_differ_in_rank(path):
+    tensors = tensors_of(UNET_FORMS["peft"], {"to_q": pair(0, rank=2), "to_out.0": pair(1, rank=5)}, alpha=2.0)
+    read = checkpoints.read_lora(write(path, tensors))
+    assert read.ranks == (2, 5)
+    assert sorted(adapter.factors.scale for adapter in read.unet.values()) == [2 / 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("config", "scales"),
+    [
+        ({"unet.r": 3, "unet.lora_alpha": 6}, {"to_q": 2, "to_k": 2, "to_v": 2, "to_out.0": 2}),
+        (
+            {"unet.lora_alpha": 6, "unet.alpha_pattern": {"to_k": 1, "attn2.to_out.0": 9}},
+            {"to_q": 2, "to_k": 1 / 3, "to_v": 2, "to_out.0": 3},
+        ),
+        (
+            {"unet.lora_alpha": 6, "unet.use_rslora": True},
+            dict.fromkeys(("to_q", "to_k", "to_v", "to_out.0"), pytest.approx(6 / 3**0.5)),
+        ),
+        ({"text_encoder.lora_alpha": 6}, {"to_q": 1, "to_k": 1, "to_v": 1, "to_out.0": 1}),
+    ],
+)
+def test_pefts_config_in_the_metadata(config, scales, path):
+    read = checkpoints.read_lora(write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), config))
+    assert {name.rpartition("attn2.")[2]: adapter.factors.scale for name, adapter in read.unet.items()} == scales
+
+
+def test_fused_is_apart_times_the_scale(path):
+    tensors = tensors_of(UNET_FORMS["processor, bare"], unet_pairs()) | tensors_of(
+        TEXT_FORMS["peft"], text_pairs(), 6.0
+    )
+    write(path, tensors)
+    outputs = {}
+    for scale, fuse in ((0.0, True), (0.5, False), (0.5, True), (1.0, True)):
+        pipeline = Pipeline()
+        checkpoints.load_lora(pipeline, path, scale=scale, fuse=fuse)
+        assert bool(lora.adapters(pipeline.unet)) is not fuse
+        outputs[scale, fuse] = (run(pipeline.unet, *inputs()), run(pipeline.text_encoder, *inputs("text")))
+    base = Pipeline()
+    plain = (run(base.unet, *inputs()), run(base.text_encoder, *inputs("text")))
+    for part in (0, 1):
+        np.testing.assert_array_equal(outputs[0.0, True][part], plain[part])
+        assert relative_difference(outputs[0.5, False][part], plain[part]) > 0.01
+        assert relative_difference(outputs[0.5, False][part], outputs[1.0, True][part]) > 0.01
+        # Float32: fusing changes the order of two products.
+        assert relative_difference(outputs[0.5, True][part], outputs[0.5, False][part]) < 1e-5
+
+
+def first_unet_layer(change):
+    """A file's tensors, the first layer's changed."""
+    down, up = pair(0)
+    return change(f"unet.{UNET_LAYER}.to_q.lora_A.weight", down, f"unet.{UNET_LAYER}.to_q.lora_B.weight", up)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        ({}, "holds no tensors"),
+        (
+            first_unet_layer(lambda a, down, b, up: {a: down}),
+            r"lora_A\.weight has no counterpart \(up of .*attn2\.to_q\)",
+        ),
+        (first_unet_layer(lambda a, down, b, up: {b: up}), r"lora_B\.weight has no counterpart \(down of"),
+        (
+            first_unet_layer(lambda a, down, b, up: {a: down, b: up[:, :2]}),
+            r"lora_A\.weight has the rank 3, but .*lora_B\.weight the rank 2: the file is damaged",
+        ),
+        (
+            first_unet_layer(lambda a, down, b, up: {a: down[:, :, None, None], b: up[:, :, None, None]}),
+            r"has the shape \[3, 8, 1, 1\], but only the two-dimensional factors of dense layers",
+        ),
+        (
+            first_unet_layer(lambda a, down, b, up: {a: np.where(down > 0, np.nan, down), b: up}),
+            r"lora_A\.weight holds values that are not finite",
+        ),
+        (
+            first_unet_layer(lambda a, down, b, up: {a: down, b: up, a.removeprefix("unet."): down}),
+            "are two names of the same tensor",
+        ),
+        (
+            first_unet_layer(
+                lambda a, down, b, up: {a: down, b: up, a.replace("lora_A.weight", "alpha"): np.ones(2, np.float32)}
+            ),
+            r"alpha has the shape \[2\], but must be one number",
+        ),
+        (
+            first_unet_layer(lambda a, down, b, up: {a: down, b: up, "unet.conv_in.weight": up}),
+            r"no LoRA factors as diffusers names them \(unet\.conv_in\.weight\): only plain LoRA",
+        ),
+        (
+            first_unet_layer(lambda a, down, b, up: {a: down, b: up, a.replace("A.w", "magnitude_vector.w"): up}),
+            "this is a DoRA, which is not supported",
+        ),
+        (
+            first_unet_layer(lambda a, down, b, up: {"lora_unet_mid_block_attn2_to_q.lora_down.weight": down}),
+            "load it with torch diffusers once and save it with save_lora_weights",
+        ),
+        ({"unet.attn1.processor.to_x_lora.down.weight": np.ones((3, 8), np.float32)}, "are no LoRA factors as"),
+    ],
+)
+def test_what_is_no_lora(tensors, words, path):
+    write(path, tensors)
+    with pytest.raises(InputError, match=words) as error:
+        checkpoints.read_lora(path)
+    assert str(error.value).startswith(str(path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"unet.use_dora": True}, "the LoRA of the unet was made with use_dora, which is not supported"),
+        ({"unet.lora_bias": True}, "made with lora_bias"),
+        ({"unet.lora_alpha": "8"}, "its metadata name '8' as the alpha"),
+        (3, "is no JSON object"),
+    ],
+)
+def test_metadata_that_cannot_be_used(config, words, path):
+    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), config)
+    with pytest.raises(InputError, match=words):
+        checkpoints.read_lora(path)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        ({"up_blocks.9.attn1.to_q": pair(0)}, r"the UNet2DConditionModel has no dense layer up_blocks\.9\.attn1\.to_q"),
+        (
+            {f"{UNET_LAYER}.to_q": pair(0, width=16)},
+            r"shapes \[16, 3\] and \[3, 16\], but the layer .* takes 8 features",
+        ),
+        ({f"{UNET_LAYER}.to_k": pair(0)}, r"shapes \[8, 3\] and \[3, 8\], but the layer .* takes 12 features to 8"),
+    ],
+)
+def test_loras_of_other_models_change_nothing(tensors, words, path):
+    """The text encoder's part fits, but is not loaded either."""
+    named = {
+        f"unet.{name}.{end}": v
+        for name, values in tensors.items()
+        for end, v in zip(("lora_A.weight", "lora_B.weight"), values, strict=True)
+    }
+    write(path, named | tensors_of(TEXT_FORMS["peft"], text_pairs()))
+    pipeline = Pipeline()
+    with pytest.raises(InputError, match=words) as error:
+        checkpoints.load_lora(pipeline, path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert not lora.adapters(pipeline.unet)
+    assert not lora.adapters(pipeline.text_encoder)
+    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()) | tensors_of(TEXT_FORMS["peft"], {"q_proj": pair(0)}))
+    before = checkpoints.weights_sha256(pipeline.unet)
+    with pytest.raises(InputError, match="the CLIPTextModel takes 12 features to 12"):
+        checkpoints.load_lora(pipeline, path)
+    assert checkpoints.weights_sha256(pipeline.unet) == before
+    assert not pipeline.refreshed
+
+
+def test_one_lora_apart_at_a_time(path):
+    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()))
+    pipeline = Pipeline()
+    checkpoints.load_lora(pipeline, path, fuse=False)
+    with pytest.raises(InputError, match="has LoRA adapters already: fuse them"):
+        checkpoints.load_lora(pipeline, path)
+    lora.fuse(pipeline.unet)
+    checkpoints.load_lora(pipeline, path)
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), "1", True])
+def test_bad_scales(scale, path):
+    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()))
+    with pytest.raises(InputError, match="but must be a finite number"):
+        checkpoints.load_lora(Pipeline(), path, scale=scale)
+
+
+def test_where_files_are_looked_for(path, tmp_path, monkeypatch):
+    tensors = tensors_of(UNET_FORMS["peft"], unet_pairs())
+    write(path, tensors)
+    expected = checkpoints.read_lora(path).sha256
+    assert checkpoints.read_lora(tmp_path).sha256 == expected
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert checkpoints.read_lora("~/pytorch_lora_weights.safetensors").sha256 == expected
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "mine.safetensors", tensors)
+    assert checkpoints.read_lora(other / "mine.safetensors").sha256 == expected
+    with pytest.raises(InputError, match=r"has no pytorch_lora_weights\.safetensors: it has mine\.safetensors: name"):
+        checkpoints.read_lora(other)
+    with pytest.raises(InputError, match=r"there is no file .*none\.safetensors$"):
+        checkpoints.read_lora(other / "none.safetensors")
+    with pytest.raises(InputError, match="is neither an existing folder nor a hub id"):
+        checkpoints.read_lora(other / "none")
+    (other / "notes.txt").write_text("")
+    with pytest.raises(InputError, match=r"notes\.txt is neither a \.safetensors nor a \.bin file"):
+        checkpoints.read_lora(other / "notes.txt")
+
+
+def test_a_cut_off_file(path):
+    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()))
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(InputError, match="is no complete safetensors file"):
+        checkpoints.read_lora(path)
+
+
+def test_code_in_a_pickle_is_not_run(tmp_path):
+    class Attack:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "harm"),))
+
+    with zipfile.ZipFile(tmp_path / "pytorch_lora_weights.bin", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"unet.x.lora_A.weight": Attack()}))
+    with pytest.raises(InputError, match="could run code when it is opened"):
+        checkpoints.read_lora(tmp_path, allow_pickle=True)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_the_published_file_fits_sd21_base(reference_data):
+    """256 tensors, saved from a GPU: each of SD 2.1-base's 128 attention projections gets its two, and none is left."""
+    folder = reference_data / "lora" / "noneg"
+    with pytest.raises(InputError, match=r"is a Python pickle.*convert it with `python -m .*convert_pickle .*\.bin`"):
+        checkpoints.read_lora(folder)
+    read = checkpoints.read_lora(folder, allow_pickle=True)
+    unet = checkpoints.abstract_model(
+        UNet2DConditionModel, UNet2DConditionConfig.from_dict(published_configs.SD21_BASE_UNET)
+    )
+    wanted = {name for name in lora.linear_layers(unet) if lora._UNET_LAYERS["all"].fullmatch(name)}
+    assert len(wanted) == 128
+    assert set(read.unet) == wanted
+    assert not read.text_encoder
+    assert read.ranks == (4,)
+    assert {adapter.alpha for adapter in read.unet.values()} == {None}
+    lora.check_fit(unet, {name: adapter.factors for name, adapter in read.unet.items()})
+    # It was trained: none of the second factors is still zero.
+    assert all(np.abs(adapter.up).max() > 0 for adapter in read.unet.values())
+    other = checkpoints.abstract_model(
+        UNet2DConditionModel, UNet2DConditionConfig.from_dict(published_configs.SD15_UNET)
+    )
+    with pytest.raises(InputError, match="the adapter is of another model"):
+        lora.check_fit(other, {name: adapter.factors for name, adapter in read.unet.items()})
+
+
+def test_what_cannot_be_saved(tmp_path):
+    with pytest.raises(InputError, match=r"^there is no LoRA to save: none of the networks has adapters$"):
+        checkpoints.save_lora(tmp_path / "new", network())
+    assert not (tmp_path / "new").exists()
+    module = adapted()
+    name, adapter = next(iter(lora.adapters(module).items()))
+    adapter.up.set_value(jnp.full_like(adapter.up[...], jnp.inf))
+    with pytest.raises(InputError, match=f"^the adapter of unet.{name} holds values that are not finite"):
+        checkpoints.save_lora(tmp_path / "new", module)
+    with pytest.raises(InputError, match="has LoRA adapters, which its files have no place for: fuse them first"):
+        checkpoints.save_model(module, tmp_path / "new")
+
+
+def test_hashes_tell_loras_apart(tmp_path):
+    tensors = tensors_of(UNET_FORMS["peft"], unet_pairs())
+    changed = tensors | {f"unet.{UNET_LAYER}.to_q.lora_B.weight": pair(99)[1]}
+    variants = {
+        "same": tensors_of(UNET_FORMS["processor, bare"], unet_pairs()),
+        "same alpha": tensors_of(UNET_FORMS["lora"], unet_pairs(), alpha=3.0),
+        "values": changed,
+        "alpha": tensors_of(UNET_FORMS["peft"], unet_pairs(), alpha=1.0),
+        "part": {name: values for name, values in tensors.items() if ".to_q." not in name},
+    }
+    hashes = {
+        name: checkpoints.read_lora(write(tmp_path / f"{i}.safetensors", values)).sha256
+        for i, (name, values) in enumerate(({"": tensors} | variants).items())
+    }
+    assert hashes["same"] == hashes["same alpha"] == hashes[""]
+    assert len(set(hashes.values())) == 4
+
+
+def test_a_pipeline_forgets_what_it_knew(tiny_pipeline, path):
+    """Its fingerprint, and the functions compiled for the former weights."""
+    pipeline = stable_diffusion.StableDiffusion.from_pretrained(tiny_pipeline)
+    prints, states = [pipeline.fingerprint], [np.asarray(pipeline.encode_texts(["a red cube"]))]
+    layer = "text_model.encoder.layers.0.self_attn.q_proj"
+    down, up = pair(0, width=24)
+    write(path, {f"text_encoder.{layer}.lora_A.weight": down, f"text_encoder.{layer}.lora_B.weight": up})
+    for scale in (0.5, 1.0):
+        checkpoints.load_lora(pipeline, path, scale=scale, fuse=False)
+        prints.append(pipeline.fingerprint)
+        states.append(np.asarray(pipeline.encode_texts(["a red cube"])))
+        pipeline = stable_diffusion.StableDiffusion.from_pretrained(tiny_pipeline)
+    checkpoints.load_lora(pipeline, path)
+    prints.append(pipeline.fingerprint)
+    assert len(set(prints)) == 4
+    assert relative_difference(states[1], states[0]) > 1e-3
+    assert relative_difference(states[2], states[1]) > 1e-3
+    assert relative_difference(pipeline.encode_texts(["a red cube"]), states[2]) < 1e-5
