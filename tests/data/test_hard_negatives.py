@@ -104,6 +104,22 @@ def test_batch_n_depends_on_seed_and_n_alone(source):
     assert all((a["latents"] != b["latents"]).any() for a, b in zip(whole, others, strict=True))
 
 
+def test_parts_are_the_batch_cut_up(source):
+    """What two or four processes read, in order, is what one reads."""
+    whole = batches(source, 5, batch_size=4, seed=7)
+    for num_parts in (2, 4):
+        for first in (0, 3):
+            parts = [
+                batches(source, 5 - first, batch_size=4, seed=7, first_batch=first, part=part, num_parts=num_parts)
+                for part in range(num_parts)
+            ]
+            for expected, *pieces in zip(whole[first:], *parts, strict=True):
+                for name, array in expected.items():
+                    np.testing.assert_array_equal(np.concatenate([piece[name] for piece in pieces]), array)
+    with pytest.raises(InputError, match="a batch of 4 has no 3 equal parts"):
+        batches(source, 1, batch_size=4, seed=7, num_parts=3)
+
+
 def test_draws_depend_on_epoch_and_row_and_not_on_the_batches(source):
     count = len(source.rows)
     assert drawn(source, 10, batch_size=3) == drawn(source, 6, batch_size=5)

@@ -24,6 +24,7 @@ Tokenizer = Callable[[Sequence[str]], np.ndarray]
 """Texts -> int32 [num_texts, length], such as ``StableDiffusion.tokenize``."""
 
 _TEXTS_AT_ONCE = 4096
+_MANY = 2**62
 
 
 class Row(NamedTuple):
@@ -123,6 +124,8 @@ def batches(
     batch_size: int,
     seed: int,
     first_batch: int = 0,
+    part: int = 0,
+    num_parts: int = 1,
     num_threads: int = 2,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless shuffled batches for `winobench.training.hard_negatives`.
@@ -140,16 +143,23 @@ def batches(
       batch_size: rows a batch.
       seed: of all draws, at least 0.
       first_batch: number of batches to skip, at no cost.
+      part: which rows of each batch are wanted, where several processes share them: the first of ``num_parts`` equal
+        runs of rows, or a later one. No others are read.
+      num_parts: number of parts, a divisor of ``batch_size``.
       num_threads: readers that work ahead.
 
     Returns:
-      An iterator over dicts of ``latents`` and ``negative_latents``, float32 [batch, h, w, c], scaled as in training,
-      and ``input_ids``, ``negative_ids`` and ``random_ids``, int32 [batch, length].
+      An iterator over dicts of ``latents`` and ``negative_latents``, float32 [batch_size / num_parts, h, w, c], scaled
+      as in training, and ``input_ids``, ``negative_ids`` and ``random_ids``, int32 [batch_size / num_parts, length].
 
     Raises:
-      InputError: a row has no negative caption or image, or there is no random caption for some image.
+      InputError: a row has no negative caption or image, there is no random caption for some image, or a batch has no
+        so many equal parts.
     """
     import grain
+
+    if batch_size < 1 or batch_size % num_parts:
+        raise InputError(f"a batch of {batch_size} has no {num_parts} equal parts: make batch_size a multiple of that")
 
     texts = _Texts.of(source.rows)
     ids = _token_ids(tokenizer, texts.texts)
@@ -165,8 +175,10 @@ def batches(
             "random_ids": ids[drawn.random_caption],
         }
 
-    dataset = grain.MapDataset.source(range(count)).seed(seed).shuffle().repeat()
-    dataset = dataset.map_with_index(take).batch(batch_size)
+    # As good as endless; Grain cannot cut up what has no length.
+    dataset = grain.MapDataset.source(range(count)).seed(seed).shuffle().repeat(_MANY // count)
+    # A part is a small batch, and of these every num_parts-th belongs to it.
+    dataset = dataset.map_with_index(take).batch(batch_size // num_parts)[part::num_parts]
     return array_records.iterate_from(dataset, first_batch, num_threads=num_threads)
 
 
