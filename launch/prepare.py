@@ -1,8 +1,9 @@
-"""Prepares the published data of tasks: python -m launch.prepare --task=winoground --source=DIR"""
+"""Prepares the published data of tasks and training sets: python -m launch.prepare --task=winoground --source=DIR"""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -16,15 +17,18 @@ from winobench.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Task
+    from winobench.training.coco_captions import TrainingSet
 
 USAGE = """
-Reads the published files of a task, checks them, and writes them as ArrayRecord files that evaluations read.
+Reads the published files of a task or a training set, checks them, and writes them as ArrayRecord files.
 
-  python -m launch.prepare --list                             the tasks, what is ready, and how to get the rest
+  python -m launch.prepare --list                             what there is, what is ready, and how to get the rest
   python -m launch.prepare --task=pets                        download what may be downloaded, and prepare it
   python -m launch.prepare --task=svo_subj,svo_verb,svo_obj --source=DIR
   python -m launch.prepare --task=all                         every task whose files can be had or are there already
   python -m launch.prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
+  python -m launch.prepare --task=coco_hardneg_train          COCO with hard negatives, for launch.train
+  python -m launch.prepare --task=captions_hardneg_train --source=DIR --lists=clip-rn50x64    negatives of ours
 
 Without --source, files are looked for in, and downloaded to, <data_dir>/sources/<task>. A run that was stopped goes on
 when the same command is given again. For gated data sets on the Hugging Face hub, log in with `hf auth login` or set
@@ -75,7 +79,7 @@ def prepare_tasks(
       workers: number of processes; None for one a core.
       allow_partial: prepare what is there of an incomplete source.
       overwrite: prepare anew what is ready.
-      lists: a contrastive model that makes the lists of candidates anew; implies ``overwrite``.
+      lists: a contrastive model that makes the lists of candidates or negatives anew; implies ``overwrite``.
 
     Returns:
       The names of the tasks that failed.
@@ -111,30 +115,38 @@ def prepare_tasks(
     return failed
 
 
-def choose_tasks(names: str | None) -> list[Task]:
-    """The tasks that ``--task`` means.
+def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
+    """The tasks and training sets that ``--task`` means; ``all`` means tasks.
 
     Raises:
       InputError: no task, an unknown one, or one that makes its own data.
     """
     from winobench.tasks import TASKS, get_task
+    from winobench.training.coco_captions import TRAINING_SETS
 
     published = [task for task in TASKS.values() if task.source is not None]
     words = list(dict.fromkeys(word.strip() for word in (names or "").split(",") if word.strip()))
     if not words:
         choices = ", ".join(task.name for task in published)
-        raise InputError(f"no task is named: give --task=NAME with one of {choices}, or --task={ALL}.")
+        raise InputError(
+            f"no task is named: give --task=NAME with one of {choices}, --task={ALL} for all of them, or one of the"
+            f" training sets {', '.join(TRAINING_SETS)}."
+        )
     if words == [ALL]:
         return published
-    tasks = [get_task(word) for word in words]
+    for word in words:
+        near = difflib.get_close_matches(word, [*TASKS, *TRAINING_SETS], n=1)
+        if near and near[0] in TRAINING_SETS and near[0] != word:
+            raise InputError(f"there is no task or training set {word!r}: did you mean {near[0]}?")
+    tasks = [TRAINING_SETS[word] if word in TRAINING_SETS else get_task(word) for word in words]
     for task in tasks:
         if task.source is None:
             raise InputError(f"task {task.name!r} makes its own data: there is nothing to prepare.")
     return tasks
 
 
-def _list_maker(model: str, tasks: Sequence[Task]) -> Any:
-    """The model that makes lists of candidates, if these tasks have such lists."""
+def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
+    """The model that makes lists of candidates or negatives, if these tasks have such lists."""
     from winobench.scorers import loading
 
     for task in tasks:
@@ -146,14 +158,20 @@ def _list_maker(model: str, tasks: Sequence[Task]) -> Any:
     return scorer
 
 
-def _with_lists(task: Task, root: pathlib.Path, scorer: Any, name: str) -> Task:
+def _with_lists(task: Task | TrainingSet, root: pathlib.Path, scorer: Any, name: str) -> Task | TrainingSet:
     return dataclasses.replace(task, source=task.source.with_lists(root, scorer, name))
 
 
 def prepare_task(
-    task: Task, source: pathlib.Path | None, data_dir: str | None, workers: int | None, allow_partial: bool
+    task: Task | TrainingSet,
+    source: pathlib.Path | None,
+    data_dir: str | None,
+    workers: int | None,
+    allow_partial: bool,
 ) -> str:
-    """Prepares a task, which has a ``source``, and returns a line about it. Arguments as of `prepare_tasks`.
+    """Prepares a task, which has a ``source``, or a training set, and returns a line about it.
+
+    Arguments as of `prepare_tasks`.
 
     Raises:
       InputError: the files are missing, incomplete or wrong; says what to get where.
@@ -185,7 +203,7 @@ def prepare_task(
     return line if source is not None else f"{line}; {root} is not needed any more"
 
 
-def download(task: Task, data_dir: str | None) -> pathlib.Path:
+def download(task: Task | TrainingSet, data_dir: str | None) -> pathlib.Path:
     """Downloads what may be downloaded of a task, and returns the folder where it is.
 
     Raises:
@@ -217,9 +235,10 @@ def listing(data_dir: str | None) -> str:
     """What ``--list`` prints."""
     from winobench.data import prepared
     from winobench.tasks import TASKS
+    from winobench.training.coco_captions import TRAINING_SETS
 
     lines = []
-    for task in TASKS.values():
+    for task in (*TASKS.values(), *TRAINING_SETS.values()):
         problem = task.ready(data_dir)
         if task.source is None:
             what = "makes its own data"
@@ -242,12 +261,12 @@ def _print_problems(problems: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     # Not above: launchers have flags of the same name, and absl has one set of flags for all modules.
-    flags.DEFINE_string("task", None, "Names of tasks with commas, or all.")
+    flags.DEFINE_string("task", None, "Names of tasks or training sets with commas, or all tasks.")
     flags.DEFINE_string("source", None, "The folder of the published files; for all tasks that are named.")
     flags.DEFINE_string("data_dir", None, "Where prepared data go; $WINOBENCH_DATA or ~/winobench_data by default.")
     flags.DEFINE_integer("workers", None, "Number of processes; one a core by default.", lower_bound=1)
     flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
     flags.DEFINE_bool("overwrite", False, "Prepare anew what is ready.")
-    flags.DEFINE_string("lists", None, "A contrastive model that makes Flickr30K's lists of candidates anew.")
-    flags.DEFINE_bool("list", False, "List the tasks: what is ready, and how to get the rest.")
+    flags.DEFINE_string("lists", None, "A contrastive model that makes lists of candidates or negatives anew.")
+    flags.DEFINE_bool("list", False, "List tasks and training sets: what is ready, and how to get the rest.")
     configuration.start_without_config(main, usage=USAGE)

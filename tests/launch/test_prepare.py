@@ -15,10 +15,11 @@ from launch import prepare as launcher
 from tests.data import published_files, web_server
 from tests.scorers import tiny_models
 from tests.tasks import published_layouts
-from winobench.data import prepared
+from winobench.data import prepared, word_order
 from winobench.errors import InputError
 from winobench.scorers.contrastive import Contrastive
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.training.coco_captions import TRAINING_SETS
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -209,7 +210,15 @@ def test_downloads(run, tasks, source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (None, "no task is named: give --task=NAME with one of toy, larger, or --task=all."),
+        (
+            None,
+            "no task is named: give --task=NAME with one of toy, larger, --task=all for all of them, or one of the"
+            " training sets coco_hardneg_train, captions_hardneg_train.",
+        ),
+        (
+            "coco_hardneg_trian",
+            "there is no task or training set 'coco_hardneg_trian': did you mean coco_hardneg_train?",
+        ),
         (" , ", "no task is named"),
         ("tyo", "there is no task 'tyo': did you mean toy?"),
         ("toy,clevr_image", "task 'clevr_image' makes its own data: there is nothing to prepare."),
@@ -308,7 +317,7 @@ def test_list_and_help_are_quick_and_import_nothing_heavy(tmp_path):
 
 def test_the_commands_of_the_help_use_known_names():
     named = [word for words in re.findall(r"--task=(\S+)", launcher.USAGE) for word in words.split(",")]
-    assert set(named) - {"all"} <= set(winobench.tasks.TASKS)
+    assert set(named) - {"all"} <= {*winobench.tasks.TASKS, *TRAINING_SETS}
     assert len(named) >= 4
 
 
@@ -347,3 +356,52 @@ def test_lists_of_candidates_by_another_model(run, tmp_path, monkeypatch):
         run("clevr", flickr, lists=str(model))
     with pytest.raises(InputError, match="is no contrastive model"):
         run("flickr30k_text", flickr, lists=str(tiny_models.write_blip(tmp_path / "blip")))
+
+
+# Training sets.
+
+
+def test_a_training_set_is_prepared_and_listed(run, tmp_path):
+    root = published_layouts.write_coco_hardneg(tmp_path / "coco")
+    (root / "valid_neg_clip.tsv").rename(root / "train_neg_clip.tsv")
+    data_dir = str(tmp_path / "data")
+    training_set = TRAINING_SETS["coco_hardneg_train"]
+    with pytest.raises(
+        InputError, match=r"'coco_hardneg_train' is not ready: run `python -m launch\.prepare --task=coco"
+    ):
+        training_set.load(data_dir)
+    failed, out, err = run("coco_hardneg_train", root)
+    assert failed == [], err
+    assert out.startswith("coco_hardneg_train: 3 examples, 4 images, ")
+    assert "is ready" in run("coco_hardneg_train", root)[1]
+    lines = launcher.listing(data_dir).splitlines()
+    assert lines[lines.index("coco_hardneg_train") + 1].startswith("    ready, 3 examples, 4 images, ")
+    assert lines[lines.index("captions_hardneg_train") + 1].startswith("    run `python -m launch.prepare --task=capt")
+    # It is nothing to evaluate.
+    assert not set(TRAINING_SETS) & set(winobench.tasks.TASKS)
+    assert not set(TRAINING_SETS) & {task.name for task in launcher.choose_tasks("all")}
+    source = training_set.load(data_dir)
+    source.verify()
+    # Negatives that differ from the caption in spaces alone are left out.
+    assert [len(row.negative_captions) for row in source.rows] == [2, 1, 2]
+    assert [row.negative_images for row in source.rows] == [(1, 2, 3), (2, 3, 0), (0, 1, 2)]
+
+    (root / "val2014" / "COCO_val2014_000000000001.jpg").unlink()
+    failed, _, err = run("coco_hardneg_train", root, overwrite=True)
+    assert failed == ["coco_hardneg_train"]
+    assert err.splitlines()[0] == "  val2014/COCO_val2014_000000000001.jpg: missing"
+    assert "unpacked from http://images.cocodataset.org/zips/train2014.zip and http://images.coco" in err
+
+
+def test_negatives_for_captions_of_the_users_own(run, tmp_path, monkeypatch):
+    root = tmp_path / "own"
+    names = [path.name for path in published_files.make_images(root, 5)]
+    rows = [{"image": name, "caption": f"a dog near the old tree {name}"} for name in names]
+    (root / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+    failed, out, err = run("captions_hardneg_train", root, lists=str(tiny_models.write_clip(tmp_path / "tiny-clip")))
+    assert failed == [], err
+    assert out.startswith("captions_hardneg_train: 5 examples, 5 images, ")
+    assert (root / "train_neg_tiny-clip.tsv").is_file()
+    source = TRAINING_SETS["captions_hardneg_train"].load(str(tmp_path / "data"))
+    assert all(len(row.negative_images) == 3 and row.image not in row.negative_images for row in source.rows)

@@ -106,6 +106,11 @@ def reordered_captions(
     return tuple(candidates)
 
 
+def letters(text: str) -> str:
+    """The text without spaces and capital letters: equal for captions that say the same to most models."""
+    return "".join(text.lower().split())
+
+
 def spacy_tagger(model: str = "en_core_web_sm") -> Tagger:
     """The tagger that ARO's authors use: spaCy with its small English model, or with another one.
 

@@ -15,11 +15,13 @@ import hashlib
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from winobench.data.word_order import letters
 from winobench.tasks.annotations import Entry, python_list, read_table
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
 _FILE = "valid_neg_clip.tsv"
-_REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
+REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
+RAW = "https://raw.githubusercontent.com/mertyg/vision-language-models-are-bows/main/temp_data"
 COCO_FOLDER = "coco"
 COCO_IMAGES = Download(
     "val2014.zip",
@@ -43,7 +45,7 @@ def read_texts(folder: pathlib.Path) -> Iterator[Item]:
         caption, negatives = row["title"].text(), python_list(row["neg_caption"]).texts()
         if not negatives:
             raise row["neg_caption"].wrong("has no negative caption")
-        others = [text for text in negatives if _letters(text) != _letters(caption)]
+        others = [text for text in negatives if letters(text) != letters(caption)]
         negative = _draw(number, "caption", others or negatives)
         yield Item(f"row-{number:06d}", (_image(folder, row),), (caption, negative))
 
@@ -80,10 +82,6 @@ def _draw(row: int, what: str, choices: Sequence):
     return choices[int.from_bytes(digest[:8]) % len(choices)]
 
 
-def _letters(text: str) -> str:
-    return "".join(text.lower().split())
-
-
 def _task(name: str, read, description: str, shape: tuple[int, int]):
     return published_task(
         name=name,
@@ -96,13 +94,13 @@ def _task(name: str, read, description: str, shape: tuple[int, int]):
         source=PublishedData(
             read=read,
             how_to_get=(
-                f"{_FILE} (from temp_data of {_REPOSITORY}) and the folder val2014, unpacked from {COCO_IMAGES.url}"
+                f"{_FILE} (from temp_data of {REPOSITORY}) and the folder val2014, unpacked from {COCO_IMAGES.url}"
             ),
             num_examples=4839,
             downloads=(
                 Download(
                     _FILE,
-                    "https://raw.githubusercontent.com/mertyg/vision-language-models-are-bows/main/temp_data/" + _FILE,
+                    f"{RAW}/{_FILE}",
                     sha256="a9d00160062384faa2423df728ee3c15db05503fcbb28c212de11a6c8741eff4",
                     note="1 MB, MIT licence",
                 ),

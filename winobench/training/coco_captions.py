@@ -1,0 +1,268 @@
+"""Training sets of captioned photographs with hard negatives: the layout of NegCLIP's, and sets that have it.
+
+A table, such as ``train_neg_clip.tsv``, has a row for each caption: its number, ``title`` (the caption), ``filepath``
+(the image), ``neg_caption`` (a Python list of captions) and ``neg_image`` (a Python list of numbers of rows, whose
+images are meant). The published ones are of COCO (Yuksekgonul et al. 2023, section 4.1; used by Krojer et al. 2023,
+section 3.2); `build_table` makes one for any captioned images, with negatives of ours.
+
+``python -m launch.prepare`` prepares these sets like the data of tasks, but nothing is evaluated on them.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from winobench import files
+from winobench.data.word_order import letters
+from winobench.errors import InputError
+from winobench.tasks import published
+from winobench.tasks.annotations import python_list, read_json, read_json_lines, read_table
+from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, RAW, REPOSITORY
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData
+
+if TYPE_CHECKING:
+    from winobench.data.candidates import ContrastiveScorer
+    from winobench.data.hard_negatives import PreparedSource
+
+_COLUMNS = ("", "title", "filepath", "neg_caption", "neg_image")
+_TABLE = "train_neg_{}.tsv"
+_PUBLISHED = "clip"
+_CAPTIONS = "captions.jsonl"
+_KARPATHY = "dataset_*.json"
+_KARPATHY_SPLITS = ("train", "restval")
+_COCO_TRAIN_IMAGES = Download(
+    "train2014.zip",
+    "http://images.cocodataset.org/zips/train2014.zip",
+    unpack=True,
+    note="13 GB, photographs from Flickr under its terms",
+)
+_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingSet:
+    """A training set that ``python -m launch.prepare`` prepares, as it does the data of a `winobench.tasks.base.Task`.
+
+    Attributes:
+      name: what ``--task`` calls it.
+      version: raised whenever a row could change.
+      description: one line for listings.
+      source: the published files.
+    """
+
+    name: str
+    version: int
+    description: str
+    source: PublishedData
+
+    def ready(self, data_dir: str | None) -> str | None:
+        """None, or one sentence on how to get the data."""
+        return published.problem(self.name, self.version, self.source, data_dir)
+
+    def load(self, data_dir: str | None = None) -> PreparedSource:
+        """The prepared rows and images.
+
+        Raises:
+          InputError: they are not ready; says how to get them.
+        """
+        from winobench.data import hard_negatives, prepared
+
+        problem = self.ready(data_dir)
+        if problem is not None:
+            raise InputError(f"the training set {self.name!r} is not ready: {problem}")
+        return hard_negatives.PreparedSource(prepared.task_folder(self.name, data_dir))
+
+
+class TableRow(NamedTuple):
+    """A row of a table; images are files relative to the table's folder.
+
+    Attributes:
+      caption: true of the image.
+      image: the file.
+      negative_captions: false of it.
+      negative_images: numbers of rows whose images the caption is not true of.
+    """
+
+    caption: str
+    image: str
+    negative_captions: tuple[str, ...]
+    negative_images: tuple[int, ...]
+
+
+def read_rows(path: pathlib.Path, prefix: str = "") -> Iterator[Item]:
+    """The rows of a table, each with its image and caption first and the negatives behind them.
+
+    Negatives that are the image itself, or that differ from the caption in capital letters and spaces alone, are left
+    out, and so is a row without any other.
+
+    Args:
+      path: the table; images are looked for in its folder.
+      prefix: that the table has before the images' names.
+
+    Raises:
+      InputError: the table is missing or malformed.
+    """
+    rows = list(read_table(path, _COLUMNS[1:]).rows())
+    images = [ImageFile(path.parent / row["filepath"].text().removeprefix(prefix)) for row in rows]
+    for number, row in enumerate(rows):
+        caption, captions = row["title"].text(), python_list(row["neg_caption"]).texts()
+        neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
+        if not captions:
+            raise row["neg_caption"].wrong("has no negative caption")
+        if not neighbours:
+            raise row["neg_image"].wrong("has no negative image")
+        for neighbour in neighbours:
+            if not 0 <= neighbour < len(rows):
+                raise row["neg_image"].wrong(f"names number {neighbour}, but the numbers end with {len(rows) - 1}")
+        texts = dict.fromkeys(text for text in captions if letters(text) != letters(caption))
+        others = dict.fromkeys(images[n] for n in neighbours if images[n] != images[number])
+        if texts and others:
+            yield Item(f"row-{number:06d}", (images[number], *others), (caption, *texts))
+
+
+def write_table(path: pathlib.Path, rows: Sequence[TableRow]) -> None:
+    """Writes a table that `read_rows` and the published code read, whole or not at all."""
+    with files.atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for number, row in enumerate(rows):
+            negatives = list(row.negative_captions), list(row.negative_images)
+            writer.writerow([number, row.caption, row.image, *map(repr, negatives)])
+
+
+def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, seed: int = _SEED) -> pathlib.Path:
+    """Makes negatives of ours for captioned images and writes them as a table.
+
+    A caption's negatives have two of its elements exchanged; its image's are the three nearest ones under the scorer
+    (`winobench.data.negatives`). Captions that have no two elements to exchange are left out, as in the published
+    tables, and so are images without any other caption.
+
+    Args:
+      folder: holds the images and ``captions.jsonl``, rows {"image": file, "caption": text or list of texts}, or a file
+        of Karpathy's splits, ``dataset_<name>.json``, of which the training images are taken.
+      scorer: gives the images' vectors.
+      name: of the table, ``train_neg_<name>.tsv``.
+      seed: of the exchanges.
+
+    Returns:
+      The table.
+
+    Raises:
+      InputError: the captions or an image are missing or malformed, there are too few of them, or spaCy or its English
+        model is not installed.
+    """
+    from winobench.data import negatives, word_order
+
+    tagger = word_order.spacy_tagger()
+    captioned = _read_captions(folder)
+    missing = [image for image in captioned if not (folder / image).is_file()]
+    if missing:
+        raise InputError(
+            f"{len(missing)} of {len(captioned)} images are missing, {folder / missing[0]} first: add them"
+        )
+    swapped = {
+        image: own
+        for image, captions in captioned.items()
+        if (own := {text: found for text in captions if (found := negatives.swapped_captions(text, tagger, seed=seed))})
+    }
+    if not swapped:
+        raise InputError(f"{folder} has no caption with two words of the same kind to exchange: add captions")
+    vectors = scorer.encode_images([folder / image for image in swapped])
+    # Captions that were left out still tell which images must not be each other's negatives.
+    neighbours = negatives.nearest_images(vectors, [captioned[image] for image in swapped])
+    first_row, count = [], 0
+    for own in swapped.values():
+        first_row.append(count)
+        count += len(own)
+    rows = [
+        TableRow(caption, image, found, tuple(first_row[other] for other in near))
+        for (image, own), near in zip(swapped.items(), neighbours.tolist(), strict=True)
+        for caption, found in own.items()
+    ]
+    path = folder / _TABLE.format(name)
+    write_table(path, rows)
+    return path
+
+
+def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
+    """The captions of each image, which is a file relative to the folder."""
+    path = folder / _CAPTIONS
+    captions: dict[str, list[str]] = {}
+    if path.is_file():
+        for row in read_json_lines(path).rows():
+            caption = row["caption"]
+            texts = caption.texts() if isinstance(caption.value, list) else (caption.text(),)
+            captions.setdefault(row["image"].text(), []).extend(texts)
+        if not captions:
+            raise InputError(f"{path} has no rows: give it one for each caption")
+        return captions
+    splits = sorted(folder.glob(_KARPATHY))
+    if len(splits) != 1:
+        found = f"{len(splits)} files {_KARPATHY}" if splits else f"no file {_CAPTIONS} or {_KARPATHY}"
+        raise InputError(
+            f'{folder} has {found}: put {_CAPTIONS} there, with rows {{"image": file, "caption": text}}, or one file'
+            " of Karpathy's splits"
+        )
+    for image in read_json(splits[0])["images"].rows():
+        if image["split"].text() in _KARPATHY_SPLITS:
+            place = image["filepath"].text() if "filepath" in image else "images"
+            texts = [sentence["raw"].text() for sentence in image["sentences"].rows()]
+            captions[f"{place}/{image['filename'].text()}"] = texts
+    if not captions:
+        raise InputError(f"{splits[0]} has no training images: get the file anew")
+    return captions
+
+
+def _source(how_to_get: str, *, table: str = _PUBLISHED, prefix: str = "", **fields: Any) -> PublishedData:
+    """What reads the table of this name; ``how_to_get`` is of everything but the table."""
+
+    def with_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> PublishedData:
+        build_table(folder, scorer, name)
+        return _source(how_to_get, table=name)
+
+    file = _TABLE.format(table)
+    return PublishedData(
+        read=lambda folder: read_rows(folder / file, prefix),
+        how_to_get=f"{file} {how_to_get}",
+        num_examples=None,
+        with_lists=with_lists,
+        **fields,
+    )
+
+
+_COCO_TABLE = _TABLE.format(_PUBLISHED)
+
+TRAINING_SETS: Mapping[str, TrainingSet] = {
+    training_set.name: training_set
+    for training_set in (
+        TrainingSet(
+            name="coco_hardneg_train",
+            version=1,
+            description="COCO's training captions with the hard negatives of NegCLIP.",
+            source=_source(
+                f"(from temp_data of {REPOSITORY}) and the folders train2014 and val2014, unpacked from"
+                f" {_COCO_TRAIN_IMAGES.url} and {COCO_IMAGES.url}",
+                prefix="coco/",
+                downloads=(
+                    Download(_COCO_TABLE, f"{RAW}/{_COCO_TABLE}", note="MIT licence"),
+                    _COCO_TRAIN_IMAGES,
+                    COCO_IMAGES,
+                ),
+                shared_folder=COCO_FOLDER,
+            ),
+        ),
+        TrainingSet(
+            name="captions_hardneg_train",
+            version=1,
+            description="Captioned images of your own, with hard negatives of ours or yours.",
+            source=_source(
+                f"and the images that it names; or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"
+            ),
+        ),
+    )
+}
+"""Name -> training set; the second one is for any images, and `build_table` makes negatives for either."""
