@@ -15,6 +15,7 @@ LAUNCHER = "train"
 def get_config(size: str = "full") -> ml_collections.ConfigDict:
     """The recipe; ``size`` is ``full`` or ``debug``."""
     config = ml_collections.ConfigDict()
+    config.recipe = "clevr_tiny"
     config.seed = 0
 
     config.data = ml_collections.ConfigDict()

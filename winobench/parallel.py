@@ -149,9 +149,11 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
     """Copies an array to the devices of a sharding.
 
     Args:
-      array: a NumPy or JAX array or a key, the same in every process.
+      array: a NumPy or JAX array or a key, the same in every process; returned as it is if it is there already.
       sharding: where it goes.
     """
+    if isinstance(array, jax.Array) and _is_at(array, sharding):
+        return array
     if sharding.is_fully_addressable:
         return jax.device_put(array, sharding)
     # `device_put` would have all processes compare their values first, at every call.
@@ -159,6 +161,16 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
         return jax.random.wrap_key_data(put(jax.random.key_data(array), sharding), impl=jax.random.key_impl(array))
     array = np.asarray(array)
     return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
+
+
+def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
+    there = array.sharding
+    # An array that has no mesh goes on one even if its devices stay: other kinds of sharding compile functions anew.
+    return (
+        isinstance(there, NamedSharding)
+        and there.mesh == sharding.mesh
+        and there.is_equivalent_to(sharding, array.ndim)
+    )
 
 
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:

@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench import registry
 from winobench.diffusion import schedules
 from winobench.errors import InputError
 from winobench.models import autoencoder_kl, clip, unet_2d_condition
@@ -117,7 +118,17 @@ def schedule(config: ml_collections.ConfigDict) -> schedules.NoiseSchedule:
     )
 
 
-def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> None:
+def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+    """The fields of the config that may change when a run goes on: the length of the denoiser's training."""
+    return tuple(f"denoiser.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
+
+
+def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+    """What a run's folder is called when the config was named ``spec``."""
+    return f"train-{registry.model_label(spec.replace(':', '-'))}"
+
+
+def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
     """Runs every stage that is not finished yet, and exports the averaged weights.
 
     Args:
@@ -125,14 +136,22 @@ def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_se
       workdir: where results and checkpoints are kept; a rerun resumes there.
       max_seconds: stop training the denoiser after this time, with a checkpoint and an export.
 
+    Returns:
+      Where the export is, and the command that evaluates it.
+
     Raises:
-      FloatingPointError: a loss is not finite.
+      loop.DivergenceError: a loss is not finite.
     """
     workdir = pathlib.Path(workdir)
     make_scenes(config, workdir)
     make_latents(config, workdir)
     state = train_denoiser(config, workdir, max_seconds=max_seconds)
-    export(config, workdir, state.ema)
+    folder = export(config, workdir, state.ema)
+    first, end = registry.timestep_range("clevr-tiny")
+    return (
+        f"exported {folder}: judge it with python -m launch.eval --config=gdbench --config.model={folder}"
+        f" --config.sampling.timestep_range={first},{end}"
+    )
 
 
 def _about(config: ml_collections.ConfigDict, *parts: str) -> dict[str, Any]:

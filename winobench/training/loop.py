@@ -364,8 +364,8 @@ def train(
         unless the mesh has an axis ``model``: then they are split over that axis where it divides them, while the batch
         is split over all devices (fully sharded data parallelism).
       frozen: what ``step_fn`` gets beside the state: parameters that are not trained, placed here once.
-      validate: called every ``validate_every`` steps and at the end, before the checkpoint that is made then; what it
-        returns is logged and kept with the checkpoint, for its ``best_metric``.
+      validate: called before the first step, every ``validate_every`` steps and at the end; what it returns is logged,
+        and kept with the checkpoint that is made then, for its ``best_metric``.
       validate_every: steps between validations.
       writers: get the same rows as the file.
       watched: the metric by which an explosion is told.
@@ -415,6 +415,8 @@ def train(
         bar = stack.enter_context(
             metric_writers.progress_bar(name, total=num_steps, done=first, enabled=is_first_process)
         )
+        if validate is not None and first == 0 < num_steps:
+            write(0, validate(state))
         batches = batches_from(first) if first < num_steps else iter(())
         clock = _Clock(first)
         for step in range(first + 1, num_steps + 1):

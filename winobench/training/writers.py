@@ -49,13 +49,14 @@ class JsonLines:
         self._file: Any = None
 
     def start(self, step: int) -> None:
-        """Opens the file, without the rows of later steps and without a last line that was cut off."""
+        """Opens the file, without the rows of steps that are done anew and without a last line that was cut off."""
         from winobench import files
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
             old = self._path.read_text(encoding="utf-8")
-            kept = "".join(f"{line}\n" for line in old.splitlines() if _is_row_until(line, step))
+            # Nothing is kept of a run that starts from the beginning, what it measured before its first step included.
+            kept = "".join(f"{line}\n" for line in old.splitlines() if step and _is_row_until(line, step))
             if kept != old:
                 files.write_text(self._path, kept)
         self._file = self._path.open("a", encoding="utf-8")

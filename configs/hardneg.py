@@ -1,0 +1,165 @@
+"""Fine-tunes a diffusion model with hard negatives, by LoRA: HardNeg-DiffusionITM.
+
+python -m launch.train --config=hardneg                          # the embedded model, minutes on two CPU cores
+python -m launch.train --config=hardneg --config.loss.kind=hard_text
+python -m launch.train --config=hardneg --config.loss.threshold=none       # without the threshold
+python -m launch.train --config=hardneg --config.model=FOLDER    # another model of rendered scenes
+python -m launch.train --config=hardneg:paper                    # SD 2.1-base on COCO, as the paper
+python -m launch.train --config=hardneg:debug                    # a few steps: does everything run?
+"""
+
+from __future__ import annotations
+
+import ml_collections
+from ml_collections import config_dict
+
+LAUNCHER = "train"
+
+FORMS = ("clevr", "paper", "debug")
+
+HELP = {
+    "recipe": "what launch.train runs with this config",
+    "model": "a name of launch.eval --list_models (clevr-tiny, sd21-base, ...), a folder, or a hub id",
+    "variant": "which of several weight files, such as fp16",
+    "revision": "the hub repository's branch, tag or commit",
+    "allow_pickle": "load .bin weights through a restricted unpickler",
+    "dtype": "of the frozen UNet and its computation: float32 or bfloat16; what is trained is float32 in any case",
+    "remat": "compute activations again for the gradient rather than keep them: less memory, a third more time",
+    "image_size": "pixels that images are resized to; none for the model's own size",
+    "lora.targets": "layers that are adapted: cross (attention to the text, the paper) or all (the published code)",
+    "lora.rank": "width of the adapters",
+    "lora.alpha": "their product is multiplied by alpha / rank; none for 1",
+    "lora.dropout": "share of an adapter's inputs that training sets to zero",
+    "lora.text_encoder": "adapt the text encoder as well",
+    "loss.kind": "negatives: none, random_text, hard_text, hard_image, or mixed (1/4, 1/4, 1/2)",
+    "loss.threshold": "lambda: a negative's error counts up to so many times its positive's; none for no limit",
+    "loss.objective": "hinged (the paper), or relativistic: distance of the two predictions",
+    "loss.mixing": "mixed draws once a batch (the published code), or for each example",
+    "loss.timestep_range": "first,end of the timesteps that are drawn; none for all of them (the published code)",
+    "data.name": "clevr (rendered here), or a set of launch.prepare: coco_hardneg_train, captions_hardneg_train",
+    "data.num_scenes": "of clevr: 14 captions and 7 images each",
+    "data.data_dir": "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
+    "data.cache_dir": "where encoded images are kept; none for the folder latents beside the run's",
+    "batch_size": "rows a step, over all devices and micro-batches",
+    "accumulate": "micro-batches that a step is made of, one after the other; the loss compares means over each",
+    "num_steps": "steps in all; none for as many as the epochs are",
+    "epochs": "times that every row is seen",
+    "optimizer.name": "adamw or muon",
+    "optimizer.learning_rate": "after the warm-up",
+    "optimizer.schedule": "then constant, cosine or linear down to zero",
+    "optimizer.warmup_steps": "from zero to the learning rate",
+    "optimizer.weight_decay": "decoupled, times the learning rate",
+    "optimizer.b1": "Adam's decay of the first moment",
+    "optimizer.b2": "Adam's decay of the second moment",
+    "optimizer.eps": "Adam's term in the denominator",
+    "optimizer.clip_norm": "largest global norm of a gradient; none for no limit",
+    "ema_decay": "of averaged adapters, which are then validated and exported; none for no average",
+    "explosion_factor": "stop when the positives' error exceeds so many times its running median; none for never",
+    "validate_every": "steps between validations, each with a checkpoint; none for no validation",
+    "validation.tasks": "names with commas; none for both sides of the training set's own hard negatives",
+    "validation.limit": "scenes or items a task; none for all",
+    "validation.num_samples": "pairs of noise and timestep that each image-text pair is judged on",
+    "validation.timestep_range": "first,end of these timesteps; none for the model's own, or all",
+    "validation.batch_size": "passes at once on each device; none lets the scorer choose",
+    "checkpoint_every": "steps between checkpoints",
+    "log_every": "steps between lines of metrics",
+    "seed": "of scenes, adapters, order, noise and timesteps",
+    "mesh.model_parallel": "devices that share one copy of the frozen weights (FSDP); 1 gives each its own",
+    "wandb": "project of Weights & Biases; none leaves it to the environment (WANDB_*)",
+}
+
+
+def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
+    """The config in one of its ``FORMS``."""
+    if form not in FORMS:
+        raise ValueError(f"hardneg comes as {', '.join(FORMS)}, not {form!r}.")
+    config = ml_collections.ConfigDict()
+    config.recipe = "hardneg"
+    config.seed = 0
+
+    config.model = "clevr-tiny"
+    config.variant = config_dict.placeholder(str)
+    config.revision = config_dict.placeholder(str)
+    config.allow_pickle = False
+    config.dtype = "float32"
+    config.remat = False
+    config.image_size = config_dict.placeholder(int)
+
+    config.lora = ml_collections.ConfigDict()
+    config.lora.targets = "cross"
+    config.lora.rank = 4
+    config.lora.alpha = config_dict.placeholder(float)
+    config.lora.dropout = 0.0
+    config.lora.text_encoder = False
+
+    config.loss = ml_collections.ConfigDict()
+    config.loss.kind = "mixed"
+    config.loss.threshold = config_dict.FieldReference(1.0, field_type=float)
+    config.loss.objective = "hinged"
+    config.loss.mixing = "batch"
+    # The embedded model was trained on these.
+    config.loss.timestep_range = config_dict.FieldReference((100, 1000), field_type=tuple)
+
+    config.data = ml_collections.ConfigDict()
+    config.data.name = "clevr"
+    config.data.num_scenes = 1000
+    config.data.data_dir = config_dict.placeholder(str)
+    config.data.cache_dir = config_dict.placeholder(str)
+
+    config.batch_size = 112
+    config.accumulate = 1
+    config.num_steps = config_dict.FieldReference(400, field_type=int)
+    config.epochs = 8.0
+
+    config.optimizer = ml_collections.ConfigDict()
+    config.optimizer.name = "adamw"
+    config.optimizer.learning_rate = 1e-3
+    config.optimizer.schedule = "constant"
+    config.optimizer.warmup_steps = 20
+    # torch's AdamW, as in the published code.
+    config.optimizer.weight_decay = 1e-2
+    config.optimizer.b1 = 0.9
+    config.optimizer.b2 = 0.999
+    config.optimizer.eps = 1e-8
+    config.optimizer.clip_norm = config_dict.FieldReference(1.0, field_type=float)
+    config.ema_decay = config_dict.placeholder(float)
+    config.explosion_factor = config_dict.FieldReference(10.0, field_type=float)
+
+    config.validate_every = config_dict.FieldReference(50, field_type=int)
+    config.validation = ml_collections.ConfigDict()
+    config.validation.tasks = config_dict.placeholder(str)
+    config.validation.limit = config_dict.FieldReference(40, field_type=int)
+    config.validation.num_samples = 8
+    config.validation.timestep_range = config_dict.placeholder(tuple)
+    config.validation.batch_size = config_dict.placeholder(int)
+    config.checkpoint_every = 50
+    config.log_every = 10
+
+    config.mesh = ml_collections.ConfigDict()
+    config.mesh.model_parallel = 1
+    config.wandb = config_dict.placeholder(str)
+
+    if form == "paper":
+        config.model = "sd21-base"
+        config.dtype = "bfloat16"
+        config.remat = True
+        config.loss.timestep_range = None
+        config.data.name = "coco_hardneg_train"
+        config.num_steps = None
+        config.optimizer.learning_rate = 1e-4
+        config.optimizer.warmup_steps = 0
+        config.validate_every = 500
+        config.checkpoint_every = 500
+        # As many rows and samples as in the published code, which takes every 15th batch of 8.
+        config.validation.limit = 323
+        config.validation.num_samples = 4
+    elif form == "debug":
+        config.data.num_scenes = 2
+        config.batch_size = 4
+        config.num_steps = 4
+        config.validate_every = 2
+        config.validation.limit = 1
+        config.validation.num_samples = 1
+        config.checkpoint_every = 2
+        config.log_every = 1
+    return config

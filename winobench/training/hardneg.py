@@ -1,0 +1,409 @@
+"""HardNeg-DiffusionITM: fine-tunes a diffusion model by LoRA so that it tells right pairs from nearly right ones.
+
+Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", section 3.2 and Table 2. The run's folder:
+
+    <workdir>/config.json
+              metrics.jsonl, tensorboard/         the numbers of training and of every validation
+              checkpoints/                        the newest for going on, and the best by validation
+              lora/pytorch_lora_weights.safetensors         of the best validation: what launch.eval and diffusers load
+              lora/last/pytorch_lora_weights.safetensors    of the newest checkpoint
+    <workdir>/../latents/                         the encoded images, which runs beside each other share
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+from flax import nnx
+from jax.sharding import Mesh
+
+from winobench import parallel, registry
+from winobench.data import hard_negatives as negative_data
+from winobench.data.progress import Progress
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+from winobench.models import lora
+from winobench.training import hard_negatives, latent_cache, loop, optimizers, writers
+from winobench.training.validation import MEAN, Validation
+
+if TYPE_CHECKING:
+    import ml_collections
+
+CLEVR = "clevr"
+"""The training set that is rendered here; others are prepared by ``launch.prepare``."""
+
+_COCO_VALIDATION = "coco_hardneg_text,coco_hardneg_image"
+# What a run may change as it goes on. The length is added where the learning rate does not depend on it.
+_FREE = (
+    "log_every",
+    "checkpoint_every",
+    "data.data_dir",
+    "data.cache_dir",
+    "validation.batch_size",
+    "mesh.model_parallel",
+    "remat",
+    "wandb",
+)
+_LENGTH = ("num_steps", "epochs")
+
+
+def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+    """The fields of the config that may change when a run goes on."""
+    return _FREE + (_LENGTH if config.optimizer.schedule == "constant" else ())
+
+
+def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+    """What a run's folder is called: what is trained, with which negatives, and a digest of all settings.
+
+    Args:
+      config: the recipe.
+      spec: how it was named, ``hardneg:debug``.
+      digest: tells runs with different settings apart.
+    """
+    is_unhinged = config.loss.threshold is None and config.loss.kind != "none"
+    kind = f"{config.loss.kind}{'-unhinged' * is_unhinged}"
+    return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{kind}-{digest}"
+
+
+def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
+    """Trains, or goes on training, and exports the adapters.
+
+    Args:
+      config: from ``configs/hardneg.py``.
+      workdir: the run's folder.
+      max_seconds: stop after this time, with a checkpoint and an export.
+
+    Returns:
+      What came of it and the command that evaluates it, in a few lines.
+
+    Raises:
+      InputError: an option, the model or the data cannot be used; `loop.DivergenceError` if training diverges.
+    """
+    parallel.one_device_per_core()
+    workdir = pathlib.Path(workdir)
+    training = Training(config, workdir)
+    training.train(max_seconds=max_seconds)
+    return training.report()
+
+
+class Training:
+    """One run: the model with its adapters, the data, the step, and what validation says.
+
+    Args:
+      config: from ``configs/hardneg.py``.
+      workdir: the run's folder.
+
+    Raises:
+      InputError: an option, the model or the data cannot be used.
+    """
+
+    def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
+        self._config, self._workdir = config, workdir
+        # What is cheap to check comes before the model is loaded and images are encoded.
+        lora_config = lora.LoRAConfig(
+            config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout
+        )
+        loss_config = hard_negatives.LossConfig(
+            config.loss.kind,
+            config.loss.threshold,
+            config.loss.objective,
+            config.loss.mixing,
+            _pair("loss.timestep_range", config.loss.timestep_range),
+        )
+        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
+            if config[name] < 1:
+                raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
+        self._mesh = make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
+        self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
+        self._tasks = validation_tasks(config) if config.validate_every else []
+        source = training_source(config)
+
+        self._pipeline = StableDiffusion.from_pretrained(
+            config.model,
+            dtype=config.dtype,
+            encoder_dtype="float32",
+            variant=config.variant,
+            revision=config.revision,
+            allow_pickle=config.allow_pickle,
+        )
+        self._images = self._encode(source)
+        self.num_steps = config.num_steps or math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
+
+        self._graphdefs: dict[str, Any] = {}
+        params: dict[str, Any] = {}
+        self._frozen: dict[str, Any] = {}
+        rngs = nnx.Rngs(config.seed)
+        for name, is_adapted in (("unet", True), ("text_encoder", config.lora.text_encoder)):
+            network = getattr(self._pipeline, name)
+            if is_adapted:
+                lora.add_lora(network, lora_config, rngs=rngs)
+                self._graphdefs[name], trained, rest = lora.split(network)
+                params[name] = nnx.to_pure_dict(trained)
+            else:
+                self._graphdefs[name], rest = nnx.split(network)
+            self._frozen[name] = nnx.to_pure_dict(rest)
+        self._frozen = parallel.place_parameters(self._frozen, self._mesh)
+        loss = hard_negatives.make_loss(
+            self._graphdefs["unet"],
+            self._graphdefs["text_encoder"],
+            self._pipeline.schedule,
+            loss_config,
+            remat=config.remat,
+        )
+        optimizer = _optimizer(config.optimizer, self.num_steps)
+        self._step = loop.make_step(
+            loss,
+            optimizer,
+            seed=config.seed,
+            ema_decay=config.ema_decay,
+            accumulate=config.accumulate,
+            mesh=self._mesh,
+        )
+        self._state = loop.create_state(params, optimizer, average=config.ema_decay is not None)
+        # Lets go of the networks as they were loaded, which are on one device.
+        self._pipeline = self.model(self._state)
+        self._validation = self._make_validation() if self._tasks else None
+
+    def _encode(self, source: negative_data.Source) -> latent_cache.LatentSet:
+        settings = self._config.data
+        folder = pathlib.Path(settings.cache_dir) if settings.cache_dir else self._workdir.resolve().parent / "latents"
+        with Progress("encoding images", "images") as bar:
+            return latent_cache.encode(
+                self._pipeline,
+                source,
+                folder,
+                image_size=self._config.image_size,
+                on_start=bar.start,
+                on_progress=bar.advance,
+            )
+
+    def _make_validation(self) -> Validation:
+        settings = self._config.validation
+        chosen = _pair("validation.timestep_range", settings.timestep_range)
+        return Validation(
+            self._tasks,
+            data_dir=self._config.data.data_dir,
+            limit=settings.limit,
+            num_samples=settings.num_samples,
+            seed=self._config.seed,
+            timestep_range=chosen or registry.timestep_range(self._config.model),
+            batch_size=settings.batch_size,
+            image_size=self._config.image_size,
+            mesh=self._mesh,
+        )
+
+    def _batches_from(self, first: int) -> Iterator[loop.Batch]:
+        return negative_data.batches(
+            self._images,
+            self._pipeline.tokenize,
+            batch_size=self._config.batch_size,
+            seed=self._config.seed,
+            first_batch=first,
+            part=jax.process_index(),
+            num_parts=jax.process_count(),
+        )
+
+    def model(self, state: loop.TrainState) -> StableDiffusion:
+        """The pipeline as a state has it; averaged where there is an average."""
+        params = state.params if state.ema is None else state.ema
+        networks = {
+            name: nnx.merge(graphdef, *(part[name] for part in (params, self._frozen) if name in part))
+            for name, graphdef in self._graphdefs.items()
+        }
+        return dataclasses.replace(self._pipeline, **networks)
+
+    def train(self, *, max_seconds: float | None = None) -> None:
+        """Trains up to the last step, with validations, checkpoints and exports."""
+        config = self._config
+        best_metric = None if self._validation is None else MEAN
+        checkpoints = loop.Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
+        best = checkpoints.best()
+        best_value = -math.inf if best is None else best[1]
+
+        def validate(state: loop.TrainState) -> dict[str, float]:
+            nonlocal best_value
+            values = self._validation(self.model(state))
+            # As the checkpoints do, of equal ones the newest; not the model before its first step.
+            if int(state.step) and values[MEAN] >= best_value:
+                best_value = values[MEAN]
+                self.export(state, self._workdir / "lora")
+            return values
+
+        def keep(state: loop.TrainState) -> None:
+            self.export(state, self._workdir / "lora" / "last")
+            if self._validation is None:
+                self.export(state, self._workdir / "lora")
+
+        try:
+            state = loop.train(
+                self._step,
+                self._state,
+                self._batches_from,
+                num_steps=self.num_steps,
+                checkpoints=checkpoints,
+                metrics_file=self._workdir / "metrics.jsonl",
+                writers=self._writers,
+                name="training",
+                log_every=config.log_every,
+                checkpoint_every=config.checkpoint_every,
+                on_checkpoint=keep,
+                max_seconds=max_seconds,
+                mesh=self._mesh,
+                frozen=self._frozen,
+                validate=None if self._validation is None else validate,
+                validate_every=config.validate_every,
+                watched="positive_error",
+                explosion_factor=config.explosion_factor,
+            )
+            keep(state)  # once more, for a run that was killed between its last checkpoint and this
+        finally:
+            checkpoints.close()
+
+    def export(self, state: loop.TrainState, folder: pathlib.Path) -> None:
+        """Writes a state's adapters as ``<folder>/pytorch_lora_weights.safetensors``, from the first process."""
+        from winobench import checkpoints
+
+        # Every process has a part in this where the adapters are spread over several.
+        state = state._replace(params=jax.tree.map(parallel.fetch, state.params))
+        if state.ema is not None:
+            state = state._replace(ema=jax.tree.map(parallel.fetch, state.ema))
+        if jax.process_index() == 0:
+            model = self.model(state)
+            checkpoints.save_lora(folder, model.unet, model.text_encoder if self._config.lora.text_encoder else None)
+
+    def report(self) -> str:
+        """What validation said, where the adapters are, and the command that evaluates them."""
+        folder = self._workdir / "lora"
+        lines = []
+        rows = [row for row in _rows(self._workdir / "metrics.jsonl") if MEAN in row]
+        trained = [row for row in rows if row["step"]]
+        if trained:
+            names = [name for name in rows[0] if name.startswith("validation/")]
+            best = max(trained, key=lambda row: (row[MEAN], row["step"]))
+            shown = {"untuned": rows[0]} if not rows[0]["step"] else {}
+            shown |= {f"step {best['step']}, the best": best, f"step {trained[-1]['step']}, the last": trained[-1]}
+            width = max(map(len, shown))
+            lines += [
+                f"{label:<{width}}  " + ", ".join(f"{_short(name)} {100 * row[name]:.1f}%" for name in names)
+                for label, row in shown.items()
+            ]
+            if not rows[0]["step"] and best[MEAN] < rows[0][MEAN]:
+                lines.append("no checkpoint is better in this validation than the model was before")
+        lines.append(f"exported {folder}: judge it with")
+        lines.append(f"  {self.evaluation_command(folder)}")
+        return "\n".join(lines)
+
+    def evaluation_command(self, folder: pathlib.Path) -> str:
+        """The ``launch.eval`` command for adapters in a folder."""
+        config = self._config
+        fields: dict[str, Any] = {"model": config.model, "lora": folder}
+        fields |= {name: config[name] for name in ("variant", "revision", "image_size") if config[name] is not None}
+        if config.dtype != "float32":
+            fields["dtype"] = config.dtype
+        if config.allow_pickle:
+            fields["allow_pickle"] = "true"
+        span = _pair("validation.timestep_range", config.validation.timestep_range)
+        if span is not None and span != registry.timestep_range(config.model):
+            fields["sampling.timestep_range"] = ",".join(map(str, span))
+        words = ["python", "-m", "launch.eval", "--config=gdbench"]
+        words += [f"--config.{name}={value}" for name, value in fields.items()]
+        return " ".join(map(shlex.quote, words))
+
+
+def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
+    """The training set that ``config.data`` names, its images not yet encoded.
+
+    Raises:
+      InputError: it is unknown, or its data are not there; says how to get them.
+    """
+    from winobench.data.clevr_negatives import ClevrNegatives
+    from winobench.training.coco_captions import TRAINING_SETS
+
+    settings = config.data
+    if settings.name == CLEVR:
+        if settings.num_scenes < 2:
+            raise InputError(f"config.data.num_scenes is {settings.num_scenes}, but must be at least 2")
+        return ClevrNegatives(settings.num_scenes, seed=config.seed)
+    if settings.name not in TRAINING_SETS:
+        known = ", ".join(registry.near_first(settings.name, [CLEVR, *TRAINING_SETS]))
+        raise InputError(f"the training set {settings.name!r} (config.data.name) is unknown: choose one of {known}")
+    return TRAINING_SETS[settings.name].load(settings.data_dir)
+
+
+def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
+    """The tasks of ``config.validation``: those that it names, or those that go with the training set.
+
+    Raises:
+      InputError: a name is unknown, or data are not there; says how to get them.
+    """
+    from winobench.evaluation import evaluate
+    from winobench.tasks import clevr_hardneg
+
+    names = config.validation.tasks
+    own = {task.name: task for task in clevr_hardneg.validation_tasks(seed=config.seed)}
+    if names is None:
+        names = ",".join(own) if config.data.name == CLEVR else _COCO_VALIDATION
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    return evaluate.choose_tasks([own.get(name, name) for name in chosen], config.data.data_dir)
+
+
+def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
+    """All devices; of the cores of one CPU, as many as can share a micro-batch equally.
+
+    Args:
+      batch_size: rows of a whole batch.
+      accumulate: number of micro-batches.
+      model_parallel: devices that share one copy of the parameters.
+
+    Raises:
+      InputError: the devices cannot share the batch, or the parameters.
+    """
+    devices = jax.devices()
+    if devices[0].platform == "cpu" and jax.process_count() == 1 and batch_size % accumulate == 0:
+        rows = batch_size // accumulate
+        counts = [count for count in range(1, len(devices) + 1) if rows % count == 0 and count % model_parallel == 0]
+        devices = devices[: max(counts, default=len(devices))]
+    mesh = parallel.make_mesh(devices, model_parallel=model_parallel)
+    loop.check_batch_size(batch_size, accumulate, mesh)
+    return mesh
+
+
+def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:
+    rate = optimizers.make_schedule(
+        settings.schedule, settings.learning_rate, warmup_steps=settings.warmup_steps, total_steps=num_steps
+    )
+    return optimizers.make_optimizer(
+        settings.name,
+        rate,
+        weight_decay=settings.weight_decay,
+        clip_norm=settings.clip_norm,
+        b1=settings.b1,
+        b2=settings.b2,
+        eps=settings.eps,
+    )
+
+
+def _pair(name: str, value: Any) -> tuple[int, int] | None:
+    """The two numbers of a field that holds a range, or None."""
+    if value is None:
+        return None
+    value = tuple(value)
+    if len(value) != 2 or not all(isinstance(part, int) for part in value):
+        raise InputError(f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma")
+    return value
+
+
+def _rows(path: pathlib.Path) -> list[Mapping[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("validation/")

@@ -1,0 +1,76 @@
+"""What ``python -m launch.train`` can do, and the folder of a run: its config is kept, and another's is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pathlib
+from collections.abc import Collection, Mapping
+from types import ModuleType
+from typing import Any
+
+from winobench.errors import InputError
+
+RECIPES = {
+    "clevr_tiny": "winobench.training.clevr_tiny",
+    "hardneg": "winobench.training.hardneg",
+}
+"""Recipe, as a config's field ``recipe`` names it -> module. It has ``run(config, workdir, max_seconds=...)``, which
+returns what to tell the user at the end; ``free_fields(config)``, the fields that may change when a run goes on; and
+``default_name(config, spec, digest)``, what a run's folder is called."""
+
+
+def load(name: str) -> ModuleType:
+    """A recipe's module.
+
+    Raises:
+      InputError: there is none of this name.
+    """
+    if name not in RECIPES:
+        raise InputError(f"the config's recipe is {name!r}, but must be one of {', '.join(RECIPES)}")
+    return importlib.import_module(RECIPES[name])
+
+
+def keep_config(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str]) -> None:
+    """Writes the run's config into its folder, or checks that the run there is this one.
+
+    Args:
+      values: the config, as nested dictionaries of JSON values.
+      workdir: the run's folder; made if needed.
+      free: dotted names of fields that may change from call to call, such as the number of steps: that is how a run is
+        prolonged.
+
+    Raises:
+      InputError: the folder holds a run with other settings.
+    """
+    from winobench import files
+
+    path = workdir / "config.json"
+    values = json.loads(json.dumps(values))
+    if path.exists():
+        old, new = (_fixed(nested, free) for nested in (json.loads(path.read_text()), values))
+        differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+        if differing:
+            raise InputError(
+                f"{workdir} holds a run with another {', '.join(differing)}: give its settings or another --workdir"
+            )
+    workdir.mkdir(parents=True, exist_ok=True)
+    files.write_json(path, values)
+
+
+def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:
+    """Eight hexadecimal digits that tell runs with different settings apart; arguments as of `keep_config`."""
+    fixed = _fixed(json.loads(json.dumps(values)), free)
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _fixed(values: Mapping[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:
+    """Dotted field -> value, without those that are free."""
+    flat = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _fixed(value, free, f"{prefix}{name}.")
+        elif prefix + name not in free:
+            flat[prefix + name] = value
+    return flat
