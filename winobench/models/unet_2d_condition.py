@@ -20,8 +20,8 @@ def _call(layer: nnx.Module, *inputs: jax.Array) -> jax.Array:
     return layer(*inputs)
 
 
-# Keeps a layer's inputs alone for the gradient, which computes the layer again.
-_call_and_forget = nnx.remat(_call)
+# Keeps a layer's inputs alone for the gradient, which computes the layer again. No layer changes its state in a call.
+_call_and_forget = nnx.remat(_call, graph_updates=False)
 
 
 @dataclasses.dataclass(frozen=True)
