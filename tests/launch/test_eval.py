@@ -14,6 +14,7 @@ import pytest
 
 import winobench
 from launch import eval as launcher
+from winobench.scorers import loading
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -127,6 +128,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
         (["--config.tasks="], "no task is chosen"),
         (["--config.dtype=int8"], "int8"),
         (["--config.error=l3", "--config.model={tiny}"], "error is 'l3'"),
+        (["--config.lora=none.safetensors", "--config.model={tiny}"], "there is no file none.safetensors"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words, message, tiny_pipeline, tmp_path):
@@ -181,6 +183,31 @@ def test_help_imports_nothing_heavy():
 )
 def test_timesteps_are_a_rule_or_numbers(text, expected):
     assert launcher.parse_timesteps(text) == expected
+
+
+def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(loading, "load_scorer", lambda *_, diffusion, **__: given.update(diffusion))
+    config = launcher.configuration.load("gdbench:debug")
+    launcher.load_scorer(config, "clevr-tiny")
+    assert given.pop("lora") is None
+    assert "lora_scale" not in given
+    assert launcher._display_name("clevr-tiny", config) == "clevr-tiny"
+
+    file = tmp_path / "hard-text" / "pytorch_lora_weights.safetensors"
+    file.parent.mkdir()
+    file.touch()
+    other = file.with_name("mine.safetensors")
+    other.touch()
+    names = {str(file.parent): "hard-text", str(file): "hard-text", str(other): "mine", "owner/adapter": "adapter"}
+    for name, expected in names.items():
+        config.lora = name
+        config.lora_scale = 1.0
+        assert launcher._display_name("owner/clevr-tiny", config) == f"owner/clevr-tiny + {expected}"
+        config.lora_scale = 0.5
+        assert launcher._display_name("clevr-tiny", config) == f"clevr-tiny + {expected} x 0.5"
+        launcher.load_scorer(config, "clevr-tiny")
+        assert (given["lora"], given["lora_scale"]) == (name, 0.5)
 
 
 def test_the_commands_of_the_help_use_known_names():

@@ -20,7 +20,8 @@ from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import lora
 from winobench.scorers.diffusion_itm import DiffusionITM
 
-# Rounding reaches 3e-6 in the UNet and 7e-7 in the text encoder. The adapters themselves move outputs by more than CHANGE, as each test asserts.
+# Rounding reaches 3e-6 in the UNet and 7e-7 in the text encoder. The adapters themselves move outputs by more than
+# CHANGE, as each test asserts.
 TOLERANCE = 2e-5
 # Errors are sums of squares over all latents, in which rounding averages out: it reaches 3e-7.
 ERROR_TOLERANCE = 1e-5

@@ -42,7 +42,8 @@ def load_scorer(
       revision: branch, tag or commit of a hub id.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
       batch_size: of the scorer; chosen for the kind of device when None.
-      diffusion: options that only diffusion models have; those that are None are left out.
+      diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``; those that are None are
+        left out.
 
     Raises:
       InputError: there is no such model, its kind is not known, or it is a baseline and an option is for diffusion
