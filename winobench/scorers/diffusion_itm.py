@@ -118,6 +118,7 @@ class LatentEncoder:
     structure: frozen.Structure
 
     def __call__(self, params: list[jax.Array], images: jax.Array) -> jax.Array:
+        """The autoencoder's parameters (`frozen.freeze`) and uint8 images -> latents, as the class says."""
         vae = self.structure.module(params)
         with common.precision(vae.dtype):
             # The mean of the posterior, not a draw from it: a draw would add noise to every comparison.
