@@ -332,9 +332,9 @@ SMALL_UNET = UNet2DConditionConfig(
     sample_size=4,
     in_channels=3,
     out_channels=3,
-    block_out_channels=(8, 16),
-    down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-    up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+    block_out_channels=(8,),
+    down_block_types=("CrossAttnDownBlock2D",),
+    up_block_types=("CrossAttnUpBlock2D",),
     layers_per_block=1,
     norm_num_groups=4,
     attention_head_dim=2,
@@ -421,8 +421,12 @@ def assert_same(ours, expected, tolerance):
 
 @pytest.fixture(scope="module")
 def on_one_device():
-    """Settings, networks, batch, key, and what one device makes of them; unhinged, so that all terms have gradients."""
-    config = LossConfig("mixed", None, mixing="example")
+    """Settings, networks, batch, key, and what one device makes of them.
+
+    Without a threshold, so that all terms have gradients; relativistic, as the two errors of random networks would all
+    but cancel, and what is left would be mostly rounding.
+    """
+    config = LossConfig("mixed", None, "relativistic", mixing="example")
     graphdefs, params, frozen = small_networks()
     arguments = (params, frozen, small_batch(), jax.random.key(9))
     return config, graphdefs, arguments, run(gradient_function(graphdefs, config), *arguments)
@@ -437,7 +441,7 @@ def test_every_adapter_has_a_gradient(on_one_device):
 
 @pytest.mark.parametrize("mixing", ["batch", "example"])
 def test_eight_devices_equal_one(mixing, on_one_device):
-    """A batch split over devices under jit: the same to 1e-5, and all that travels are sums."""
+    """A batch split over devices under jit: the same to 1e-5 (measured 4e-7), and all that travels are sums."""
     config, graphdefs, (params, frozen, batch, key), expected = on_one_device
     function = gradient_function(graphdefs, dataclasses.replace(config, mixing=mixing))
     if mixing != config.mixing:
@@ -517,17 +521,21 @@ def test_bfloat16_networks(on_one_device):
     batch = batch | {name: batch[name].astype(jnp.float16) for name in ("latents", "negative_latents")}
     ours = run(gradient_function(graphdefs, config), params, frozen, batch, key)
     assert {leaf.dtype for leaf in jax.tree.leaves(ours)} == {jnp.dtype(jnp.float32)}
-    # bfloat16 has 8 bits: a rounding is up to 0.4%, and there are dozens in a row.
-    assert_same(ours, expected, 0.1)
+    # A rounding to bfloat16's 8 bits is up to 0.4%, and there are dozens in a row: measured 1.2%.
+    assert_same(ours, expected, 0.05)
 
 
-def test_frozen_text_encoder_runs_without_adapters():
-    graphdefs, params, frozen = small_networks(train_text=False)
+def test_frozen_text_encoder_has_no_parameters_to_train():
+    """And states may be plain dictionaries, as the training loop keeps them."""
+    graphdefs, *states = small_networks(train_text=False)
+    params, frozen = ({name: nnx.to_pure_dict(state) for name, state in part.items()} for part in states)
     (loss, _), gradients = run(
-        gradient_function(graphdefs, LossConfig("hard_text")), params, frozen, small_batch(), jax.random.key(9)
+        gradient_function(graphdefs, LossConfig("hard_text", None)), params, frozen, small_batch(), jax.random.key(9)
     )
+    assert jax.tree.structure(gradients) == jax.tree.structure(params)
     assert set(gradients) == {"unet"}
     assert np.isfinite(loss)
+    assert all(float(jnp.abs(leaf).max()) > 1e-6 for leaf in jax.tree.leaves(gradients))
 
 
 def test_dropout_depends_on_the_key_alone():
