@@ -7,6 +7,7 @@ import os
 import pathlib
 import platform
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 _LIBRARIES = ("jax", "jaxlib", "flax", "torch", "diffusers", "transformers", "numpy")
@@ -49,11 +50,12 @@ def _commit() -> str | None:
     return run.stdout.strip()
 
 
-def describe(accelerator: str | None = None) -> dict[str, Any]:
+def describe(accelerator: str | None = None, *, more: Sequence[str] = ()) -> dict[str, Any]:
     """The machine, the libraries and the code, ready for JSON.
 
     Args:
       accelerator: name of the accelerator that was used, if any.
+      more: libraries whose versions matter besides the usual ones.
     """
     return {
         "processor": _processor(),
@@ -62,7 +64,7 @@ def describe(accelerator: str | None = None) -> dict[str, Any]:
         "accelerator": accelerator,
         "system": platform.platform(),
         "python": platform.python_version(),
-        "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+        "libraries": {name: importlib.metadata.version(name) for name in (*_LIBRARIES, *more)},
         "commit": _commit(),
     }
 

@@ -18,37 +18,26 @@ is warmed up first; compiling is timed apart. Rounds alternate between them, and
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
-import os
 import pathlib
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import diffusers
-import jax
 import numpy as np
 import torch
 import transformers
 
-from benchmarks import machine
-from winobench import parallel
+from benchmarks import common, machine
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 _WORDS = ["a", "photo", "of", "red", "green", "blue", "cube", "ball", "and", "left", "right", "the"]
-_SD_BLOCKS = {
-    "down_block_types": ("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",),
-    "up_block_types": ("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,17 +67,8 @@ class Size:
 
 SIZES = {
     "tiny": Size(
-        description="a toy that only shows that the benchmark runs",
-        unet={
-            "sample_size": 8,
-            "block_out_channels": (16, 32),
-            "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
-            "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
-            "layers_per_block": 1,
-            "norm_num_groups": 8,
-            "attention_head_dim": 4,
-            "cross_attention_dim": 16,
-        },
+        description=common.UNETS["tiny"].description,
+        unet=common.UNETS["tiny"].arguments,
         vae={"block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4},
         text_encoder={"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
         images=2,
@@ -98,18 +78,10 @@ SIZES = {
     ),
     "mid": Size(
         description=(
-            "UNet 64/128/256/256 channels, 2 layers a block, 8 heads, cross-attention width 512, 32 x 32 x 4 latents;"
-            " VAE 32/64/128/128 channels (a quarter of Stable Diffusion's) at 256 pixels; text encoder of 6 layers,"
-            " width 512"
+            f"{common.UNETS['mid'].description}; VAE 32/64/128/128 channels (a quarter of Stable Diffusion's) at 256"
+            " pixels; text encoder of 6 layers, width 512"
         ),
-        unet={
-            **_SD_BLOCKS,
-            "sample_size": 32,
-            "block_out_channels": (64, 128, 256, 256),
-            "layers_per_block": 2,
-            "attention_head_dim": 8,
-            "cross_attention_dim": 512,
-        },
+        unet=common.UNETS["mid"].arguments,
         vae={"block_out_channels": (32, 64, 128, 128), "layers_per_block": 2},
         text_encoder={"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6, "num_attention_heads": 8},
         images=4,
@@ -119,15 +91,7 @@ SIZES = {
     ),
     "sd21-base": Size(
         description="SD 2.1-base (866 M parameters) with its VAE at 512 pixels and its text encoder",
-        unet={
-            **_SD_BLOCKS,
-            "sample_size": 64,
-            "block_out_channels": (320, 640, 1280, 1280),
-            "layers_per_block": 2,
-            "attention_head_dim": (5, 10, 20, 20),
-            "cross_attention_dim": 1024,
-            "use_linear_projection": True,
-        },
+        unet=common.UNETS["sd21-base"].arguments,
         vae={"block_out_channels": (128, 256, 512, 512), "layers_per_block": 2},
         text_encoder={
             "hidden_size": 1024,
@@ -226,11 +190,6 @@ class TorchPeer:
         if device == "cuda":
             self.unet.to(memory_format=torch.channels_last)
 
-    def synchronize(self) -> None:
-        """Waits until the device has nothing left to do."""
-        if self._device == "cuda":
-            torch.cuda.synchronize()
-
     def gigaflops(self, work: Work) -> float:
         """Floating-point operations of one pass, in 10^9, two for a multiplication and an addition."""
         from torch.utils.flop_counter import FlopCounterMode
@@ -270,7 +229,7 @@ class TorchPeer:
         noise, timesteps = self._samples(work)
         latents = torch.cat([self._encode_images([image]) for image in work.images])
         states = self._encode_texts([*work.texts, ""])
-        self.synchronize()
+        common.synchronize(self._device)
         encoded = time.perf_counter()
         grid = (len(latents), len(states), len(noise))
         triples = torch.tensor(np.indices(grid).reshape(3, -1), device=self._device)
@@ -293,7 +252,7 @@ class TorchPeer:
             for column, text in enumerate(work.texts):
                 latents = self._encode_images([image])
                 states = self._encode_texts([text, ""])
-                self.synchronize()
+                common.synchronize(self._device)
                 begin = time.perf_counter()
                 differences = []
                 for eps, t in zip(noise, timesteps, strict=True):
@@ -396,7 +355,7 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
         "work": f"{size.images} images x {size.texts} texts x {size.num_samples} samples, normalised",
         "dtype": dtype,
         "gigaflops_a_pass": round(gigaflops, 2),
-        "machine": machine.describe(torch.cuda.get_device_name() if on_gpu else None),
+        "machine": machine.describe(common.accelerator_name(device)),
         "load_average": [load_before, machine.load_average()],
         "rounds": rounds,
         "devices": scorer.mesh.size,
@@ -418,13 +377,10 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
 
 def table(figures: dict[str, Any]) -> str:
     """The figures as a Markdown table with a head that says what was measured on what."""
-    system = figures["machine"]
-    where = system["accelerator"] or f"{system['processor']}, {system['cores']} cores"
-    versions = ", ".join(f"{name} {system['libraries'][name]}" for name in ("jax", "torch", "diffusers"))
     slowest = max(result["seconds"] for result in figures["results"].values())
     lines = [
         f"{figures['size']}; {figures['work']}; {figures['dtype']}; {figures['gigaflops_a_pass']} GFLOP a pass.",
-        f"{where}; {versions}; load average {figures['load_average'][0]} before, {figures['load_average'][1]} after.",
+        common.where(figures, ("jax", "torch", "diffusers")),
         "",
         "| | passes | passes/s | TFLOP/s | evaluation, s | faster by | batch | compiling, s | scores differ by |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -439,46 +395,18 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scorer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where everything runs")
-    parser.add_argument("--size", choices=sorted(SIZES), help="the network: mid on a CPU, sd21-base on a GPU")
-    parser.add_argument("--rounds", type=int, default=3, help="alternating measurements")
-    parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
-    return parser.parse_args(arguments)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, prints a table, and writes the figures."""
-    options = _arguments(arguments)
-    for library in (diffusers.utils.logging, transformers.utils.logging):
-        library.set_verbosity_error()
-        library.disable_progress_bar()
-    device = "cuda" if options.device == "gpu" else "cpu"
-    if device == "cuda":
-        if not torch.cuda.is_available():
-            raise InputError("--device gpu needs a torch that sees a GPU, but torch.cuda.is_available() is False")
-        # Two frameworks share the memory. JAX reads this when it first looks for devices.
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        if jax.default_backend() != "gpu":
-            raise InputError("--device gpu needs a jax that sees a GPU: install winobench[cuda]")
-    else:
-        parallel.one_device_per_core()
-    if options.rounds < 1:
-        raise InputError(f"--rounds is {options.rounds}, but it must be at least 1")
+    parser = common.argument_parser(
+        "benchmarks.scorer", __doc__, SIZES, "the network: mid on a CPU, sd21-base on a GPU"
+    )
+    options = parser.parse_args(arguments)
+    device = common.start(options)
     size = SIZES[options.size or ("sd21-base" if device == "cuda" else "mid")]
-    figures = benchmark(size, device, options.rounds, log=lambda line: print(line, file=sys.stderr, flush=True))
+    figures = benchmark(size, device, options.rounds, log=common.log)
     print(table(figures))
-    if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(figures, indent=1) + "\n")
+    common.write(figures, options.output)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
+    common.run(main)
