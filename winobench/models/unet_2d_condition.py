@@ -391,7 +391,7 @@ class UNet2DConditionModel(layers.Network):
           timesteps: [B], whole or fractional.
           encoder_hidden_states: text states [B, L, cross_attention_dim].
           remat: rematerialise: keep only the inputs of each residual block and each transformer for the gradient, which
-            then computes their insides again. Less memory for about a third more time; the result is the same.
+            then computes their insides again. Less memory for about a third more computation; the result is the same.
 
         Returns:
           [B, h, w, out_channels] in the compute dtype.
