@@ -63,15 +63,16 @@ def main(config: ml_collections.ConfigDict) -> None:
     free, values = {"recipe", *recipe.free_fields(config)}, configuration.plain(config)
     name = recipe.default_name(config, flags.FLAGS.config or DEFAULT_CONFIG, recipes.digest(values, free=free))
     workdir = pathlib.Path(_WORKDIR.value or f"runs/{name}")
-    recipes.keep_config(values, workdir, free=free)
-    if _WRITE_ARRAYS.value:
-        recipe.write_arrays(config, workdir, _WRITE_ARRAYS.value)
-        print(f"wrote {_WRITE_ARRAYS.value}: train with python -m winobench.training.from_arrays {_WRITE_ARRAYS.value}")
-        return
-    if _STATE.value:
-        recipe.read_state(config, workdir, _STATE.value)
-    minutes = _MAX_MINUTES.value
-    print(recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes))
+    with recipes.run_folder(values, workdir, free=free):
+        if _WRITE_ARRAYS.value:
+            recipe.write_arrays(config, workdir, _WRITE_ARRAYS.value)
+            train = f"python -m winobench.training.from_arrays {_WRITE_ARRAYS.value}"
+            print(f"wrote {_WRITE_ARRAYS.value}: train with {train}")
+            return
+        if _STATE.value:
+            recipe.read_state(config, workdir, _STATE.value)
+        minutes = _MAX_MINUTES.value
+        print(recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes))
 
 
 if __name__ == "__main__":

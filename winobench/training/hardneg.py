@@ -108,6 +108,7 @@ class Training:
     def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
         self._config, self._workdir = config, workdir
         # What is cheap to check comes before the model is loaded and images are encoded.
+        registry.model_source(config.model)
         lora_config = lora.LoRAConfig(
             config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout
         )
@@ -123,8 +124,8 @@ class Training:
                 raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
         self._mesh = make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
-        self._tasks = validation_tasks(config) if config.validate_every else []
         source = training_source(config)
+        self._tasks = validation_tasks(config) if config.validate_every else []
 
         self._pipeline = StableDiffusion.from_pretrained(
             config.model,

@@ -112,18 +112,16 @@ def make_step(
             parts = array.reshape(-1, accumulate, *array.shape[1:]).swapaxes(0, 1)
             return parts if mesh is None else jax.lax.with_sharding_constraint(parts, parallel.split_rows(mesh, axis=1))
 
-        def add(total: Any, numbered: tuple[jax.Array, Batch]) -> tuple[Any, None]:
+        def add(total: Params, numbered: tuple[jax.Array, Batch]) -> tuple[Params, Metrics]:
             number, part = numbered
             gradients, metrics = gradients_of(params, frozen, part, jax.random.fold_in(key, number))
-            metrics = {name: jnp.asarray(value, jnp.float32) for name, value in metrics.items()}
-            return jax.tree.map(jnp.add, total, (gradients, metrics)), None
+            return jax.tree.map(jnp.add, total, gradients), metrics
 
         parts = jax.tree.map(part_of, dict(batch))
-        first = jax.tree.map(lambda array: array[0], parts)
-        _, metrics = jax.eval_shape(gradients_of, params, frozen, first, key)
-        zeros = (jax.tree.map(jnp.zeros_like, params), {name: jnp.zeros((), jnp.float32) for name in metrics})
-        total, _ = jax.lax.scan(add, zeros, (jnp.arange(accumulate), parts))
-        return jax.tree.map(lambda array: array / accumulate, total)
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        total, metrics = jax.lax.scan(add, zeros, (jnp.arange(accumulate), parts))
+        metrics = {name: jnp.mean(value.astype(jnp.float32)) for name, value in metrics.items()}
+        return jax.tree.map(lambda array: array / accumulate, total), metrics
 
     def step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(jax.random.key(seed), state.step)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
 import pathlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -32,8 +33,11 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(RECIPES[name])
 
 
-def keep_config(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str]) -> None:
+@contextlib.contextmanager
+def run_folder(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str]) -> Iterator[None]:
     """Writes the run's config into its folder, or checks that the run there is this one.
+
+    Where the block fails before it has left anything else in a new folder, the folder goes again.
 
     Args:
       values: the config, as nested dictionaries of JSON values.
@@ -48,19 +52,30 @@ def keep_config(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Colle
 
     path = workdir / "config.json"
     values = json.loads(json.dumps(values))
-    if path.exists():
+    is_new = not path.exists()
+    if not is_new:
         old, new = (_fixed(nested, free) for nested in (json.loads(path.read_text()), values))
         differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
         if differing:
             raise InputError(
                 f"{workdir} holds a run with another {', '.join(differing)}: give its settings or another --workdir"
             )
+    made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
     workdir.mkdir(parents=True, exist_ok=True)
     files.write_json(path, values)
+    try:
+        yield
+    except BaseException:
+        if is_new and [entry.name for entry in workdir.iterdir()] == [path.name]:
+            path.unlink()
+            with contextlib.suppress(OSError):  # something else has come into it
+                for folder in made:
+                    folder.rmdir()
+        raise
 
 
 def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:
-    """Eight hexadecimal digits that tell runs with different settings apart; arguments as of `keep_config`."""
+    """Eight hexadecimal digits that tell runs with different settings apart; arguments as of `run_folder`."""
     fixed = _fixed(json.loads(json.dumps(values)), free)
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
 

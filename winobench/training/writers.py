@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import sys
@@ -104,9 +105,10 @@ class TensorBoard:
         )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a point to each number's curve."""
+        """Adds a point to each number's curve; numbers that are not finite are in the JSON lines alone."""
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
+            if math.isfinite(value):
+                self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def close(self) -> None:

@@ -1,0 +1,155 @@
+"""python -m launch.train from the command line to the adapters, with a small random pipeline; and what it refuses."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import safetensors.numpy
+
+from launch import train as launcher
+from winobench.training.validation import MEAN
+
+ROOT = pathlib.Path(__file__).parents[2]
+FILE = "pytorch_lora_weights.safetensors"
+
+
+def launch(*words, cwd=None):
+    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
+    done = subprocess.run(_command(*words), capture_output=True, text=True, cwd=cwd or ROOT, env=_environment())
+    return done.returncode, done.stdout, done.stderr
+
+
+def _command(*words):
+    return [sys.executable, "-m", "launch.train", *map(str, words)]
+
+
+def _environment():
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # Most of the time is XLA's, and what it compiles runs for a few steps.
+    quick = {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "120", **quick}
+
+
+def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
+    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}"]
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    assert {path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()} >= {"latents"}
+    (workdir,) = (tmp_path / "runs").glob("hardneg-*")
+    assert re.fullmatch(r"hardneg-debug-tiny_pipeline.*-mixed-[0-9a-f]{8}", workdir.name)
+    assert {path.name for path in workdir.iterdir()} == {
+        *("config.json", "metrics.jsonl", "tensorboard", "checkpoints", "lora")
+    }
+    assert "training: 100%" in err
+    assert "encoding images: 14 images" in err
+    assert out.splitlines()[-1].strip().startswith("python -m launch.eval --config=gdbench")
+    assert f"--config.lora=runs/{workdir.name}/lora" in out
+    adapters = {path.relative_to(workdir): path.read_bytes() for path in workdir.rglob(FILE)}
+    assert set(adapters) == {pathlib.Path("lora") / FILE, pathlib.Path("lora/last") / FILE}
+
+    # The same again has nothing to do, and says the same.
+    lines = (workdir / "metrics.jsonl").read_text()
+    status, again, err = launch(*words, cwd=tmp_path)
+    assert (status, again) == (0, out), err
+    assert (workdir / "metrics.jsonl").read_text() == lines
+    assert {path.relative_to(workdir): path.read_bytes() for path in workdir.rglob(FILE)} == adapters
+
+    # Other settings have another folder; in this one they are refused, and nothing is touched.
+    status, out, err = launch(*words, "--config.loss.threshold=none", f"--workdir={workdir}", cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert re.fullmatch(r"error: .* holds a run with another loss\.threshold: give its settings .*\n", err)
+    assert (workdir / "metrics.jsonl").read_text() == lines
+
+
+@pytest.mark.slow  # three launches; tests/training has the same with the loop alone
+def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(tiny_pipeline, tmp_path):
+    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.num_steps=30"]
+    words += ["--config.checkpoint_every=5", "--config.validate_every=10", "--config.accumulate=2"]
+    status, _, err = launch(*words, f"--workdir={tmp_path / 'whole'}")
+    assert status == 0, err
+    workdir = tmp_path / "killed"
+    process = subprocess.Popen(
+        _command(*words, f"--workdir={workdir}"), cwd=ROOT, env=_environment(), stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while not (workdir / "checkpoints" / "10").exists() and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+    assert not (workdir / "checkpoints" / "30").exists()
+    status, _, err = launch(*words, f"--workdir={workdir}")
+    assert status == 0, err
+
+    def curve(folder):
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
+
+    assert curve(workdir) == curve(tmp_path / "whole")
+    assert sum(MEAN in row for row in curve(workdir)) == 4
+    for place in ("lora", "lora/last"):
+        one, two = (safetensors.numpy.load_file(folder / place / FILE) for folder in (workdir, tmp_path / "whole"))
+        assert all((one[name] == two[name]).all() for name in two)
+
+
+def test_a_run_that_diverges_is_told_of_in_one_line(tiny_pipeline, tmp_path):
+    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.validate_every=none"]
+    words += ["--config.optimizer.learning_rate=1e38", "--config.optimizer.clip_norm=none"]
+    words += ["--config.optimizer.warmup_steps=0", "--config.loss.kind=none"]
+    status, out, err = launch(*words, f"--workdir={tmp_path / 'run'}", cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1] == (
+        "error: training: the loss at step 2 is nan; there is no checkpoint in"
+        f" {tmp_path / 'run' / 'checkpoints'} yet: lower the learning rate."
+    )
+    assert not list((tmp_path / "run").rglob(FILE))
+    assert not list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--config=hardneg:quick"], "hardneg comes as clevr, paper, debug, not 'quick'."),
+        (["--config=hardneg", "--config.lora.rnk=2"], "no field 'lora.rnk': did you mean --config.lora.rank"),
+        (["--config=hardneg", "--config.loss.kind=hard"], "kind is 'hard', but must be one of none, random_text"),
+        (["--config=hardneg", "--config.model=sd21base"], "nor one of sd21-base"),
+        (["--config=hardneg", "--state=state.npz"], "--state is for --config=clevr_tiny: leave it out"),
+        (["--config=hardneg:paper"], "coco_hardneg_train"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_folder(words, message, tmp_path):
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, runpy\nsys.argv = ['train', '--config=hardneg', '--help']\ntry:\n"
+        "    runpy.run_module('launch.train', run_name='__main__')\nexcept SystemExit as end:\n    print(end.code)\n"
+        "print([name for name in ('jax', 'flax', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.splitlines()[-2:] == ["0", "[]"]
+    assert "--config.loss.threshold" in done.stdout
+    assert "--max_minutes" in done.stdout
+
+
+def test_the_commands_of_the_help_use_known_names():
+    for line in launcher.USAGE.splitlines():
+        specs = re.findall(r"--config=(\S+)", line)
+        for spec in specs:
+            config = launcher.configuration.load(spec, launcher="train")
+            assert set(re.findall(r"--config\.(\S+)=", line)) <= set(launcher.configuration.flat(config))

@@ -1,0 +1,250 @@
+"""The recipe on a small random pipeline: what is trained, kept, validated and exported; on one device and on eight."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+from jax.experimental.compilation_cache import compilation_cache
+
+from configs import hardneg as hardneg_config
+from winobench.checkpoints import read_lora
+from winobench.errors import InputError
+from winobench.evaluation import evaluate
+from winobench.scorers.diffusion_itm import DiffusionITM
+from winobench.tasks import clevr_hardneg
+from winobench.training import hardneg, loop
+from winobench.training.validation import MEAN, Validation
+
+FILE = "pytorch_lora_weights.safetensors"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_once(tmp_path_factory):
+    """Most of these tests' time is XLA's: what one has compiled, the next one finds, and it need not run fast."""
+    options = {
+        "jax_disable_most_optimizations": True,
+        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": 0.5,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def config(tiny_pipeline, tmp_path_factory):
+    return make_config(tiny_pipeline, tmp_path_factory)
+
+
+def make_config(tiny_pipeline, tmp_path_factory):
+    config = hardneg_config.get_config("debug")
+    config.model = str(tiny_pipeline)
+    config.data.cache_dir = str(tmp_path_factory.getbasetemp() / "hardneg-latents")
+    config.optimizer.learning_rate = 0.05
+    config.optimizer.warmup_steps = 0
+    config.lora.text_encoder = True
+    config.lora.dropout = 0.1
+    config.accumulate = 2  # so that two devices share the batch of four
+    return config
+
+
+@pytest.fixture(scope="module")
+def finished(_compile_once, tiny_pipeline, tmp_path_factory):
+    """Config, folder and report of a run that was not interrupted."""
+    config = make_config(tiny_pipeline, tmp_path_factory)
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    return config, folder, hardneg.run(config, folder)
+
+
+def rows_of(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
+
+
+def tensors(folder):
+    return safetensors.numpy.load_file(folder / FILE)
+
+
+def test_training_leaves_adapters_and_numbers(finished, tiny_pipeline):
+    _, folder, report = finished
+    rows = rows_of(folder)
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
+    assert [row["step"] for row in rows if MEAN in row] == [0, 2, 4]
+    for row in rows:
+        if MEAN in row:
+            sides = [row[f"validation/clevr_hardneg_{side}"] for side in ("text", "image")]
+            assert row[MEAN] == pytest.approx(np.mean(sides))
+        else:
+            assert 0 < row["positive_error"] < 10
+            # Two micro-batches draw a kind each.
+            shares = [row[f"share_{kind}"] for kind in ("random_text", "hard_text", "hard_image")]
+            assert sum(shares) == pytest.approx(1.0)
+            assert all(2 * share % 1 == 0 for share in shares)
+    assert list((folder / "tensorboard").iterdir())
+
+    best = max((row for row in rows if row["step"] and MEAN in row), key=lambda row: (row[MEAN], row["step"]))
+    last = read_lora(folder / "lora" / "last")
+    # attn2 of two blocks down and up and of the middle; four projections in each of the text encoder's two layers.
+    assert len(last.unet) == 4 * len({name.split(".transformer_blocks")[0] for name in last.unet})
+    assert all(".attn2." in name for name in last.unet)
+    assert len(last.text_encoder) == 8
+    assert all(np.abs(adapter.up).max() > 0.01 for part in (last.unet, last.text_encoder) for adapter in part.values())
+    is_last_best = best["step"] == 4
+    same = all((tensors(folder / "lora")[name] == array).all() for name, array in tensors(folder / "lora/last").items())
+    assert same == is_last_best
+
+    assert f"step {best['step']}, the best" in report
+    assert report.splitlines()[0].startswith("untuned")
+    command = report.splitlines()[-1].split()
+    assert command[:4] == ["python", "-m", "launch.eval", "--config=gdbench"]
+    assert command[4:] == [f"--config.model={tiny_pipeline}", f"--config.lora={folder / 'lora'}"]
+
+
+def test_a_stopped_run_goes_on_to_the_same_adapters(finished, config, tmp_path):
+    _, whole, _ = finished
+    folder = tmp_path / "parts"
+    config.num_steps = 3  # between two checkpoints; the last step makes one of its own
+    hardneg.run(config, folder)
+    config.num_steps = 4
+    report = hardneg.run(config, folder)
+    assert "step 4, the last" in report
+    wanted, found = (
+        [row for row in rows_of(path) if row["step"] != 3 or "loss" in row] for path in (whole, folder)
+    )  # the shorter run was validated at its end, too
+    assert found == wanted
+    for name, array in tensors(whole / "lora" / "last").items():
+        np.testing.assert_array_equal(tensors(folder / "lora" / "last")[name], array)
+
+
+def test_validation_says_what_an_evaluation_of_the_export_says(finished, tmp_path):
+    config, folder, _ = finished
+    scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora" / "last", fuse_lora=False)
+    tasks = clevr_hardneg.validation_tasks(seed=config.seed)
+    results = evaluate.evaluate(scorer, tasks, tmp_path / "run", num_samples=1, limit=1, progress=False)
+    (row,) = [row for row in rows_of(folder) if row["step"] == 4 and MEAN in row]
+    for task in tasks:
+        assert results["tasks"][task.name]["accuracy"]["value"] == pytest.approx(row[f"validation/{task.name}"])
+
+
+def test_the_best_validation_is_exported_and_its_checkpoint_kept(config, tmp_path, monkeypatch):
+    told = iter([0.9, 0.5, 0.7, 0.7, 0.6])  # before the first step, and after each
+    monkeypatch.setattr(Validation, "__call__", lambda self, pipeline: {"validation/one": 0.0, MEAN: next(told)})
+    config.validate_every = 1
+    exports = []
+    monkeypatch.setattr(
+        hardneg.Training, "export", lambda self, state, folder: exports.append((int(state.step), folder.name))
+    )
+    report = hardneg.run(config, tmp_path)
+    assert [step for step, name in exports if name == "lora"] == [1, 2, 3]
+    assert exports[-1] == (4, "last")
+    kept = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit())
+    assert kept == [3, 4]
+    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", best_metric=MEAN)
+    assert checkpoints.best() == (3, 0.7)
+    assert "step 3, the best" in report
+    assert "no checkpoint is better" in report
+
+
+def test_eight_devices_do_as_one(config, tmp_path):
+    """Fully sharded: a device holds a quarter of what is split, and the adapters come out the same."""
+    if jax.device_count() < 8:
+        pytest.skip("needs eight devices")
+    config.mesh.model_parallel = 4
+    config.batch_size, config.accumulate = 8, 1
+    config.validate_every = None
+    config.loss.kind = "hard_image"
+    config.lora.text_encoder = False
+    config.num_steps = 2
+    training = hardneg.Training(config, tmp_path / "eight")
+    frozen = jax.tree.leaves(training._frozen)
+    here = sum(leaf.addressable_shards[0].data.size for leaf in frozen)
+    assert here < 0.3 * sum(leaf.size for leaf in frozen)
+    training.train()
+    with pytest.MonkeyPatch.context() as patch:
+        devices = jax.devices()[:1]
+        patch.setattr(jax, "devices", lambda: devices)
+        config.mesh.model_parallel = 1
+        hardneg.run(config, tmp_path / "one")
+    eight, one = (tensors(tmp_path / name / "lora" / "last") for name in ("eight", "one"))
+    for name, array in one.items():
+        # Adam divides by the gradient's size: where that is all rounding, an update may differ by its whole length.
+        difference = np.abs(eight[name] - array)
+        assert np.mean(difference > 1e-3) < 0.01, name
+    losses = [[row["positive_error"] for row in rows_of(tmp_path / name)] for name in ("eight", "one")]
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+
+
+def test_meshes_of_a_cpu_fit_the_batch():
+    assert hardneg.make_mesh(6, 1, 1).size == max(count for count in range(1, jax.device_count() + 1) if 6 % count == 0)
+    with pytest.raises(InputError, match="a batch of 7 cannot be shared by 2 micro-batches"):
+        hardneg.make_mesh(7, 2, 1)
+    with pytest.raises(InputError, match="model_parallel is 3, but it must divide"):
+        hardneg.make_mesh(8, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("lora.rank", 0, "rank is 0"),
+        ("loss.kind", "hard", "kind is 'hard'"),
+        ("loss.timestep_range", (1, 2, 3), r"config\.loss\.timestep_range is \(1, 2, 3\), but must be two whole"),
+        ("data.name", "clever", "the training set 'clever' .* choose one of clevr"),
+        ("data.name", "coco_hardneg_train", r"launch\.prepare"),
+        ("data.num_scenes", 1, r"config\.data\.num_scenes is 1"),
+        ("validation.tasks", "coco_hardneg_text", "coco_hardneg_text"),
+        ("validation.tasks", "flickr30k", "flickr30k"),
+        ("batch_size", 0, r"config\.batch_size is 0"),
+        ("wandb", "mine", "pip install wandb"),
+        ("optimizer.name", "sgd", "adamw or muon, not 'sgd'"),
+        ("optimizer.schedule", "step", "constant, cosine, linear"),
+    ],
+)
+def test_bad_options_are_named(config, tmp_path, monkeypatch, field, value, message):
+    if field == "wandb":
+        monkeypatch.setattr(hardneg.writers.importlib.util, "find_spec", lambda name: None)
+    *parents, last = field.split(".")
+    holder = config
+    for parent in parents:
+        holder = holder[parent]
+    with holder.ignore_type():
+        holder[last] = value
+    with pytest.raises(InputError, match=message):
+        hardneg.Training(config, tmp_path)
+
+
+def test_a_run_may_change_its_length_where_the_learning_rate_does_not_depend_on_it(config):
+    assert {"num_steps", "epochs"} <= set(hardneg.free_fields(config))
+    config.optimizer.schedule = "cosine"
+    assert not {"num_steps", "epochs"} & set(hardneg.free_fields(config))
+
+
+def test_epochs_count_rows(config, tmp_path):
+    config.num_steps = None
+    config.epochs = 1.5
+    # Two scenes have 28 rows: 42 rows in batches of 4.
+    assert hardneg.Training(config, tmp_path).num_steps == 11
+
+
+def test_the_command_of_a_run_has_all_that_its_model_needs(finished, tmp_path):
+    config, _, _ = finished
+    config = config.copy_and_resolve_references()
+    training = object.__new__(hardneg.Training)
+    training._config = config
+    with config.ignore_type():
+        config.model, config.dtype, config.revision, config.allow_pickle = "some one/model", "bfloat16", "v1", True
+        config.validation.timestep_range = (300, 800)
+    assert training.evaluation_command(tmp_path / "lora") == (
+        "python -m launch.eval --config=gdbench '--config.model=some one/model'"
+        f" --config.lora={tmp_path / 'lora'} --config.revision=v1 --config.dtype=bfloat16 --config.allow_pickle=true"
+        " --config.sampling.timestep_range=300,800"
+    )
+    with config.ignore_type():
+        config.model = "clevr-tiny"
+    assert "timestep_range" not in training.evaluation_command(tmp_path / "lora")  # the model's own

@@ -1,0 +1,81 @@
+"""The folder of a run, and which recipes there are."""
+
+import json
+
+import pytest
+
+from launch import configuration
+from winobench.errors import InputError
+from winobench.training import recipes
+
+VALUES = {"seed": 0, "range": (1, 2), "part": {"rate": 0.1, "steps": 5}}
+
+
+def changed(**part):
+    return {**VALUES, "part": {**VALUES["part"], **part}}
+
+
+def keep(values, folder, free=("part.steps",)):
+    with recipes.run_folder(values, folder, free=free):
+        (folder / "metrics.jsonl").touch()
+
+
+def test_a_run_goes_on_with_its_own_config_only(tmp_path):
+    folder = tmp_path / "runs" / "one"
+    keep(VALUES, folder)
+    assert json.loads((folder / "config.json").read_text()) == {**VALUES, "range": [1, 2]}
+    keep(VALUES, folder)
+    keep(changed(steps=9), folder)
+    assert json.loads((folder / "config.json").read_text())["part"]["steps"] == 9
+    before = (folder / "config.json").read_text()
+    with pytest.raises(InputError, match=r"one holds a run with another part\.rate, seed: give its settings or"):
+        keep({**changed(rate=0.2), "seed": 1}, folder)
+    with pytest.raises(InputError, match="with another more"):
+        keep({**VALUES, "more": 3, "added": 1}, folder, ["added", "part.steps"])
+    assert (folder / "config.json").read_text() == before
+
+
+def test_a_run_that_fails_at_once_leaves_no_folder(tmp_path):
+    def attempt(folder, files):
+        with recipes.run_folder(VALUES, folder, free=[]):
+            for name in files:
+                (folder / name).touch()
+            raise ZeroDivisionError
+
+    def fail(folder, *files):
+        with pytest.raises(ZeroDivisionError):
+            attempt(folder, files)
+
+    fail(tmp_path / "runs" / "one")
+    assert not list(tmp_path.iterdir())
+    fail(tmp_path / "runs" / "two", "metrics.jsonl")
+    fail(tmp_path / "runs" / "three")
+    fail(tmp_path / "runs" / "two")  # was there before
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["config.json", "metrics.jsonl", "runs", "two"]
+
+
+def test_a_digest_tells_fixed_fields_apart():
+    first = recipes.digest(VALUES, free=["part.steps"])
+    assert len(first) == 8
+    assert recipes.digest(changed(steps=9), free=["part.steps"]) == first
+    assert recipes.digest(changed(rate=0.2), free=["part.steps"]) != first
+    assert recipes.digest(changed(steps=9), free=[]) != recipes.digest(VALUES, free=[])
+
+
+def test_every_recipe_has_a_config_and_what_the_launcher_asks_of_it():
+    specs = configuration.config_names("train")
+    configs = {spec: configuration.load(spec, launcher="train") for spec in specs}
+    assert {config.recipe for config in configs.values()} == set(recipes.RECIPES)
+    for spec, config in configs.items():
+        recipe = recipes.load(config.recipe)
+        fields = set(configuration.flat(config))
+        assert set(recipe.free_fields(config)) <= fields
+        assert recipe.default_name(config, f"{spec}:debug", "0a1b2c3d").isascii()
+        assert callable(recipe.run)
+        explained = configuration.field_help(spec)
+        assert not explained or set(explained) == fields
+
+
+def test_an_unknown_recipe_is_named():
+    with pytest.raises(InputError, match="recipe is 'hardnet', but must be one of clevr_tiny, hardneg"):
+        recipes.load("hardnet")
