@@ -31,6 +31,7 @@ Fine-tuning with hard negatives, by LoRA:
   python -m launch.train --config=hardneg --config.loss.kind=hard_text
   python -m launch.train --config=hardneg:paper                   Stable Diffusion 2.1-base on COCO, as the paper
   python -m launch.train --config=hardneg --help                  all that can be chosen
+  python -m launch.train --config=hardneg:paper --processes=auto  on every host of a pod, with a --workdir for all
 
 The embedded model's denoiser can be trained on another machine that has only JAX, Flax, Optax and tqdm:
 
@@ -43,6 +44,12 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; one in runs/ 
 _MAX_MINUTES = flags.DEFINE_float(
     "max_minutes", None, "Stop training after this time, with a checkpoint and an export.", lower_bound=0.0
 )
+_PROCESSES = flags.DEFINE_string(
+    "processes",
+    None,
+    "Be one of several processes that train together and share --workdir: auto (TPU pod, SLURM, Open MPI), or"
+    " host:port,count,number.",
+)
 _WRITE_ARRAYS = flags.DEFINE_string(
     "write_arrays", None, "clevr_tiny: write what the denoiser learns from into this folder, and stop."
 )
@@ -53,13 +60,19 @@ _STATE = flags.DEFINE_string(
 
 def main(config: ml_collections.ConfigDict) -> None:
     """Runs the config's recipe, or what is left of it."""
+    from winobench import parallel
     from winobench.training import recipes
 
     configuration.require(config, ["recipe"])
     recipe = recipes.load(config.recipe)
+    if _PROCESSES.value and config.recipe == "clevr_tiny":
+        raise InputError("--processes is not for --config=clevr_tiny, which one process trains: leave it out")
     for flag in (_WRITE_ARRAYS, _STATE):
         if flag.value and config.recipe != "clevr_tiny":
             raise InputError(f"--{flag.name} is for --config=clevr_tiny: leave it out")
+    if _PROCESSES.value:
+        parallel.one_device_per_core()
+        parallel.join_processes(_PROCESSES.value)
     free, values = {"recipe", *recipe.free_fields(config)}, configuration.plain(config)
     name = recipe.default_name(config, flags.FLAGS.config or DEFAULT_CONFIG, recipes.digest(values, free=free))
     workdir = pathlib.Path(_WORKDIR.value or f"runs/{name}")
@@ -72,7 +85,9 @@ def main(config: ml_collections.ConfigDict) -> None:
         if _STATE.value:
             recipe.read_state(config, workdir, _STATE.value)
         minutes = _MAX_MINUTES.value
-        print(recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes))
+        report = recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes)
+        if parallel.is_first_process():
+            print(report)
 
 
 if __name__ == "__main__":

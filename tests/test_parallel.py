@@ -95,3 +95,32 @@ def test_a_number_of_devices_in_the_environment_is_kept(monkeypatch):
     monkeypatch.setattr(jax.config, "update", lambda *_: pytest.fail("changed the configuration"))
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=5")
     parallel.one_device_per_core()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("localhost", "joined by auto or host:port,count,number, not by 'localhost'"),
+        ("localhost:1234,2", "not by 'localhost:1234,2'"),
+        ("localhost:1234,two,0", "not by 'localhost:1234,two,0'"),
+        ("localhost:1234,2,2", "names process 2 of 2, but they are numbered from 0"),
+        ("auto", "the other processes were not found .*: start each with host:port,count,number"),
+    ],
+)
+def test_bad_processes(spec, message):
+    with pytest.raises(InputError, match=message):
+        parallel.join_processes(spec)
+
+
+def test_what_is_there_already_is_not_put_again():
+    mesh = parallel.make_mesh()
+    there = parallel.put(np.arange(8.0), parallel.replicated(mesh))
+    assert parallel.put(there, parallel.replicated(mesh)) is there
+    one = jax.device_put(np.arange(8.0), jax.devices()[0])
+    assert parallel.put(one, parallel.replicated(mesh)).sharding == parallel.replicated(mesh)
+
+
+def test_batches_are_split_over_all_devices():
+    mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    assert parallel.split_rows(mesh, axis=1).shard_shape((3, 16, 5)) == (3, 2, 5)
+    assert parallel.split_axis(mesh, axis=1).shard_shape((3, 16, 5)) == (3, 4, 5)

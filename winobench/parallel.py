@@ -41,6 +41,38 @@ def one_device_per_core(limit: int = 8) -> None:
         jax.config.update("jax_num_cpu_devices", min(cores, limit))
 
 
+def join_processes(spec: str) -> None:
+    """Makes this process one of several that run the same program and share its work; before JAX looks for devices.
+
+    Args:
+      spec: ``auto`` on a TPU pod, under SLURM or Open MPI; elsewhere ``host:port,count,number``: an address of the
+        first process that all can reach, the number of processes, and which of them this is, from 0.
+
+    Raises:
+      InputError: it is neither, or there is nothing to find out by.
+    """
+    if spec == "auto":
+        try:
+            jax.distributed.initialize()
+        except (ValueError, RuntimeError) as error:
+            raise InputError(
+                f"the other processes were not found ({error}): start each with host:port,count,number in place of auto"
+            ) from error
+        return
+    address, *numbers = (part.strip() for part in spec.split(","))
+    if ":" not in address or len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+        raise InputError(f"processes are joined by auto or host:port,count,number, not by {spec!r}")
+    count, number = map(int, numbers)
+    if number >= count:
+        raise InputError(f"{spec!r} names process {number} of {count}, but they are numbered from 0")
+    jax.distributed.initialize(address, count, number)
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one of its program that writes files and prints."""
+    return jax.process_index() == 0
+
+
 def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: int = 1) -> Mesh:
     """Makes the mesh that scorers and training run on.
 

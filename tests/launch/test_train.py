@@ -5,10 +5,12 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import safetensors.numpy
 
@@ -101,6 +103,44 @@ def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(tiny_pipeline, tmp_p
         assert all((one[name] == two[name]).all() for name in two)
 
 
+@pytest.mark.slow  # starts three processes that each compile the step
+def test_two_processes_train_as_one(tiny_pipeline, tmp_path):
+    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.batch_size=8"]
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        address = f"localhost:{s.getsockname()[1]}"
+    environment = _environment() | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    processes = [
+        subprocess.Popen(
+            _command(*words, f"--workdir={tmp_path / 'two'}", f"--processes={address},2,{number}"),
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    try:
+        outputs = [process.communicate(timeout=500) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert "step 4, the last" in outputs[0][0]
+    assert "exported" not in outputs[1][0]
+    status, _, err = launch(*words, f"--workdir={tmp_path / 'one'}")
+    assert status == 0, err
+    one, two = (
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    )
+    assert [row["step"] for row in two] == [row["step"] for row in one]
+    errors = [[row["positive_error"] for row in rows if "loss" in row] for rows in (one, two)]
+    np.testing.assert_allclose(*errors, rtol=1e-4)  # sums of four parts in another order
+    assert [row[MEAN] for row in two if MEAN in row] == [row[MEAN] for row in one if MEAN in row]
+
+
 def test_a_run_that_diverges_is_told_of_in_one_line(tiny_pipeline, tmp_path):
     words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.validate_every=none"]
     words += ["--config.optimizer.learning_rate=1e38", "--config.optimizer.clip_norm=none"]
@@ -123,6 +163,8 @@ def test_a_run_that_diverges_is_told_of_in_one_line(tiny_pipeline, tmp_path):
         (["--config=hardneg", "--config.loss.kind=hard"], "kind is 'hard', but must be one of none, random_text"),
         (["--config=hardneg", "--config.model=sd21base"], "nor one of sd21-base"),
         (["--config=hardneg", "--state=state.npz"], "--state is for --config=clevr_tiny: leave it out"),
+        (["--config=clevr_tiny", "--processes=auto"], "--processes is not for --config=clevr_tiny"),
+        (["--config=hardneg", "--processes=here"], "joined by auto or host:port,count,number, not by 'here'"),
         (["--config=hardneg:paper"], "coco_hardneg_train"),
     ],
 )

@@ -66,9 +66,9 @@ def run_folder(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collec
     try:
         yield
     except BaseException:
-        if is_new and [entry.name for entry in workdir.iterdir()] == [path.name]:
-            path.unlink()
-            with contextlib.suppress(OSError):  # something else has come into it
+        with contextlib.suppress(OSError):  # another process has done so, or something else has come into it
+            if is_new and [entry.name for entry in workdir.iterdir()] == [path.name]:
+                path.unlink()
                 for folder in made:
                     folder.rmdir()
         raise
