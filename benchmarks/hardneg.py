@@ -16,8 +16,9 @@ With ``--compile`` there are torch's two with ``torch.compile`` as well. ``--dty
 weights and of the computation; adapters, optimizer and loss are float32 (in torch by autocast). An image is a positive
 with its negative: two rows of a pass.
 
-Before anything is timed, the first step of every torch variant must have the errors, the loss and the norm of the
-gradient that ours has, in float32. Rounds alternate between them, and the table shows medians.
+Before anything is timed, the first steps of torch's two must have the errors, the loss and the norm of the gradient of
+ours, in float32, and compiled ones those of their plain form. Rounds alternate between them, and the table shows
+medians.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from benchmarks import common, machine
 from winobench import parallel
 from winobench.checkpoints import models, sources
 from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
 from winobench.models import lora
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.training import hard_negatives, hardneg, loop, optimizers
@@ -54,6 +56,8 @@ TOLERANCE = 1e-4
 """Of errors and loss, in float32, relative to the positives' error; the loss is a small difference of two errors."""
 GRADIENT_TOLERANCE = 1e-3
 """Of the gradient's norm, relative; it is a sum of many products that partly cancel."""
+COARSENESS = 100.0
+"""How many times these tolerances two first steps in bfloat16 may differ by."""
 
 _SEED = 0
 _LEARNING_RATE, _WEIGHT_DECAY, _CLIP_NORM = 1e-4, 1e-2, 1.0
@@ -281,16 +285,25 @@ def difference(values: Numbers, reference: Numbers) -> float:
     return float(np.max(differences)) / reference["positive_error"]
 
 
-def check_agreement(name: str, values: Numbers, reference: Numbers) -> None:
-    """Stops the benchmark unless two first steps in float32 did the same.
+def check_agreement(
+    name: str, values: Numbers, reference: Numbers, *, other: str = _OURS, coarseness: float = 1.0
+) -> None:
+    """Stops the benchmark unless two first steps did the same.
+
+    Args:
+      name: whose step it is.
+      values: its numbers.
+      reference: those that they should be.
+      other: whose these are.
+      coarseness: factor of the tolerances, which are those of float32.
 
     Raises:
       RuntimeError: says how they differ.
     """
     norm = abs(values["gradient_norm"] / reference["gradient_norm"] - 1.0)
     # Written so that what is not a number does not pass.
-    if not (difference(values, reference) <= TOLERANCE and norm <= GRADIENT_TOLERANCE):
-        raise RuntimeError(f"the first steps of {name} and of {_OURS} differ: {values} and {reference}")
+    if not (difference(values, reference) <= coarseness * TOLERANCE and norm <= coarseness * GRADIENT_TOLERANCE):
+        raise RuntimeError(f"the first steps of {name} and of {other} differ: {values} and {reference}")
 
 
 def _numbers(metrics: Mapping[str, Any]) -> Numbers:
@@ -365,6 +378,9 @@ def benchmark(
         log(f"{name}: first step {first_seconds[name]:.1f} s, {first[name]}")
         if name != _OURS and dtype == "float32":
             check_agreement(name, first[name], first[_OURS])
+        elif name != _OURS and ways[name]["compiled"]:
+            plain = name.replace("torch.compile", "torch")
+            check_agreement(name, first[name], first[plain], other=plain, coarseness=COARSENESS)
 
     def measure(name: str) -> float:
         start = time.perf_counter()
@@ -439,10 +455,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the frozen network")
     parser.add_argument("--batch_size", type=int, help="images a step; the size's own when left out")
     parser.add_argument("--steps", type=int, default=3, help="steps of each measurement")
-    parser.add_argument("--compile", action="store_true", help="run torch with torch.compile as well")
+    parser.add_argument("--compile", action="store_true", help="on a GPU, run torch with torch.compile as well")
     options = parser.parse_args(arguments)
     device = common.start(options)
     common.check_positive(options, "steps")
+    if options.compile and device == "cpu":
+        # Torch 2.13's compiler for CPUs gave the toy's gradient a norm of 0.044 in place of 0.058.
+        raise InputError("--compile needs --device gpu: on a CPU, torch.compile gets other gradients")
     size = SIZES[options.size or ("sd21" if device == "cuda" else "mid")]
     if options.batch_size is not None:
         common.check_positive(options, "batch_size")

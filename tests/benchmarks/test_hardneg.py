@@ -108,3 +108,18 @@ def test_real_size_is_a_network_that_both_sides_know():
 def test_bad_arguments(option):
     with pytest.raises(InputError, match=f"--{option} is 0, but it must be at least 1"):
         hardneg.main(["--size=small", f"--{option}=0"])
+
+
+def test_compiling_is_for_gpus():
+    with pytest.raises(InputError, match="--compile needs --device gpu"):
+        hardneg.main(["--size=small", "--compile"])
+
+
+def test_bfloat16_is_compared_coarsely():
+    values = FIRST_STEP | {"gradient_norm": 0.065}
+    hardneg.check_agreement("torch.compile", values, FIRST_STEP, other="torch", coarseness=hardneg.COARSENESS)
+    # What torch's compiler for CPUs made of it.
+    with pytest.raises(RuntimeError, match=r"the first steps of torch\.compile and of torch differ"):
+        hardneg.check_agreement(
+            "torch.compile", values | {"gradient_norm": 0.046}, FIRST_STEP, other="torch", coarseness=hardneg.COARSENESS
+        )
