@@ -439,9 +439,7 @@ def test_a_batch_that_devices_cannot_share_is_refused(tmp_path):
 def test_batch_sizes_are_checked_ahead():
     mesh = fsdp(2, 1)
     loop.check_batch_size(12, 3, mesh)
-    with pytest.raises(
-        InputError, match=r"a batch of 10 cannot be shared by 3 micro-batches on 2 devices: .* 6 or 12"
-    ):
+    with pytest.raises(InputError, match=r"a batch of 10 cannot be shared by 3 micro-batches on 2 devices: .* 6 or 12"):
         loop.check_batch_size(10, 3, mesh)
     with pytest.raises(InputError, match=r"a batch of 0 cannot be shared by 2 devices: make batch_size 2$"):
         loop.check_batch_size(0, 1, mesh)
