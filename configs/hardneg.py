@@ -108,7 +108,7 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
 
     config.batch_size = 112
     config.accumulate = 1
-    config.num_steps = config_dict.FieldReference(400, field_type=int)
+    config.num_steps = config_dict.FieldReference(300, field_type=int)
     config.epochs = 8.0
 
     config.optimizer = ml_collections.ConfigDict()
@@ -128,7 +128,7 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     config.validate_every = config_dict.FieldReference(50, field_type=int)
     config.validation = ml_collections.ConfigDict()
     config.validation.tasks = config_dict.placeholder(str)
-    config.validation.limit = config_dict.FieldReference(40, field_type=int)
+    config.validation.limit = config_dict.FieldReference(20, field_type=int)
     config.validation.num_samples = 8
     config.validation.timestep_range = config_dict.placeholder(tuple)
     config.validation.batch_size = config_dict.placeholder(int)

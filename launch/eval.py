@@ -108,11 +108,22 @@ def _display_name(model: str, config: ml_collections.ConfigDict) -> str:
 
 
 def _lora(config: ml_collections.ConfigDict) -> list[str]:
-    """The short name of the LoRA, in a list that is empty without one; files of the usual name are called by folder."""
+    """The short name of the LoRA, in a list that is empty without one.
+
+    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
+    """
     if not config.lora:
         return []
-    folder, name = os.path.split(os.path.abspath(config.lora)) if os.path.isfile(config.lora) else ("", config.lora)
-    return [registry.model_label(folder if name.startswith("pytorch_lora_weights.") else os.path.splitext(name)[0])]
+    if not os.path.exists(config.lora):
+        return [registry.model_label(config.lora)]
+    path = os.path.abspath(config.lora)
+    folder, name = os.path.split(path)
+    if os.path.isfile(path):
+        path = folder if name.startswith("pytorch_lora_weights.") else os.path.splitext(path)[0]
+    run, inside = os.path.split(path)
+    if inside == "last" and os.path.basename(run) == "lora":
+        return [f"{registry.model_label(os.path.dirname(run))}-last"]
+    return [registry.model_label(run if inside == "lora" else path)]
 
 
 def _label(spec: str) -> str:

@@ -200,6 +200,10 @@ def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
     other = file.with_name("mine.safetensors")
     other.touch()
     names = {str(file.parent): "hard-text", str(file): "hard-text", str(other): "mine", "owner/adapter": "adapter"}
+    # What launch.train has exported is called as the run.
+    trained = tmp_path / "hardneg-mixed" / "lora" / "last"
+    trained.mkdir(parents=True)
+    names |= {f"{trained.parent}/": "hardneg-mixed", str(trained): "hardneg-mixed-last", "owner/lora": "lora"}
     for name, expected in names.items():
         config.lora = name
         config.lora_scale = 1.0

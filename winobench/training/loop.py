@@ -442,9 +442,11 @@ def train(
                     **values,
                 }
             write(step, values)
-            shown = {} if speed is None else {"images/s": f"{images_per_second:,.0f}"}
+            shown = {name: f"{values[name]:.4f}" for name in ("loss", watched)}
+            if speed is not None:
+                shown["images/s"] = f"{images_per_second:,.0f}"
             # Drawn when the bar's own time has come: a log file gets no line for each.
-            bar.set_postfix(loss=f"{values['loss']:.4f}", refresh=False, **shown)
+            bar.set_postfix(shown, refresh=False)
             if due:
                 if not bool(_all_finite((state.params, state.ema, state.opt_state))):
                     stop(f"a parameter or the optimizer's state after step {step} is not finite")
