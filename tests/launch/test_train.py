@@ -17,6 +17,9 @@ import safetensors.numpy
 from launch import train as launcher
 from winobench.training.validation import MEAN
 
+# Minutes long: whole training runs.
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parents[2]
 FILE = "pytorch_lora_weights.safetensors"
 

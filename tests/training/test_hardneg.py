@@ -17,6 +17,9 @@ from winobench.tasks import clevr_hardneg
 from winobench.training import hardneg, loop
 from winobench.training.validation import MEAN, Validation
 
+# Minutes long: whole training runs.
+pytestmark = pytest.mark.slow
+
 FILE = "pytorch_lora_weights.safetensors"
 
 
