@@ -76,7 +76,8 @@ def main(config: ml_collections.ConfigDict) -> None:
     free, values = {"recipe", *recipe.free_fields(config)}, configuration.plain(config)
     name = recipe.default_name(config, flags.FLAGS.config or DEFAULT_CONFIG, recipes.digest(values, free=free))
     workdir = pathlib.Path(_WORKDIR.value or f"runs/{name}")
-    with recipes.run_folder(values, workdir, free=free):
+    alone = not _PROCESSES.value or parallel.is_first_process()
+    with recipes.run_folder(values, workdir, free=free, alone=alone):
         if _WRITE_ARRAYS.value:
             recipe.write_arrays(config, workdir, _WRITE_ARRAYS.value)
             train = f"python -m winobench.training.from_arrays {_WRITE_ARRAYS.value}"

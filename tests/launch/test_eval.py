@@ -84,7 +84,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
     """kill -9 under the real scorer: the same command goes on, repeats nothing, and its errors are bit-equal."""
     words = [
         *("--config=gdbench", f"--config.model={tiny_pipeline}", "--config.limit=6", "--config.batch_size=4"),
-        *("--config.tasks=clevr,clevr_image", "--config.sampling.num_samples=16"),
+        *("--config.tasks=clevr,clevr_image", "--config.sampling.num_samples=160"),
     ]
     status, out, err = launch(*words, f"--workdir={tmp_path / 'whole'}")
     assert status == 0, err

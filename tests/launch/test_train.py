@@ -14,11 +14,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from launch import train as launcher
+from launch import configuration
 from winobench.training.validation import MEAN
-
-# Minutes long: whole training runs.
-pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).parents[2]
 FILE = "pytorch_lora_weights.safetensors"
@@ -41,6 +38,7 @@ def _environment():
     return {**os.environ, "PYTHONPATH": path, "COLUMNS": "120", **quick}
 
 
+@pytest.mark.slow  # three launches, the first trains
 def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}"]
     status, out, err = launch(*words, cwd=tmp_path)
@@ -144,6 +142,7 @@ def test_two_processes_train_as_one(tiny_pipeline, tmp_path):
     assert [row[MEAN] for row in two if MEAN in row] == [row[MEAN] for row in one if MEAN in row]
 
 
+@pytest.mark.slow  # compiles a whole step for two of them
 def test_a_run_that_diverges_is_told_of_in_one_line(tiny_pipeline, tmp_path):
     words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.validate_every=none"]
     words += ["--config.optimizer.learning_rate=1e38", "--config.optimizer.clip_norm=none"]
@@ -180,21 +179,27 @@ def test_bad_input_is_one_line_and_leaves_no_folder(words, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_help_imports_nothing_heavy():
+@pytest.fixture(scope="module")
+def help_text():
+    """What --help prints, then the status, then which of the heavy packages were imported."""
     code = (
         "import sys, runpy\nsys.argv = ['train', '--config=hardneg', '--help']\ntry:\n"
         "    runpy.run_module('launch.train', run_name='__main__')\nexcept SystemExit as end:\n    print(end.code)\n"
         "print([name for name in ('jax', 'flax', 'transformers') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.splitlines()[-2:] == ["0", "[]"]
-    assert "--config.loss.threshold" in done.stdout
-    assert "--max_minutes" in done.stdout
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout
 
 
-def test_the_commands_of_the_help_use_known_names():
-    for line in launcher.USAGE.splitlines():
-        specs = re.findall(r"--config=(\S+)", line)
-        for spec in specs:
-            config = launcher.configuration.load(spec, launcher="train")
-            assert set(re.findall(r"--config\.(\S+)=", line)) <= set(launcher.configuration.flat(config))
+def test_help_imports_nothing_heavy(help_text):
+    assert help_text.splitlines()[-2:] == ["0", "[]"]
+    assert "--config.loss.threshold" in help_text
+    assert "--max_minutes" in help_text
+
+
+def test_the_commands_of_the_help_use_known_names(help_text):
+    commands = re.findall(r"python -m launch\.train (.*)", help_text)
+    assert len(commands) >= 9
+    for command in commands:
+        (spec,) = re.findall(r"--config=(\S+)", command)
+        config = configuration.load(spec, launcher="train")
+        assert set(re.findall(r"--config\.(\S+)=", command)) <= set(configuration.flat(config))

@@ -121,6 +121,7 @@ def test_batches_from_arrays_can_start_anywhere(arrays):
     assert 0.2 < share < 0.8
 
 
+@pytest.mark.slow  # compiles the denoiser's step twice
 def test_training_from_arrays_goes_on_and_comes_back(config, scenes, arrays):
     from_arrays.train(arrays, num_steps=2)
     _, like = clevr_tiny.denoiser_step(config, clevr_tiny._vocab_size(scenes), clevr_tiny.schedule(config))

@@ -17,9 +17,6 @@ from winobench.tasks import clevr_hardneg
 from winobench.training import hardneg, loop
 from winobench.training.validation import MEAN, Validation
 
-# Minutes long: whole training runs.
-pytestmark = pytest.mark.slow
-
 FILE = "pytorch_lora_weights.safetensors"
 
 
@@ -110,6 +107,7 @@ def test_training_leaves_adapters_and_numbers(finished, tiny_pipeline):
     assert command[4:] == [f"--config.model={tiny_pipeline}", f"--config.lora={folder / 'lora'}"]
 
 
+@pytest.mark.slow  # two more runs
 def test_a_stopped_run_goes_on_to_the_same_adapters(finished, config, tmp_path):
     _, whole, _ = finished
     folder = tmp_path / "parts"
@@ -155,6 +153,7 @@ def test_the_best_validation_is_exported_and_its_checkpoint_kept(config, tmp_pat
     assert "no checkpoint is better" in report
 
 
+@pytest.mark.slow  # compiles another step twice
 def test_eight_devices_do_as_one(config, tmp_path):
     """Fully sharded: a device holds a quarter of what is split, and the adapters come out the same."""
     if jax.device_count() < 8:

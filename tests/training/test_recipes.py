@@ -54,6 +54,17 @@ def test_a_run_that_fails_at_once_leaves_no_folder(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["config.json", "metrics.jsonl", "runs", "two"]
 
 
+def test_a_folder_is_for_one_process_at_a_time(tmp_path):
+    with recipes.run_folder(VALUES, tmp_path, free=[]):
+        before = (tmp_path / "config.json").stat().st_mtime_ns
+        with pytest.raises(InputError, match=r"another process is training in .*: wait for it, or choose another"):
+            keep(VALUES, tmp_path)
+        assert (tmp_path / "config.json").stat().st_mtime_ns == before
+        with recipes.run_folder(VALUES, tmp_path, free=[], alone=False):  # one of the same program
+            pass
+    keep(VALUES, tmp_path)
+
+
 def test_a_digest_tells_fixed_fields_apart():
     first = recipes.digest(VALUES, free=["part.steps"])
     assert len(first) == 8

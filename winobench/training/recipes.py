@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib
 import json
+import os
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
@@ -34,8 +35,10 @@ def load(name: str) -> ModuleType:
 
 
 @contextlib.contextmanager
-def run_folder(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str]) -> Iterator[None]:
-    """Writes the run's config into its folder, or checks that the run there is this one.
+def run_folder(
+    values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str], alone: bool = True
+) -> Iterator[None]:
+    """Writes the run's config into its folder, or checks that the run there is this one; holds the folder meanwhile.
 
     Where the block fails before it has left anything else in a new folder, the folder goes again.
 
@@ -44,9 +47,10 @@ def run_folder(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collec
       workdir: the run's folder; made if needed.
       free: dotted names of fields that may change from call to call, such as the number of steps: that is how a run is
         prolonged.
+      alone: no other process may hold the folder; False for all but the first of processes that train together.
 
     Raises:
-      InputError: the folder holds a run with other settings.
+      InputError: the folder holds a run with other settings, or another process trains there.
     """
     from winobench import files
 
@@ -62,9 +66,10 @@ def run_folder(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collec
             )
     made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
     workdir.mkdir(parents=True, exist_ok=True)
-    files.write_json(path, values)
     try:
-        yield
+        with _held(workdir) if alone else contextlib.nullcontext():
+            files.write_json(path, values)
+            yield
     except BaseException:
         with contextlib.suppress(OSError):  # another process has done so, or something else has come into it
             if is_new and [entry.name for entry in workdir.iterdir()] == [path.name]:
@@ -72,6 +77,29 @@ def run_folder(values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collec
                 for folder in made:
                     folder.rmdir()
         raise
+
+
+@contextlib.contextmanager
+def _held(folder: pathlib.Path) -> Iterator[None]:
+    """A lock on the folder itself, so that nothing is left behind and the lock dies with the process."""
+    try:
+        import fcntl
+    except ImportError:  # no advisory locks on this system
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another process is training in {folder}: wait for it, or choose another --workdir"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:
