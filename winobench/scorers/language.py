@@ -1,0 +1,131 @@
+"""What is asked of a language model, and what it answers: the types that models, tasks and the evaluation share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+Raw = dict[str, Any]
+"""An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
+
+KINDS = ("generation", "options", "entailment", "similarity")
+"""What can be asked; a model says in ``kinds`` which of them it can do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """Asks for a text.
+
+    Attributes:
+      turns: the conversation so far; the last turn is the user's.
+      max_tokens: the longest answer.
+      temperature: 0 for the most likely answer.
+      sample: tells requests apart that are otherwise equal; the draw's number with a temperature above 0.
+      prefix_turns: how many of the first turns other requests begin with as well (few-shot examples): what a model
+        computes for them can be shared.
+    """
+
+    turns: tuple[Turn, ...]
+    max_tokens: int = 512
+    temperature: float = 0.0
+    sample: int = 0
+    prefix_turns: int = 0
+
+    kind = "generation"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Asks how likely each of some continuations is.
+
+    Attributes:
+      turns: the conversation so far; the last turn is the user's.
+      options: the continuations, at least two.
+      prefix_turns: as of `Generation`.
+    """
+
+    turns: tuple[Turn, ...]
+    options: tuple[str, ...]
+    prefix_turns: int = 0
+
+    kind = "options"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entailment:
+    """Asks how probable it is that a premise entails each of some hypotheses."""
+
+    premise: str
+    hypotheses: tuple[str, ...]
+
+    kind = "entailment"
+
+
+@dataclasses.dataclass(frozen=True)
+class Similarity:
+    """Asks how similar a text is to each of some others."""
+
+    text: str
+    others: tuple[str, ...]
+
+    kind = "similarity"
+
+
+Request = Generation | Options | Entailment | Similarity
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """An answer, read.
+
+    Attributes:
+      text: of a `Generation`; None otherwise, and where there is none (a refusal by the server, an empty answer).
+      scores: of the other kinds, one a candidate, higher = better: log-likelihoods in nats (``Options``), probabilities
+        (``Entailment``), cosines (``Similarity``).
+      num_tokens: of each candidate of ``Options``, for scores per token.
+      input_tokens, output_tokens: what was read and written; None where it is not known.
+      finish: why a text ended, ``"stop"`` or ``"length"``; None where it is not known.
+    """
+
+    text: str | None = None
+    scores: tuple[float, ...] | None = None
+    num_tokens: tuple[int, ...] | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish: str | None = None
+
+
+@runtime_checkable
+class Responder(Protocol):
+    """Anything that answers requests.
+
+    Attributes:
+      kinds: which of ``KINDS`` it can answer.
+    """
+
+    kinds: frozenset[str]
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Everything about it that can change an answer, as JSON values; nothing secret."""
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """Yields (index of the request, raw answer) as answers come in, in any order, each index once.
+
+        A call that failed for good is yielded as ``{"error": {"kind": str, "message": str, "attempts": int}}``.
+        """
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """The answer in what came in; pure.
+
+        Raises:
+          ValueError: the raw answer is malformed, which counts as a failed call.
+        """

@@ -1,0 +1,103 @@
+"""What a text task is: questions, the protocols by which they are asked, and the metrics over the answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from winobench.scorers.language import Request, Response
+
+ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
+"""What can become of a question: a choice was made; there are responses, but no choice can be read from them; a call
+failed for good, so that the question counts nowhere."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextQuestion:
+    """One question with a closed set of answers.
+
+    Attributes:
+      id: unique within the task and stable from run to run.
+      texts: what prompts are made of, e.g. ``{"premise": ..., "question": ...}``.
+      options: what can be answered, in order.
+      answer: index of the right option.
+      groups: sub-tasks that the question also counts for, e.g. ``("traditional", "GPT4")``.
+      pair: questions of the same pair are right only together; None for a question without a partner.
+    """
+
+    id: str
+    texts: Mapping[str, str]
+    options: tuple[str, ...]
+    answer: int
+    groups: tuple[str, ...] = ()
+    pair: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a model's responses to a question come to.
+
+    Attributes:
+      status: ``ANSWERED``, ``UNPARSABLE`` or ``FAILED``.
+      choice: index of the chosen option; None unless answered.
+      choices: the choice in each of the protocol's requests, where there are several (other order of the options, other
+        sample); None where there was none.
+      scores: of the options, where the protocol has scores; higher = better.
+      tie: the best score occurs twice, so that the choice counts as wrong.
+    """
+
+    status: str
+    choice: int | None = None
+    choices: tuple[int | None, ...] = ()
+    scores: tuple[float, ...] | None = None
+    tie: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """How a question is put to a model and its answer is read.
+
+    Attributes:
+      name: what ``--config.protocol`` calls it, e.g. ``zero_shot``.
+      description: one line for listings; says where the prompt is from.
+      kind: of its requests, one of `winobench.scorers.language.KINDS`.
+      requests: the requests of a question, at least one; of the same number and meaning for all questions.
+      read: the answer in the responses to them; a None among them is a call that failed.
+    """
+
+    name: str
+    description: str
+    kind: str
+    requests: Callable[[TextQuestion], Sequence[Request]]
+    read: Callable[[TextQuestion, Sequence[Response | None]], Answer]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTask:
+    """A declaration of a text task; nothing is read before ``load`` is called.
+
+    Attributes:
+      name: what ``--config.tasks`` calls it.
+      version: raised whenever a number could change.
+      description: one line for ``--list_tasks``.
+      protocols: name -> protocol; the first is the default.
+      chance: metric name -> chance level in [0, 1].
+      load: ``load(data_dir, limit) -> iterable of TextQuestion``; ``limit`` counts pairs or items, None means all.
+      ready: ``ready(data_dir) -> None`` or one sentence on how to get the data.
+      data_fingerprint: ``data_fingerprint(data_dir, limit) -> str``, changes whenever the questions could.
+      count: ``count(data_dir)``, the number of questions, or None while the data are not there.
+      metrics: ``metrics(questions, answers) -> {metric: {"value", "low", "high", "chance", "n", "ties"}}``; the
+        headline first, ``<group>/<metric>`` for groups; proportions in [0, 1].
+    """
+
+    name: str
+    version: int
+    description: str
+    protocols: Mapping[str, Protocol]
+    chance: Mapping[str, float]
+    load: Callable[[str | None, int | None], Iterable[TextQuestion]]
+    ready: Callable[[str | None], str | None]
+    data_fingerprint: Callable[[str | None, int | None], str]
+    metrics: Callable[[Sequence[TextQuestion], Sequence[Answer]], Mapping[str, Mapping[str, Any]]]
+    count: Callable[[str | None], int | None] = lambda data_dir: None
