@@ -217,6 +217,15 @@ def test_references_of_a_run():
     assert published.references(run("contrastive", "clip-rn50x64"))["clevr", "accuracy"].printed == "59.5"
     assert published.references({"tasks": {"clevr": {"accuracy": {}}}}) == {}
 
+    # Beside a model with a LoRA stands the paper's fine-tuned one, and nothing where the paper has none.
+    finetuned = run("diffusion_itm", "sd21-base", 10)
+    finetuned["config"]["lora"] = "lora"
+    finetuned["tasks"]["mmbias"] = {"Christian-Muslim": {}}
+    found = published.references(finetuned)
+    assert set(found) == {("clevr", "accuracy"), ("clevr", "spatial/accuracy")}
+    assert {number.finetuning for number in found.values()} == {"hardneg"}
+    assert (found["clevr", "accuracy"].table, found["clevr", "accuracy"].printed) == ("2b", "67.0")
+
 
 def test_kinds_are_two():
     with pytest.raises(ValueError, match="kind is diffusion or baseline, not 'clip'"):

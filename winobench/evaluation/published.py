@@ -19,7 +19,7 @@ _SAME_CHECKPOINT = {
     "stabilityai/stable-diffusion-2-1-base": "sd21-base",
     "runwayml/stable-diffusion-v1-5": "sd15",
 }
-_PAPERS_MODEL = "sd21-base"
+_PAPERS_MODEL, _PAPERS_FINETUNING = "sd21-base", "hardneg"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,14 @@ def numbers() -> tuple[PublishedNumber, ...]:
 
 
 def reference(
-    task: str, metric: str, *, model: str, kind: str, normalize: str = "auto", num_samples: int | None = None
+    task: str,
+    metric: str,
+    *,
+    model: str,
+    kind: str,
+    finetuned: bool = False,
+    normalize: str = "auto",
+    num_samples: int | None = None,
 ) -> PublishedNumber | None:
     """The number of the paper to print beside one of ours.
 
@@ -108,13 +115,15 @@ def reference(
     - Of the numbers for image retrieval, that with our normalisation: Diffusion Classifier for ``none``, DiffusionITM
       otherwise.
     - Of those with 10 and with 250 samples, the one that is nearer to ours by ratio (10 up to 49, 250 from 50 on).
-    - Fine-tuned models of the paper are no reference: they stand in ``numbers()``.
+    - Beside a fine-tuned model: that of HardNeg-DiffusionITM, the paper's fine-tuning with all kinds of negatives; its
+      others stand in ``numbers()``.
 
     Args:
       task: our task's name.
       metric: key of its results, also of a sub-task or a target pair.
       model: a registry name, a hub id, or anything else, which the paper does not have.
       kind: ``diffusion`` or ``baseline``.
+      finetuned: whether the model is used with a LoRA.
       normalize: what the run was asked for, one of `winobench.evaluation.plan.NORMALIZE`.
       num_samples: samples a pair; None for the paper's most.
 
@@ -128,7 +137,7 @@ def reference(
         number
         for number in numbers()
         if (number.task, number.metric) == (task, metric)
-        and number.finetuning is None
+        and number.finetuning == (_PAPERS_FINETUNING if finetuned else None)
         and number.normalize in (None, wanted)
     ]
     model = _registry_name(model)
@@ -157,6 +166,7 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
     settings = {
         "model": config.get("model") or "",
         "kind": "diffusion" if scorer.get("scorer") == "diffusion_itm" else "baseline",
+        "finetuned": bool(config.get("lora")),
         "normalize": config.get("normalize") or "auto",
         "num_samples": sampling.get("num_samples"),
     }
