@@ -80,6 +80,17 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"logit_scale",
         ),
     ),
+    "Decoder": KeyTable(
+        # The language side of LLaVA, as it was saved before transformers 4.52 and since then.
+        renames=(
+            (r"language_model\.(model|lm_head)\.", r"\1."),
+            (r"model\.language_model\.", r"model."),
+        ),
+        ignored=(
+            r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # a buffer of transformers before 4.31
+            r"(model\.)?(vision_tower|multi_modal_projector)\..*",
+        ),
+    ),
 }
 
 

@@ -1,0 +1,375 @@
+"""Language models from folders: shards, dtypes, 8-bit weights, several devices, tokenizers; and what is refused."""
+
+import functools
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tokenizers
+import transformers
+from flax import nnx
+from huggingface_hub import constants
+from jax.sharding import PartitionSpec
+
+from tests.parity.torch_copy import QUICK_COMPILATION
+from winobench import parallel
+from winobench.checkpoints import language_models, models, weights
+from winobench.errors import InputError
+from winobench.models import decoder
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_config import DecoderConfig
+
+CONFIG = DecoderConfig(
+    vocab_size=24,
+    hidden_size=32,
+    intermediate_size=32,  # as wide as the states: fewer shapes to compile for
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    bos_token_id=1,
+    eos_token_id=2,
+)
+WORDS = ["<unk>", "<s>", "</s>", "a", "cup", "of", "cold", "tea", "on", "the", "table", "is", "not", "hot", "at", "all"]
+IDS = np.random.default_rng(0).integers(0, 20, (2, 8)).astype(np.int32)
+POSITIONS = np.broadcast_to(np.arange(8, dtype=np.int32), IDS.shape)
+QUERY = "model.layers.1.self_attn.q_proj.weight"
+
+
+def write_tokenizer(folder, words=WORDS, **options):
+    words = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>", **options
+    ).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def tensors():
+    """Keys and layouts of torch's files, made from shapes alone."""
+    state = nnx.state(language_models.abstract_decoder(CONFIG, "float32"))
+    rng = np.random.default_rng(0)
+    found = {}
+    for path, leaf in nnx.to_flat_state(state):
+        origin = language_models._decoder_origin(path, leaf.shape)
+        shape = models._torch_shape(path, leaf.shape[1:] if origin.stacked else leaf.shape)
+        for key in origin.keys:
+            spread = 1.0 if len(shape) == 1 else shape[-1] ** -0.5
+            found[key] = (rng.standard_normal(shape) * spread + (len(shape) == 1)).astype(np.float32)
+    return found
+
+
+def write_config(folder, **changes):
+    (folder / "config.json").write_text(json.dumps({**CONFIG.to_dict(), **changes}))
+
+
+def write_weights(folder, tensors):
+    weights.write_weights(folder / "model.safetensors", tensors)
+
+
+@pytest.fixture(scope="module")
+def published(tensors, tmp_path_factory):
+    """A folder that tests must not change."""
+    folder = tmp_path_factory.mktemp("decoder")
+    write_config(folder)
+    write_weights(folder, tensors)
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(published, tmp_path):
+    return shutil.copytree(published, tmp_path / "decoder")
+
+
+@pytest.fixture(scope="module")
+def loaded(published):
+    return language_models.load_decoder(published, mesh=one_device())
+
+
+def one_device():
+    return parallel.make_mesh(jax.devices()[:1])
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILATION)
+def _logits(graph, state, ids, positions):
+    model = nnx.merge(graph, state)
+    return model.logits(model(ids, positions)[0])
+
+
+def logits(loaded):
+    ids, positions = (parallel.put(array, parallel.split_axis(loaded.mesh)) for array in (IDS, POSITIONS))
+    return np.asarray(_logits(*loaded.network, ids, positions))
+
+
+@pytest.fixture(scope="module")
+def expected(loaded):
+    return logits(loaded)
+
+
+def test_values_are_those_of_the_files(loaded, tensors):
+    model = loaded.module()
+    assert isinstance(model, Decoder)
+    assert model.config == loaded.config == CONFIG
+    np.testing.assert_array_equal(model.layers.self_attn.q_proj.kernel[1], tensors[QUERY].T)
+    np.testing.assert_array_equal(model.embed_tokens.embedding[...], tensors["model.embed_tokens.weight"])
+    np.testing.assert_array_equal(model.lm_head.kernel[...], tensors["lm_head.weight"].T)
+    for number in range(2):
+        key = f"model.layers.{number}.post_attention_layernorm.weight"
+        np.testing.assert_array_equal(model.layers.post_attention_layernorm.scale[number], tensors[key])
+    assert loaded.tokenizer("a cup").input_ids == [3, 4]
+    assert loaded.stop_ids == (2,)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_devices_share_one_copy(published, expected, int8):
+    """Each of four holds its part only, and computes what one computes."""
+    mesh = parallel.make_mesh(model_parallel=4)
+    shared = language_models.load_decoder(published, mesh=mesh, int8=int8)
+    kernel = shared.module().layers.mlp.down_proj.kernel[...]
+    assert {shard.data.shape for shard in kernel.addressable_shards} == {(2, 8, 32)}
+    held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(shared.network[1]))
+    memory = language_models.abstract_memory(CONFIG, model_parallel=4, dtype="float32", int8=int8)
+    assert held == memory.parameter_bytes
+    if int8:
+        alone = language_models.load_decoder(published, mesh=one_device(), int8=True)
+        assert kernel.dtype == jnp.int8
+        np.testing.assert_array_equal(kernel, alone.module().layers.mlp.down_proj.kernel[...])
+        expected_here = logits(alone)
+        # The price of 8 bits, stated in `load_decoder`.
+        error = np.sqrt(np.mean(np.square(expected_here - expected)) / np.mean(np.square(expected)))
+        assert 5e-3 < error < 4e-2
+        assert shared.fingerprint == alone.fingerprint
+    else:
+        expected_here = expected
+    np.testing.assert_allclose(logits(shared), expected_here, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+def test_rows_and_heads_are_split_at_once(published, expected):
+    """Rows over one axis of the mesh, layers and the cache's heads over the other."""
+    mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
+    shared = language_models.load_decoder(published, mesh=mesh)
+    graph, state = shared.network
+    cache = jax.tree.map(parallel.put, decoder.make_cache(CONFIG, 2, 8), decoder.cache_shardings(CONFIG, 2, mesh))
+
+    def run(state, cache, ids, positions):
+        model = nnx.merge(graph, state)
+        hidden, cache = model(ids, positions, cache)
+        return model.logits(hidden), cache.keys
+
+    rows = PartitionSpec("data")
+    cache_rows = decoder.Cache(PartitionSpec(None, "data"), PartitionSpec(None, "data"), rows)
+    specs = (PartitionSpec(), cache_rows, rows, rows), (rows, PartitionSpec(None, "data"))
+    mapped = jax.jit(parallel.map_over_data(run, mesh, *specs), compiler_options=QUICK_COMPILATION)
+    result, keys = mapped(state, cache, IDS, POSITIONS)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+    assert keys.addressable_shards[0].data.shape == (2, 1, 8, 1, 8)
+
+
+def test_hub_ids_are_read_from_one_commit(published, loaded, tmp_path, monkeypatch):
+    """Network and tokenizer both; nothing but the cache is there."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "models--owner--name"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(commit)
+    shutil.copytree(published, repository / "snapshots" / commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert language_models.language_model_kind("owner/name") == "decoder"
+    assert language_models.load_decoder("owner/name", mesh=one_device()).fingerprint == loaded.fingerprint
+    with pytest.raises(InputError, match="not in the local hub cache and HF_HUB_OFFLINE is set"):
+        language_models.language_model_kind("owner/other")
+
+
+def test_stacks_are_filled_in_place(tensors):
+    """A second copy of the layers is never made."""
+    sharding = parallel.replicated(one_device())
+    stack = jnp.zeros((2, 32, 32), jnp.float32, device=sharding)
+    (after,) = language_models._overwrite(
+        tensors[QUERY], (stack,), np.int32(1), turned=True, dtype=jnp.dtype("float32"), shardings=(sharding,)
+    )
+    assert stack.is_deleted()
+    np.testing.assert_array_equal(after[1], tensors[QUERY].T)
+
+
+def test_shards_and_vintages(published, loaded, tensors, tmp_path):
+    """An index with two shards, a buffer of old files, and bfloat16 in the file."""
+    folder = shutil.copytree(published, tmp_path / "shards")
+    (folder / "model.safetensors").unlink()
+    old = {**tensors, "model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(4, np.float32)}
+    names = sorted(old)
+    files = {name: f"model-0000{1 + (name in names[7:])}-of-00002.safetensors" for name in names}
+    for file in sorted(set(files.values())):
+        weights.write_weights(folder / file, {name: old[name] for name in names if files[name] == file})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    again = language_models.load_decoder(folder, mesh=one_device())
+    assert jax.tree.all(jax.tree.map(np.array_equal, again.network[1], loaded.network[1]))
+    assert again.fingerprint == loaded.fingerprint
+    half = {name: values.astype(jnp.bfloat16) for name, values in tensors.items()}
+    for file in folder.glob("model*"):
+        file.unlink()
+    write_weights(folder, half)
+    model = language_models.load_decoder(folder, "bfloat16", mesh=one_device()).module()
+    assert model.dtype == model.layers.mlp.up_proj.kernel.dtype == model.norm.scale.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(model.layers.self_attn.q_proj.kernel[1], half[QUERY].T)
+
+
+def test_fingerprint_names_all_that_answers_depend_on(folder, loaded):
+    def fingerprint(*args, **kwargs):
+        return language_models.load_decoder(folder, *args, mesh=one_device(), **kwargs).fingerprint
+
+    found = {loaded.fingerprint, fingerprint("bfloat16"), fingerprint(int8=True)}
+    write_config(folder, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    found.add(fingerprint())
+    write_tokenizer(folder, sorted(WORDS))
+    found.add(fingerprint())
+    changed = {name: tensor.read() for name, tensor in weights.read_weights([f"{folder}/model.safetensors"]).items()}
+    changed[QUERY] = changed[QUERY] + 1e-3
+    write_weights(folder, changed)
+    found.add(fingerprint())
+    assert len(found) == 6
+
+
+def test_stop_ids_are_those_of_all_files(folder):
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9], "temperature": 0.6}))
+    write_config(folder, eos_token_id=[2, 8])
+    assert language_models.load_decoder(folder, mesh=one_device()).stop_ids == (2, 7, 8, 9)
+
+
+def test_tied_output_may_be_in_the_file(folder, tensors):
+    write_config(folder, tie_word_embeddings=True)
+    write_weights(folder, {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]})
+    assert language_models.load_decoder(folder, mesh=one_device()).module().lm_head is None
+    write_weights(folder, tensors)
+    expect_error(folder, "lm_head.weight and model.embed_tokens.weight differ")
+
+
+def expect_error(folder, *parts, **kwargs):
+    with pytest.raises(InputError) as error:
+        language_models.load_decoder(folder, mesh=one_device(), **kwargs)
+    assert "\n" not in str(error.value)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_missing_unexpected_and_misshaped_tensors_are_named(folder, tensors):
+    wrong = {name: values for name, values in tensors.items() if name != QUERY}
+    wrong["model.layers.2.mlp.up_proj.weight"] = np.zeros((32, 32), np.float32)
+    wrong["model.norm.weight"] = np.ones(31, np.float32)
+    write_weights(folder, wrong)
+    expect_error(
+        folder,
+        "model.safetensors does not fit the Decoder that its config.json describes",
+        f"1 missing ({QUERY})",
+        "1 unexpected (model.layers.2.mlp.up_proj.weight)",
+        "1 of another shape (model.norm.weight is [31] instead of [32])",
+    )
+
+
+def test_files_that_cannot_be_used(folder, tensors):
+    write_weights(folder, {**tensors, QUERY: np.zeros((32, 32), np.int32)})
+    expect_error(folder, f"the tensor {QUERY} holds int32, not real numbers")
+    (folder / "model.safetensors").write_bytes(b"not a file of tensors")
+    expect_error(folder, "no complete safetensors file")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    expect_error(folder, "Python pickle (pytorch_model.bin)")
+    write_weights(folder, tensors)
+    expect_error(folder, "compute in float32 or bfloat16, not in float16", dtype="float16")
+    write_config(folder, hidden_act="relu")
+    expect_error(folder, "config.json: DecoderConfig: unsupported option hidden_act='relu'")
+    write_config(folder, vocab_size=14)
+    expect_error(folder, "2 tokens (all, at)", "beyond the model's vocabulary of 14")
+    write_config(folder)
+    (folder / "tokenizer.json").write_text("{}")
+    expect_error(folder, "the tokenizer of the folder", "cannot be loaded")
+    (folder / "tokenizer.json").unlink()
+    expect_error(folder, "has no tokenizer.json, so its texts cannot be made tokens")
+
+
+def test_padding_token_needs_no_row(folder):
+    words = [*WORDS, *(f"extra {number}" for number in range(8)), "<pad>"]
+    write_tokenizer(folder, words, pad_token="<pad>")
+    assert language_models.load_decoder(folder, mesh=one_device()).tokenizer.pad_token_id == 24
+
+
+def test_pickles_are_read_where_allowed(folder, tensors, expected):
+    torch = pytest.importorskip("torch")
+    (folder / "model.safetensors").unlink()
+    torch.save({name: torch.from_numpy(values) for name, values in tensors.items()}, folder / "pytorch_model.bin")
+    loaded = language_models.load_decoder(folder, mesh=one_device(), allow_pickle=True)
+    np.testing.assert_array_equal(logits(loaded), expected)
+
+
+def test_too_little_memory_is_one_sentence(folder, monkeypatch):
+    def place(*args):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 5 bytes")
+
+    monkeypatch.setattr(language_models, "_place", place)
+    expect_error(folder, "GiB on each device, which is more than there is", "model_parallel")
+
+
+def test_memory_of_13_billion_parameters():
+    """LLaVA-1.5-13B's language side but for its 64 added tokens; nothing is allocated."""
+    config = DecoderConfig(
+        hidden_size=5120,
+        intermediate_size=13824,
+        num_hidden_layers=40,
+        num_attention_heads=40,
+        max_position_embeddings=4096,
+    )
+    whole = language_models.abstract_memory(config, batch=8, length=1024)
+    assert whole.parameters == 13_015_864_320
+    assert whole.parameter_bytes == 2 * whole.parameters
+    assert whole.cache_bytes == 2 * 2 * 40 * 8 * 1024 * 5120 + 8 * 1024
+    part = language_models.abstract_memory(config, model_parallel=4, batch=8, length=1024)
+    # All but the norms is split.
+    assert part.parameter_bytes == pytest.approx(whole.parameter_bytes / 4, rel=1e-3)
+    assert part.cache_bytes == pytest.approx(whole.cache_bytes / 4, rel=1e-3)
+    assert part.largest_tensor_bytes == 2 * 32000 * 5120
+    assert part.largest_part_bytes == 2 * 32000 * 5120 / 4
+    small = language_models.abstract_memory(config, model_parallel=4, int8=True)
+    assert small.parameter_bytes < 0.52 * part.parameter_bytes
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kind"),
+    [
+        ("llama", "decoder"),
+        ("qwen3", "decoder"),
+        ("llava", "decoder"),
+        ("t5", "t5"),
+        ("bert", "bert"),
+        ("clip", "clip"),
+        ("clip_text_model", "clip"),
+    ],
+)
+def test_kinds(tmp_path, model_type, kind):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    assert language_models.language_model_kind(tmp_path) == kind
+
+
+def test_kinds_of_other_folders(tmp_path):
+    with pytest.raises(InputError, match=r"has no config\.json, so it is no language model"):
+        language_models.language_model_kind(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="names no model_type, but the language models that are read here are llama"):
+        language_models.language_model_kind(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    with pytest.raises(InputError, match="model_type 'vit'"):
+        language_models.language_model_kind(tmp_path)
+    (tmp_path / "config.json").write_text('{"architecture": "vit_base_patch32_clip_224"}')
+    (tmp_path / "open_clip_config.json").write_text("{}")
+    assert language_models.language_model_kind(tmp_path) == "clip"
+    with pytest.raises(InputError, match="neither an existing folder nor a hub id"):
+        language_models.language_model_kind(str(tmp_path / "nothing"))
+
+
+def test_scales_and_kernels_of_8_bits_come_from_one_tensor(published, tensors):
+    model = language_models.load_decoder(published, mesh=one_device(), int8=True).module()
+    kernel, scale = decoder.quantise(tensors[QUERY].T)
+    np.testing.assert_array_equal(model.layers.self_attn.q_proj.kernel[1], kernel)
+    np.testing.assert_allclose(model.layers.self_attn.q_proj.kernel_scale[1], scale, rtol=1e-6)
+    assert model.embed_tokens.embedding.dtype == model.lm_head.kernel.dtype == jnp.float32

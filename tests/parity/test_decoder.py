@@ -1,0 +1,182 @@
+"""The decoder against torch transformers, for every option; errors and tolerances as in test_unet."""
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax import nnx
+
+from tests.parity.torch_copy import NETWORK_TOLERANCE, QUICK_COMPILATION, randomize, relative_error
+from winobench import parallel
+from winobench.checkpoints import language_models, weights
+from winobench.checkpoints.weights import FileTensor
+from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
+
+SMALL = {
+    "vocab_size": 52,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+}
+# The head's four pairs have wavelengths of 6, 63, 628 and 6283 tokens: fast, between, and slow twice.
+LLAMA3_SCALING = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 100,
+}
+CONFIGS = {
+    "llama": {**SMALL, "num_key_value_heads": 4},
+    "one head of keys": {**SMALL, "num_key_value_heads": 1},
+    "llama 3": {
+        **SMALL,
+        "max_position_embeddings": 256,
+        "rope_parameters": {**LLAMA3_SCALING, "rope_theta": 10000.0},
+        "rms_norm_eps": 1e-5,
+    },
+    "linear scaling": {**SMALL, "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0}},
+    "dynamic scaling": {**SMALL, "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}},
+    "tied": {**SMALL, "tie_word_embeddings": True},
+    "biases": {**SMALL, "attention_bias": True, "mlp_bias": True},
+    "wide heads": {**SMALL, "head_dim": 12},
+    "epsilon": {**SMALL, "rms_norm_eps": 1e-1},
+    "qwen3": {**SMALL, "head_dim": 12, "tie_word_embeddings": True},
+    "qwen3 biases": {**SMALL, "head_dim": 8, "attention_bias": True, "sliding_window": 4, "max_window_layers": 1},
+}
+IDS = np.random.default_rng(0).integers(0, 52, (2, 11)).astype(np.int32)
+ONE_DEVICE = parallel.make_mesh([jax.devices()[0]])
+
+
+def torch_network(name):
+    family = "Qwen3" if name.startswith("qwen3") else "Llama"
+    config = getattr(transformers, f"{family}Config")(**CONFIGS[name])
+    return with_norms_about_one(getattr(transformers, f"{family}ForCausalLM")(config))
+
+
+def with_norms_about_one(network):
+    randomize(network)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm" in name and "bias" not in name:
+                parameter.add_(1.0)
+    return network
+
+
+def tensors_of(network):
+    return {
+        name: FileTensor(name, tuple(tensor.shape), "a torch module", lambda tensor=tensor: tensor.detach().numpy())
+        for name, tensor in network.state_dict().items()
+    }
+
+
+def logits(network, ids, positions):
+    graph, state = network
+
+    def run(state, ids, positions):
+        model = nnx.merge(graph, state)
+        return model.logits(model(ids, positions)[0])
+
+    return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, ids, positions)
+
+
+def positions_of(ids):
+    return np.broadcast_to(np.arange(ids.shape[1], dtype=np.int32), ids.shape)
+
+
+@torch.inference_mode()
+def torch_logits(network, ids):
+    return network(torch.from_numpy(ids).long()).logits
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_network(name):
+    network = torch_network(name)
+    config = DecoderConfig.from_dict(network.config.to_dict())
+    assert DecoderConfig.from_dict(config.to_dict()) == config
+    ours, _ = language_models.build_decoder(config, tensors_of(network), mesh=ONE_DEVICE)
+    np.testing.assert_allclose(inverse_wavelengths(config), network.model.rotary_emb.inv_freq, rtol=3e-7)
+    result = logits(ours, IDS, positions_of(IDS))
+    assert result.dtype == np.float32
+    assert relative_error(result, torch_logits(network, IDS)) < NETWORK_TOLERANCE
+
+
+def test_options_matter():
+    """Otherwise ``test_network`` would pass for an option that is ignored."""
+    reference = torch_network("llama 3")
+    expected = torch_logits(reference, IDS)
+    for change in (
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+        {"rope_parameters": {**LLAMA3_SCALING, "rope_theta": 10000.0, "high_freq_factor": 8.0}},
+        {"rope_parameters": {"rope_type": "linear", "factor": 8.0, "rope_theta": 10000.0}},
+        {"rms_norm_eps": 1e-2},
+    ):
+        other = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**CONFIGS["llama 3"], **change})).eval()
+        other.load_state_dict(reference.state_dict())
+        assert relative_error(torch_logits(other, IDS), expected) > 10 * NETWORK_TOLERANCE
+
+
+def test_padding_as_torch_masks_it():
+    network = torch_network("one head of keys")
+    config = DecoderConfig.from_dict(network.config.to_dict())
+    ours, _ = language_models.build_decoder(config, tensors_of(network), mesh=ONE_DEVICE)
+    real = np.ones(IDS.shape, bool)
+    real[0, :4] = real[1, 7:] = False
+    positions = np.where(real, np.cumsum(real, axis=1) - 1, -1).astype(np.int32)
+    with torch.inference_mode():
+        expected = network(
+            torch.from_numpy(IDS).long(),
+            attention_mask=torch.from_numpy(real).long(),
+            position_ids=torch.from_numpy(np.maximum(positions, 0)).long(),
+        ).logits.numpy()
+    result = np.asarray(logits(ours, IDS, positions))
+    assert relative_error(result[real], expected[real]) < NETWORK_TOLERANCE
+    assert np.isfinite(result).all()
+
+
+@pytest.fixture(scope="module")
+def llava():
+    vision = {
+        "model_type": "clip_vision_model",
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 8,
+        "patch_size": 4,
+        "projection_dim": 8,
+    }
+    config = transformers.LlavaConfig(
+        vision_config=vision, text_config={"model_type": "llama", **CONFIGS["llama"]}, image_token_id=51
+    )
+    return with_norms_about_one(transformers.LlavaForConditionalGeneration(config))
+
+
+def old_name(name):
+    """As transformers before 4.52 saved it."""
+    if name.startswith("lm_head."):
+        return f"language_model.{name}"
+    name = name.removeprefix("model.")
+    return name.replace("language_model.", "language_model.model.", 1) if name.startswith("language_model.") else name
+
+
+@pytest.mark.parametrize("layout", ["saved", "new", "old"])
+def test_language_side_of_llava(llava, layout, tmp_path):
+    """``saved`` is what the installed version of transformers writes."""
+    llava.save_pretrained(tmp_path)
+    config = language_models.read_decoder_config(language_models.sources.resolve(tmp_path))
+    tensors = tensors_of(llava)
+    assert "model.language_model.layers.1.mlp.up_proj.weight" in tensors
+    if layout == "saved":
+        tensors = weights.read_weights([str(tmp_path / "model.safetensors")])
+    elif layout == "old":
+        tensors = {old_name(name): tensor for name, tensor in tensors.items()}
+        assert "language_model.model.layers.1.mlp.up_proj.weight" in tensors
+    ours, _ = language_models.build_decoder(config, tensors, mesh=ONE_DEVICE)
+    result = logits(ours, IDS % 51, positions_of(IDS))
+    assert relative_error(result, torch_logits(llava, IDS % 51)) < NETWORK_TOLERANCE

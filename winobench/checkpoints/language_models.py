@@ -1,0 +1,534 @@
+"""Language models from transformers folders and hub ids: network, tokenizer, and where their parts live.
+
+Weights go from the files straight to the devices, tensor after tensor: the host holds a few tensors at a time, and a
+device its own part of each, so that a model may be larger than either. How much a model needs is computed from shapes
+alone by `abstract_memory`.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+
+from winobench import parallel
+from winobench.checkpoints import models, sources, weights
+from winobench.errors import InputError
+from winobench.models import decoder
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+DTYPES = ("float32", "bfloat16")
+"""Dtypes that language models compute in; float16 has too small a range for the states of many of them."""
+
+KINDS: dict[str, str] = {
+    **dict.fromkeys((*MODEL_TYPES, "llava"), "decoder"),
+    "t5": "t5",
+    "bert": "bert",
+    "clip": "clip",
+    "clip_text_model": "clip",
+}
+"""``model_type`` of a ``config.json`` -> the kind of network that reads it."""
+
+# Tensors that are read before the devices ask for them; with the one that is on its way, the host holds one more.
+_AHEAD = 3
+# One of these is in every folder with a tokenizer; without any, transformers may make up an empty one.
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedLanguageModel:
+    """A language model, ready to be computed with.
+
+    Attributes:
+      network: (graph, state) of ``flax.nnx.split``, the state on the devices of ``mesh``.
+      config: the network's config.
+      tokenizer: a transformers tokenizer.
+      fingerprint: 64 hexadecimal digits; another one if anything that the answers depend on is different: the values in
+        the weight files, the dtype, 8-bit weights, the config, the tokenizer or its chat template.
+      mesh: the devices.
+      stop_ids: tokens that end an answer, sorted.
+    """
+
+    network: tuple[Any, Any]
+    config: Any
+    tokenizer: Any
+    fingerprint: str
+    mesh: Mesh
+    stop_ids: tuple[int, ...]
+
+    def module(self) -> Any:
+        """The network as one object."""
+        return nnx.merge(*self.network)
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """What a model needs, in bytes unless said otherwise.
+
+    Attributes:
+      parameters: number of parameters of the model, not bytes.
+      parameter_bytes: of the parameters, on each device.
+      cache_bytes: of keys and values, on each device.
+      largest_tensor_bytes: of the largest tensor in a file of the dtype; the host holds up to four tensors at a time.
+      largest_part_bytes: of the largest part of a tensor that is on a device besides the parameters while they load.
+    """
+
+    parameters: int
+    parameter_bytes: int
+    cache_bytes: int
+    largest_tensor_bytes: int
+    largest_part_bytes: int
+
+
+def language_model_kind(source: str | os.PathLike[str] | sources.Source, revision: str | None = None) -> str:
+    """Which kind of network a language model is.
+
+    Args:
+      source: a name in `winobench.registry.MODELS`, a folder, or a hub id.
+      revision: branch, tag or commit of a hub repository.
+
+    Returns:
+      ``decoder``, ``t5``, ``bert`` or ``clip``.
+
+    Raises:
+      InputError: if it is no language model, or one of another kind.
+    """
+    source = sources.resolve(source, revision=revision)
+    path = source.find("config.json")
+    model_type = sources.read_json(path).get("model_type") if path is not None else None
+    if model_type is None and source.find("open_clip_config.json") is not None:
+        return "clip"
+    if path is None:
+        source.require("config.json", "so it is no language model: name a folder or hub id in transformers' layout")
+    if model_type not in KINDS:
+        found = "names no model_type" if model_type is None else f"has the model_type {model_type!r}"
+        raise InputError(f"{path} {found}, but the language models that are read here are {', '.join(KINDS)}")
+    return KINDS[model_type]
+
+
+def load_decoder(
+    source: str | os.PathLike[str] | sources.Source,
+    dtype: Any = "float32",
+    *,
+    mesh: Mesh | None = None,
+    int8: bool = False,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> LoadedLanguageModel:
+    """Loads a LLaMA, a Qwen3, or the language side of a LLaVA-1.5.
+
+    Args:
+      source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in transformers' layout.
+      dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
+      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters;
+        with an axis ``model``, its devices share one copy, and none ever holds more than its part.
+      int8: the projections of the layers, most of the parameters, hold numbers of 8 bits with a scale for each output
+        channel, which takes half of bfloat16's memory. Logits of random networks, 2 to 8 layers deep and up to 512
+        wide, change by 2 to 4% (root mean square, of the logits'), twice as much as by computing in bfloat16.
+      revision: branch, tag or commit of a hub repository.
+      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+
+    Raises:
+      InputError: if there are no such files, if they are damaged, if the config has an option that is not supported, if
+        config, weights and tokenizer do not fit each other, or if the devices have too little memory.
+    """
+    dtype = language_model_dtype(dtype)
+    mesh = parallel.as_mesh(mesh)
+    source = sources.resolve(source, revision=revision)
+    config = read_decoder_config(source)
+    tokenizer = load_tokenizer(source, config.vocab_size)
+    paths = weights.find_weights(source, None, "model", allow_pickle=allow_pickle)
+    network, digest = build_decoder(config, weights.read_weights(paths), dtype, mesh=mesh, int8=int8)
+    return LoadedLanguageModel(
+        network,
+        config,
+        tokenizer,
+        model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8),
+        mesh,
+        find_stop_ids(source, config.eos_token_id, tokenizer),
+    )
+
+
+def language_model_dtype(dtype: Any) -> jnp.dtype:
+    """Returns the dtype of a name or type; raises InputError unless it is float32 or bfloat16."""
+    known = models.as_dtype(dtype)
+    if known.name not in DTYPES:
+        raise InputError(f"language models compute in {' or '.join(DTYPES)}, not in {known.name}")
+    return known
+
+
+def read_decoder_config(source: sources.Source) -> DecoderConfig:
+    """Reads and checks the config of a decoder; raises InputError as `load_decoder` does."""
+    path = source.require("config.json", "so it is no language model")
+    content = sources.read_json(path)
+    try:
+        return DecoderConfig.from_dict(content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def abstract_decoder(config: DecoderConfig, dtype: Any = jnp.bfloat16, *, int8: bool = False) -> Decoder:
+    """A decoder whose parameters are shapes and dtypes, without values."""
+    dtype = language_model_dtype(dtype)
+    key = models._SameKey(jax.random.key(0))
+    return nnx.eval_shape(lambda: Decoder(config, int8=int8, dtype=dtype, param_dtype=dtype, rngs=key))
+
+
+def abstract_memory(
+    config: DecoderConfig,
+    *,
+    model_parallel: int = 1,
+    dtype: Any = "bfloat16",
+    int8: bool = False,
+    batch: int = 1,
+    length: int = 2048,
+) -> Memory:
+    """What a decoder needs, from shapes alone: neither weights nor devices are there.
+
+    Args:
+      config: the network's shape.
+      model_parallel: number of devices that share one copy of the parameters.
+      dtype: ``float32`` or ``bfloat16``, of the parameters and of the cache.
+      int8: the layers' projections hold numbers of 8 bits.
+      batch: texts that the devices that share a copy compute at once.
+      length: slots of the cache, in tokens.
+
+    Returns:
+      The bytes; activations come on top.
+    """
+    dtype = language_model_dtype(dtype)
+    mesh = AbstractMesh((1, model_parallel), (parallel.DATA_AXIS, parallel.MODEL_AXIS))
+    state = nnx.state(abstract_decoder(config, dtype, int8=int8))
+    leaves = nnx.to_flat_state(state)
+    shardings = dict(nnx.to_flat_state(decoder.parameter_shardings(state, mesh)))
+    parameters = parameter_bytes = largest_tensor = largest_part = 0
+    for path, leaf in leaves:
+        part = shardings[path].get_value().shard_shape(leaf.shape)
+        parameter_bytes += math.prod(part) * leaf.dtype.itemsize
+        if path[-1] == "kernel_scale":
+            continue
+        parameters += math.prod(leaf.shape)
+        tensors = leaf.shape[0] if path[0] == "layers" else 1
+        largest_tensor = max(largest_tensor, math.prod(leaf.shape) // tensors * dtype.itemsize)
+        largest_part = max(largest_part, math.prod(part) // tensors * dtype.itemsize)
+    cache = jax.eval_shape(lambda: decoder.make_cache(config, batch, length, dtype))
+    cache_bytes = sum(
+        math.prod(sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+        for leaf, sharding in zip(
+            jax.tree.leaves(cache), jax.tree.leaves(decoder.cache_shardings(config, batch, mesh)), strict=True
+        )
+    )
+    return Memory(parameters, parameter_bytes, cache_bytes, largest_tensor, largest_part)
+
+
+def build_decoder(
+    config: DecoderConfig,
+    tensors: Mapping[str, weights.FileTensor],
+    dtype: Any = "float32",
+    *,
+    mesh: Mesh | None = None,
+    int8: bool = False,
+) -> tuple[tuple[Any, Any], str]:
+    """Builds a decoder and fills it with tensors; as `load_decoder`, which finds config and tensors first.
+
+    Args:
+      config: the network's shape.
+      tensors: keys in torch's naming -> tensors; every one is used.
+      dtype: of the parameters and of the computation.
+      mesh: the devices.
+      int8: the layers' projections hold numbers of 8 bits.
+
+    Returns:
+      (graph, state), and a digest of the tensors.
+    """
+    mesh = parallel.as_mesh(mesh)
+    graph, state = nnx.split(abstract_decoder(config, dtype, int8=int8))
+    named = models._rename(Decoder.__name__, tensors)
+    if config.tie_word_embeddings:
+        _drop_tied_copy(named)
+    origins = {path: _decoder_origin(path, leaf.shape) for path, leaf in nnx.to_flat_state(state)}
+    state, digest = fill(
+        Decoder.__name__, state, origins, named, decoder.parameter_shardings(state, mesh), config_name="config.json"
+    )
+    return (graph, state), digest
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where the values of a parameter are found.
+
+    Attributes:
+      keys: torch's keys; one for each layer where layers are stacked, otherwise one. None for what is made with another
+        parameter: the scales of an 8-bit kernel.
+      stacked: the parameter's first axis counts the layers.
+    """
+
+    keys: tuple[str, ...]
+    stacked: bool
+
+
+def _decoder_origin(path: models.Path, shape: tuple[int, ...]) -> Origin:
+    if path[-1] == "kernel_scale":
+        return Origin((), False)
+    if path[0] == "layers":
+        numbers = range(shape[0])
+        return Origin(tuple(models._torch_key(("model", "layers", number, *path[1:])) for number in numbers), True)
+    top = () if path[0] == "lm_head" else ("model",)
+    return Origin((models._torch_key((*top, *path)),), False)
+
+
+def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
+    """Leaves out an output matrix that the config says is the embedding; raises InputError if it is not."""
+    copy, embedding = named.get("lm_head.weight"), named.get("model.embed_tokens.weight")
+    if copy is None or embedding is None:
+        return
+    if copy.shape != embedding.shape or not np.array_equal(copy.read(), embedding.read()):
+        raise InputError(
+            f"{copy.file}: {copy.name} and {embedding.name} differ, but config.json says that they are one"
+            " (tie_word_embeddings); check that both are of the same model"
+        )
+    del named["lm_head.weight"]
+
+
+def fill(
+    name: str,
+    state: Any,
+    origins: Mapping[models.Path, Origin],
+    tensors: Mapping[str, weights.FileTensor],
+    shardings: Any,
+    *,
+    config_name: str = "config.json",
+) -> tuple[Any, str]:
+    """Fills a network's state, straight onto the devices and tensor after tensor.
+
+    Matrices called ``kernel`` are [inputs, outputs] here and [outputs, inputs] in files. Those of the dtype int8 are
+    rounded on the devices, and fill the ``kernel_scale`` beside them, too.
+
+    Args:
+      name: the network's name, for messages.
+      state: the abstract state; its dtypes are those of the result.
+      origins: where the values of each parameter are found.
+      tensors: keys of ``origins`` -> tensors; every one is used.
+      shardings: the same pytree as ``state``, with a `NamedSharding` at each leaf.
+      config_name: the file that the shapes are from, for messages.
+
+    Returns:
+      The state, and a digest of the tensors: 64 hexadecimal digits.
+
+    Raises:
+      InputError: if tensors are missing, left over, of another shape, or not of real numbers; or if the devices have
+        too little memory.
+    """
+    leaves = dict(nnx.to_flat_state(state))
+    places = {path: leaf.get_value() for path, leaf in nnx.to_flat_state(shardings)}
+    expected: dict[str, tuple[models.Path, tuple[int, ...]]] = {}
+    for path, origin in origins.items():
+        shape = leaves[path].shape[1:] if origin.stacked else leaves[path].shape
+        expected |= dict.fromkeys(origin.keys, (path, models._torch_shape(path, shape)))
+    models._check_fit(name, expected, tensors, config_name)
+
+    values: dict[models.Path, jax.Array] = {}
+    digests: dict[str, str] = {}
+    work = [(path, number, key) for path, origin in origins.items() for number, key in enumerate(origin.keys)]
+    try:
+        for (path, number, key), (array, digest) in _ahead(work, lambda item: _read(tensors[item[2]])):
+            digests[key] = digest
+            array = array.reshape(expected[key][1])
+            _place(values, leaves, places, path, number if origins[path].stacked else None, array)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        needed = sum(
+            math.prod(places[path].shard_shape(leaf.shape)) * leaf.dtype.itemsize for path, leaf in leaves.items()
+        )
+        raise InputError(
+            f"the parameters of this {name} take {needed / 2**30:.1f} GiB on each device, which is more than there is:"
+            " share them among more devices (model_parallel), or load them in bfloat16 or int8"
+        ) from error
+    digest = hashlib.sha256("".join(f"{key} {digests[key]}\n" for key in sorted(digests)).encode()).hexdigest()
+    return nnx.from_flat_state([(path, leaf.replace(values[path])) for path, leaf in leaves.items()]), digest
+
+
+def _read(tensor: weights.FileTensor) -> tuple[np.ndarray, str]:
+    """The values of a tensor and their digest."""
+    array = np.ascontiguousarray(tensor.read()).reshape(tensor.shape)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise InputError(f"{tensor.file}: the tensor {tensor.name} holds {array.dtype}, not real numbers")
+    digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
+    if array.size:
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return array, digest.hexdigest()
+
+
+def _ahead(items: Iterable[Item], function: Callable[[Item], Result]) -> Iterator[tuple[Item, Result]]:
+    """Applies a function to items in other threads, a few of them ahead of who takes the results."""
+    with concurrent.futures.ThreadPoolExecutor(_AHEAD) as pool:
+        waiting: collections.deque[tuple[Item, concurrent.futures.Future[Result]]] = collections.deque()
+        for item in items:
+            waiting.append((item, pool.submit(function, item)))
+            if len(waiting) > _AHEAD:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+
+
+def _place(
+    values: dict[models.Path, jax.Array],
+    leaves: Mapping[models.Path, Any],
+    places: Mapping[models.Path, NamedSharding],
+    path: models.Path,
+    layer: int | None,
+    array: np.ndarray,
+) -> None:
+    """Puts one tensor where it belongs; ``layer`` is None where layers are not stacked."""
+    paths = [path]
+    if leaves[path].dtype == jnp.int8:
+        paths.append((*path[:-1], "kernel_scale"))
+    if layer == 0:
+        for each in paths:
+            # Made in parts on their devices, and then overwritten layer by layer.
+            values[each] = jnp.zeros(leaves[each].shape, leaves[each].dtype, device=places[each])
+    turned = path[-1] == "kernel"
+    # On its way the tensor is split as the parameter is.
+    spec = (*places[path].spec, *(None,) * len(leaves[path].shape))[: len(leaves[path].shape)]
+    spec = spec if layer is None else spec[1:]
+    sent = parallel.put(array, NamedSharding(places[path].mesh, PartitionSpec(*(spec[::-1] if turned else spec))))
+    convert = functools.partial(
+        _convert if layer is None else _overwrite,
+        turned=turned,
+        dtype=leaves[path].dtype,
+        shardings=tuple(places[each] for each in paths),
+    )
+    stacks = () if layer is None else (tuple(values[each] for each in paths), np.int32(layer))
+    results = convert(sent, *stacks)
+    # Otherwise many tensors might be under way at once, on the host and on the devices.
+    jax.block_until_ready(results)
+    values.update(zip(paths, results, strict=True))
+
+
+def _converted(values: jax.Array, turned: bool, dtype: Any) -> tuple[jax.Array, ...]:
+    values = values.T if turned else values
+    return decoder.quantise(values) if dtype == jnp.int8 else (values.astype(dtype),)
+
+
+def _laid_out(arrays: tuple[jax.Array, ...], shardings: tuple[NamedSharding, ...]) -> tuple[jax.Array, ...]:
+    return tuple(map(jax.lax.with_sharding_constraint, arrays, shardings))
+
+
+@functools.partial(jax.jit, static_argnames=("turned", "dtype", "shardings"))
+def _convert(
+    values: jax.Array, *, turned: bool, dtype: Any, shardings: tuple[NamedSharding, ...]
+) -> tuple[jax.Array, ...]:
+    return _laid_out(_converted(values, turned, dtype), shardings)
+
+
+@functools.partial(jax.jit, donate_argnums=1, static_argnames=("turned", "dtype", "shardings"))
+def _overwrite(
+    values: jax.Array,
+    stacks: tuple[jax.Array, ...],
+    layer: jax.Array,
+    *,
+    turned: bool,
+    dtype: Any,
+    shardings: tuple[NamedSharding, ...],
+) -> tuple[jax.Array, ...]:
+    parts = _converted(values, turned, dtype)
+    updated = tuple(
+        jax.lax.dynamic_update_index_in_dim(stack, part, layer, 0) for stack, part in zip(stacks, parts, strict=True)
+    )
+    return _laid_out(updated, shardings)
+
+
+def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
+    """Loads the tokenizer beside a language model.
+
+    Args:
+      source: the model's files.
+      vocab_size: number of rows of the model's embedding.
+
+    Returns:
+      A transformers tokenizer.
+
+    Raises:
+      InputError: if there is none, if transformers cannot load it, or if it has tokens that the model has no row for;
+        a token for padding, which is never computed with, may be such.
+    """
+    import transformers
+
+    if not any(source.find(name) for name in _TOKENIZER_FILES):
+        source.require("tokenizer.json", "so its texts cannot be made tokens: save the model's tokenizer there")
+    place, options = (
+        (source.repo_id, {"revision": source.revision})
+        if isinstance(source, sources.HubRepository)
+        else (str(source.path), {"local_files_only": True})
+    )
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
+    # Whatever its code and its parsers have to say about files that are not of their making.
+    except Exception as error:
+        raise InputError(f"the tokenizer of {source} cannot be loaded: {sources._first_line(error)}") from error
+    beyond = sorted(
+        token
+        for token, number in tokenizer.get_vocab().items()
+        if number >= vocab_size and number != tokenizer.pad_token_id
+    )
+    if beyond:
+        raise InputError(
+            f"the tokenizer of {source} has {len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's"
+            f" vocabulary of {vocab_size}: check that both are of the same model"
+        )
+    return tokenizer
+
+
+def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> tuple[int, ...]:
+    """The tokens that end an answer: those of ``generation_config.json``, of the config and of the tokenizer."""
+    path = source.find("generation_config.json")
+    generation = sources.read_json(path).get("eos_token_id") if path is not None else None
+    found: set[int] = set()
+    for ids in (generation, eos_token_id, tokenizer.eos_token_id):
+        ids = ids if isinstance(ids, list | tuple) else [ids]
+        found |= {number for number in ids if isinstance(number, int)}
+    return tuple(sorted(found))
+
+
+def model_fingerprint(digest: str, config: Any, tokenizer: Any, **options: Any) -> str:
+    """Identifies a language model by everything that its answers depend on.
+
+    Args:
+      digest: of the weights.
+      config: the network's config.
+      tokenizer: a transformers tokenizer.
+      **options: JSON values, such as the dtype.
+
+    Returns:
+      64 hexadecimal digits.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    tokens = backend.to_str() if backend is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    parts = {
+        "weights": digest,
+        "config": config.to_dict(),
+        "tokenizer": hashlib.sha256(tokens.encode()).hexdigest(),
+        "chat_template": getattr(tokenizer, "chat_template", None),
+        **options,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,281 @@
+"""Shape of a decoder-only language model, read from transformers' ``config.json``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from winobench.errors import InputError
+from winobench.models.clip import FIXED_OPTIONS, IDLE_OPTIONS
+from winobench.models.config import NetworkConfig
+
+_LLAMA = "llama"
+_QWEN3 = "qwen3"
+MODEL_TYPES = (_LLAMA, _QWEN3)
+"""Values of ``model_type`` that this network implements; ``llava`` holds one of them in its ``text_config``."""
+
+# What the options are where a file leaves them out, if that differs from LLaMA's.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    _QWEN3: {
+        "vocab_size": 151936,
+        "intermediate_size": 22016,
+        "num_key_value_heads": 32,
+        "head_dim": 128,
+        "max_position_embeddings": 32768,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+}
+# Types of rotary scaling -> the options that each needs.
+_SCALINGS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class RopeScaling:
+    """How the rotations are slowed down for texts that are longer than those of the first training.
+
+    Attributes:
+      rope_type: ``linear`` (all by ``factor``; Chen et al., 2023), ``llama3`` (slow ones by ``factor``, fast ones not,
+        those between in part), or ``dynamic`` (as they were, up to ``max_position_embeddings``; what it does beyond
+        depends on a text's final length, so keys would have to change as a text grows: it is not implemented).
+      factor: how often as long texts may be.
+      low_freq_factor: of ``llama3``: rotations with fewer turns in the original length are slowed down whole.
+      high_freq_factor: of ``llama3``: rotations with more turns in the original length stay as they are.
+      original_max_position_embeddings: of ``llama3``: the original length in tokens.
+    """
+
+    rope_type: str
+    factor: float
+    low_freq_factor: float | None = None
+    high_freq_factor: float | None = None
+    original_max_position_embeddings: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderConfig(NetworkConfig):
+    """Shape of a decoder, with the names and defaults of transformers' ``config.json`` of a LLaMA.
+
+    Attributes:
+      model_type: one of ``MODEL_TYPES``.
+      vocab_size: number of rows of the embedding; it may exceed the tokenizer's number of tokens, since many models pad
+        it to a round number. The logits of such rows are computed like all others.
+      hidden_size: width of the states.
+      intermediate_size: width within the feed-forward.
+      num_hidden_layers: number of layers.
+      num_attention_heads: number of heads of the queries.
+      num_key_value_heads: number of heads of keys and values, a divisor of the former; None for as many.
+      head_dim: width of a head; None for ``hidden_size / num_attention_heads``.
+      hidden_act: activation of the feed-forward's gate, "silu".
+      max_position_embeddings: longest text in training, in tokens. Longer ones are computed, but are new to the model.
+      rms_norm_eps: epsilon of the norms.
+      rope_theta: base of the rotations' wavelengths.
+      rope_scaling: how the rotations are slowed down, None for not at all.
+      tie_word_embeddings: the output uses the embedding's rows.
+      attention_bias: biases on the four projections of the attention.
+      mlp_bias: biases on the three projections of the feed-forward.
+      bos_token_id: first token of a text; None where texts have none.
+      eos_token_id: token, or tokens, that end a text.
+      pad_token_id: kept for the file's sake; padding is told by negative positions.
+    """
+
+    model_type: str = _LLAMA
+    vocab_size: int = 32000
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 2048
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    rope_scaling: RopeScaling | None = None
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    bos_token_id: int | None = 1
+    eos_token_id: int | tuple[int, ...] | None = 2
+    pad_token_id: int | None = None
+
+    _only: ClassVar = FIXED_OPTIONS | {
+        "rope_interleaved": (False,),
+        "sliding_window": (None,),
+        "use_sliding_window": (False,),
+        "layer_types": ("full_attention",),
+    }
+    _no_effect: ClassVar = IDLE_OPTIONS | {
+        "use_cache",
+        "pretraining_tp",  # in how many parts torch computes a product
+        "max_sequence_length",
+        "max_window_layers",
+        "is_llama_config",
+        "image_token_id",
+        "image_token_index",
+    }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """As declared; a ``llava`` file's language side is read, and both ways to write rotary options are."""
+        if not isinstance(values, Mapping):
+            raise InputError(f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.")
+        values = dict(values)
+        if values.get("model_type") == "llava":
+            values = _language_side(values)
+        model_type = values.setdefault("model_type", _LLAMA)
+        if model_type not in MODEL_TYPES:
+            raise InputError(
+                f"{cls.__name__}: the model type {model_type!r} is none of {', '.join(MODEL_TYPES)} and llava; "
+                "choose a model of one of these families."
+            )
+        if values.get("quantization_config"):
+            raise InputError(
+                f"{cls.__name__}: the weights are quantised (quantization_config), which is not read; "
+                "name the unquantised model, and have its weights rounded while they are loaded (int8) if they must be."
+            )
+        values = {**_DEFAULTS.get(model_type, {}), **values}
+        if not values.get("use_sliding_window", model_type != _QWEN3):
+            values.pop("sliding_window", None)  # the width of a window that is not used
+        values.pop("quantization_config", None)
+        values |= _rotary_options(values)
+        del values["rope_parameters"]
+        return super().from_dict(values)
+
+    def __post_init__(self):
+        self._require(self.model_type in MODEL_TYPES, "model_type", " or ".join(map(repr, MODEL_TYPES)))
+        self._require_positive(
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "max_position_embeddings",
+        )
+        heads = self.num_attention_heads
+        if self.num_key_value_heads is None:
+            object.__setattr__(self, "num_key_value_heads", heads)
+        if self.head_dim is None:
+            self._require(
+                self.hidden_size % heads == 0, "num_attention_heads", f"a divisor of hidden_size={self.hidden_size}"
+            )
+            object.__setattr__(self, "head_dim", self.hidden_size // heads)
+        self._require_positive("num_key_value_heads", "head_dim")
+        self._require(
+            heads % self.num_key_value_heads == 0, "num_key_value_heads", f"a divisor of num_attention_heads={heads}"
+        )
+        self._require(self.head_dim % 2 == 0, "head_dim", "an even number")
+        self._require(self.hidden_act == "silu", "hidden_act", "'silu'")
+        self._require_number("rms_norm_eps", "rope_theta")
+        self._require_bool("tie_word_embeddings", "attention_bias", "mlp_bias")
+
+    @property
+    def query_key_norm(self) -> bool:
+        """Each head of queries and keys is normalised before it is rotated."""
+        return self.model_type == _QWEN3
+
+    @property
+    def longest(self) -> int | None:
+        """Number of tokens beyond which texts cannot be computed; None for no such limit."""
+        scaling = self.rope_scaling
+        return self.max_position_embeddings if scaling is not None and scaling.rope_type == "dynamic" else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        values = dataclasses.asdict(self)
+        scaling = values.pop("rope_scaling")
+        rope = {key: value for key, value in (scaling or {"rope_type": "default"}).items() if value is not None}
+        values["rope_parameters"] = rope | {"rope_theta": values.pop("rope_theta")}
+        if isinstance(self.eos_token_id, tuple):
+            values["eos_token_id"] = list(self.eos_token_id)
+        architecture = {_LLAMA: "LlamaForCausalLM", _QWEN3: "Qwen3ForCausalLM"}[self.model_type]
+        if self.query_key_norm:
+            del values["mlp_bias"]
+        return {"architectures": [architecture], **values}
+
+
+def _language_side(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a llava file's language model."""
+    text = values.get("text_config")
+    if not isinstance(text, Mapping):
+        raise InputError(
+            "DecoderConfig: the llava config has no text_config; take the model in transformers' layout, such as "
+            "llava-hf/llava-1.5-7b-hf."
+        )
+    tied = bool(values.get("tie_word_embeddings")) or bool(text.get("tie_word_embeddings"))
+    return {**text, "tie_word_embeddings": tied}
+
+
+def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``rope_theta`` and ``rope_scaling`` from either way to write them; the result holds the key of the newer one.
+
+    transformers 5 writes ``rope_parameters`` with all; earlier versions ``rope_theta`` and, where there is scaling,
+    ``rope_scaling``, whose type was first called ``type``.
+    """
+    found: dict[str, Any] = {"rope_theta": values.get("rope_theta", DecoderConfig.rope_theta)}
+    for key in ("rope_scaling", "rope_parameters"):
+        part = values.get(key)
+        if part is None:
+            continue
+        if not isinstance(part, Mapping):
+            raise InputError(f"DecoderConfig: {key}={part!r} in the config is no object of options.")
+        found |= part
+    kind = found.pop("rope_type", found.pop("type", "default"))
+    found.pop("type", None)
+    theta = found.pop("rope_theta")
+    if found.pop("partial_rotary_factor", 1.0) != 1.0:
+        raise InputError("DecoderConfig: partial_rotary_factor other than 1 is not implemented; choose another model.")
+    if kind not in _SCALINGS:
+        raise InputError(f"DecoderConfig: unsupported rope_type={kind!r}; winobench implements {', '.join(_SCALINGS)}.")
+    # transformers notes the original length whatever the type.
+    if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
+        raise InputError(
+            f"DecoderConfig: unknown option {unknown[0]}={found[unknown[0]]!r} of rope_type {kind!r} in the config; "
+            "remove it if it is idle."
+        )
+    scaling = None if kind == "default" else _scaling(kind, found)
+    return {"rope_theta": theta, "rope_scaling": scaling, "rope_parameters": None}
+
+
+def _scaling(kind: str, options: Mapping[str, Any]) -> RopeScaling:
+    chosen = {}
+    for key in _SCALINGS[kind]:
+        value = options.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise InputError(f"DecoderConfig: rope_type {kind!r} needs a positive {key}, not {value!r}.")
+        chosen[key] = value
+    if kind == "llama3" and chosen["low_freq_factor"] >= chosen["high_freq_factor"]:
+        raise InputError("DecoderConfig: rope_type 'llama3' needs a low_freq_factor below its high_freq_factor.")
+    return RopeScaling(kind, **chosen)
+
+
+def inverse_wavelengths(config: DecoderConfig) -> np.ndarray:
+    """How far each pair of a head's numbers turns from one position to the next, in radians.
+
+    Args:
+      config: the network's shape.
+
+    Returns:
+      [head_dim / 2] float32. Powers are taken in float32, as in the code that models were trained with.
+    """
+    exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
+    turns = np.float32(1.0) / np.power(np.float32(config.rope_theta), exponents)
+    scaling = config.rope_scaling
+    if scaling is None or scaling.rope_type == "dynamic":
+        return turns
+    slow = turns / np.float32(scaling.factor)
+    if scaling.rope_type == "linear":
+        return slow
+    # How often each pair turns within the original length decides: between the two limits linearly.
+    cycles = scaling.original_max_position_embeddings * turns / np.float32(2 * math.pi)
+    span = scaling.high_freq_factor - scaling.low_freq_factor
+    kept = np.clip((cycles - np.float32(scaling.low_freq_factor)) / np.float32(span), 0.0, 1.0)
+    return ((1 - kept) * slow + kept * turns).astype(np.float32)
