@@ -8,6 +8,10 @@ import setuptools
 ROOT = pathlib.Path(__file__).resolve().parent
 
 
+# The official clients of hosted models.
+API = ["anthropic>=2.12,<3", "openai>=3.54,<4"]
+
+
 def read_version() -> str:
     """The version that the package states; read as text, because what it imports is not installed yet."""
     source = (ROOT / "winobench" / "__init__.py").read_text(encoding="utf-8")
@@ -29,7 +33,7 @@ setuptools.setup(
     packages=setuptools.find_packages(
         include=["winobench", "winobench.*", "launch", "launch.*", "configs", "configs.*"]
     ),
-    package_data={"winobench": ["assets/**/*", "evaluation/report/templates/*"]},
+    package_data={"winobench": ["assets/**/*", "evaluation/report/templates/*", "generation/templates/*"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "absl-py>=2.5,<3",
@@ -50,6 +54,7 @@ setuptools.setup(
         "orbax-checkpoint>=0.12,<0.13",
         "pillow>=13,<14",
         "pyarrow>=26,<27",
+        "rapidfuzz>=3.14,<4",
         "rich>=15,<16",
         "safetensors>=0.8,<0.9",
         "scipy>=1.17,<2",
@@ -61,7 +66,9 @@ setuptools.setup(
         "transformers>=5.23,<6",
     ],
     extras_require={
+        "api": API,
         "test": [
+            *API,
             # What torch diffusers loads and saves LoRA with.
             "peft>=0.21.2,<0.22",
             "pytest>=9.2,<10",

@@ -1,0 +1,289 @@
+"""The store of raw responses: nothing is lost, nothing is asked twice, damage is named."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from winobench.errors import InputError
+from winobench.evaluation import responses
+from winobench.evaluation.responses import ResponseStore, key
+from winobench.scorers.language import Entailment, Generation, Options, Turn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = {"model": "small", "options": {"b": 1, "a": 2}}
+
+
+def request(text, **options):
+    return Generation((Turn("user", text),), **options)
+
+
+def fill(folder, *texts, process=0, **options):
+    with ResponseStore(folder, process, **options) as store:
+        for text in texts:
+            store.add(key(MODEL, request(text)), request(text), {"body": f"to {text} — ü"}, 0.25)
+
+
+def parts(folder):
+    return sorted(path.name for path in folder.glob("*.jsonl"))
+
+
+def test_responses_come_back_as_written(tmp_path):
+    fill(tmp_path, "a", "b")
+    with ResponseStore(tmp_path) as store:
+        assert len(store) == 2
+        assert set(store.keys()) == {key(MODEL, request("a")), key(MODEL, request("b"))}
+        stored = store.get(key(MODEL, request("b")))
+        assert stored.request == {
+            "kind": "generation",
+            "turns": [{"role": "user", "text": "b"}],
+            "max_tokens": 512,
+            "temperature": 0.0,
+            "sample": 0,
+            "prefix_turns": 0,
+        }
+        assert (stored.raw, stored.seconds, stored.origin) == ({"body": "to b — ü"}, 0.25, None)
+        assert key(MODEL, request("c")) not in store
+        assert store.get(key(MODEL, request("c"))) is None
+
+
+def test_keys_tell_apart_what_can_change_an_answer():
+    same = key(MODEL, request("a"))
+    assert same == key({"options": {"a": 2, "b": 1}, "model": "small"}, request("a", temperature=0, prefix_turns=1))
+    assert len(same) == 64
+    others = [
+        key({"model": "large"}, request("a")),
+        key(MODEL, request("a", sample=1)),
+        key(MODEL, request("a", temperature=0.5)),
+        key(MODEL, request("a", max_tokens=2)),
+        key(MODEL, Generation((Turn("system", "a"),))),
+        key(MODEL, Options((Turn("user", "a"),), ("x", "y"))),
+        key(MODEL, Options((Turn("user", "a"),), ("y", "x"))),
+        key(MODEL, Entailment("a", ("x",))),
+    ]
+    assert len({same, *others}) == 9
+
+
+def test_a_line_is_synced_before_it_is_handed_on(tmp_path, monkeypatch):
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(os.fstat(descriptor).st_size), real(descriptor)))
+    with ResponseStore(tmp_path) as store:
+        before = len(synced)
+        for text in "ab":
+            store.add(key(MODEL, request(text)), request(text), {}, 0.0)
+            assert synced[-1] == (tmp_path / "part-0-00000.jsonl").stat().st_size
+        assert len(synced) == before + 2
+    with ResponseStore(tmp_path, seconds_between_syncs=60.0) as store:
+        before = len(synced)
+        for text in "cd":
+            store.add(key(MODEL, request(text)), request(text), {}, 0.0)
+        assert len(synced) == before
+        # Not synced, but a kill does not take what the operating system has.
+        assert (tmp_path / "part-0-00001.jsonl").read_bytes().count(b"\n") == 2
+    assert len(synced) == before + 1
+
+
+def test_each_call_writes_a_part_and_leaves_none_empty(tmp_path):
+    fill(tmp_path, "a")
+    fill(tmp_path)
+    fill(tmp_path, "b")
+    fill(tmp_path, "c", process=1)
+    assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00001.jsonl", "part-1-00000.jsonl"]
+    with ResponseStore(tmp_path) as store:
+        assert len(store) == 3
+
+
+@pytest.mark.parametrize("tail", [b'{"key":"', b"\x00" * 50, b'{"key":"%s","request":{}}\n' % (b"0" * 64), b"junk\n"])
+def test_a_line_that_was_cut_off_is_taken_away(tmp_path, tail):
+    fill(tmp_path, "a", "b")
+    path = tmp_path / "part-0-00000.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + tail)
+    with ResponseStore(tmp_path, process=1) as store:
+        assert len(store) == 2
+    assert path.read_bytes() == whole + tail  # another process's part is left alone
+    fill(tmp_path, "c")
+    assert path.read_bytes() == whole
+    with ResponseStore(tmp_path) as store:
+        assert len(store) == 3
+
+
+def test_any_cut_of_the_last_line_loses_that_line_alone(tmp_path):
+    fill(tmp_path, "a", "b")
+    path = tmp_path / "part-0-00000.jsonl"
+    content = path.read_bytes()
+    second = content.index(b"\n") + 1
+    for end in range(second, len(content), 7):
+        path.write_bytes(content[:end])
+        with ResponseStore(tmp_path) as store:
+            assert list(store.keys()) == [key(MODEL, request("a"))]
+
+
+@pytest.mark.parametrize("damage", [lambda line: line[:-20] + b"\n", lambda line: b"\n", lambda line: b"{}\n"])
+def test_a_damaged_line_is_named(tmp_path, damage):
+    fill(tmp_path, "a", "b", "c")
+    path = tmp_path / "part-0-00000.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + damage(lines[1]) + lines[2])
+    with pytest.raises(InputError, match=r"part-0-00000.jsonl, line 2 is damaged: delete this line, and what it held"):
+        ResponseStore(tmp_path).open()
+    # The folder is free again, and no empty part is left.
+    path.write_bytes(lines[0] + lines[2])
+    with ResponseStore(tmp_path) as store:
+        assert len(store) == 2
+    assert parts(tmp_path) == ["part-0-00000.jsonl"]
+
+
+def test_a_rejected_response_counts_as_absent(tmp_path):
+    name = key(MODEL, request("a"))
+    with ResponseStore(tmp_path / "run" / "responses") as store:
+        store.add(name, request("a"), {"body": "{"}, 0.0)
+        store.reject(name, "the body is not JSON")
+        assert name not in store
+    # A neighbour that had copied it before does not give it back.
+    fill(tmp_path / "other" / "responses", "a")
+    with ResponseStore(tmp_path / "run" / "responses") as store:
+        assert name not in store
+        assert store.share(store.neighbours(), [name]) == 0
+        store.add(name, request("a"), {"body": "{}"}, 0.0)
+    with ResponseStore(tmp_path / "run" / "responses") as store:
+        assert store.get(name).raw == {"body": "{}"}
+    assert b'{"body":"{"}' in (tmp_path / "run" / "responses" / "part-0-00000.jsonl").read_bytes()
+
+
+def test_failures_are_no_responses(tmp_path):
+    with ResponseStore(tmp_path, process=2) as store:
+        store.fail(key(MODEL, request("a")), request("a"), {"kind": "timeout", "message": "x", "attempts": 3}, 1.5)
+        assert len(store) == 0
+    line = json.loads((tmp_path / "failures-2.jsonl").read_text())
+    assert line["key"] == key(MODEL, request("a"))
+    assert line["error"] == {"kind": "timeout", "message": "x", "attempts": 3}
+    assert (line["seconds"], line["request"]["turns"]) == (1.5, [{"role": "user", "text": "a"}])
+    assert parts(tmp_path) == ["failures-2.jsonl"]
+
+
+def test_runs_share_responses(tmp_path):
+    wanted = [key(MODEL, request(text)) for text in "abcd"]
+    fill(tmp_path / "one" / "responses", "a", "b", "x")
+    fill(tmp_path / "two" / "responses", "b", "c")
+    (tmp_path / "gdbench" / "errors").mkdir(parents=True)
+    fill(tmp_path / "mine" / "responses", "a")
+    with ResponseStore(tmp_path / "mine" / "responses") as store:
+        assert [path.parent.name for path in store.neighbours()] == ["one", "two"]
+        assert store.share(store.neighbours(), wanted) == 2
+        assert [name in store for name in wanted] == [True, True, True, False]
+        assert store.get(wanted[0]).origin is None
+        assert [store.get(name).origin for name in wanted[1:3]] == ["one", "two"]
+        assert store.get(wanted[2]).raw == {"body": "to c — ü"}
+    # From there it goes on, and is still of the run that had asked.
+    with ResponseStore(tmp_path / "last" / "responses") as store:
+        assert store.share([tmp_path / "mine" / "responses"], wanted) == 3
+        assert store.get(wanted[1]).origin == "one"
+
+
+def test_a_damaged_neighbour_is_left_aside(tmp_path, caplog):
+    fill(tmp_path / "one" / "responses", "a", "b")
+    path = tmp_path / "one" / "responses" / "part-0-00000.jsonl"
+    path.write_bytes(b"junk\n" + path.read_bytes())
+    fill(tmp_path / "two" / "responses", "b")
+    with ResponseStore(tmp_path / "mine" / "responses") as store:
+        assert store.share(store.neighbours(), [key(MODEL, request(text)) for text in "ab"]) == 1
+    assert "part-0-00000.jsonl, line 1 is damaged" in caplog.text
+
+
+def test_one_process_of_a_number_at_a_time(tmp_path):
+    with ResponseStore(tmp_path) as store:
+        store.add(key(MODEL, request("a")), request("a"), {}, 0.0)
+        with pytest.raises(InputError, match=r"another process is writing into .*: wait for it"):
+            ResponseStore(tmp_path).open()
+        with ResponseStore(tmp_path, process=1) as other:
+            assert len(other) == 1
+        store.add(key(MODEL, request("b")), request("b"), {}, 0.0)
+    with ResponseStore(tmp_path) as store:
+        assert len(store) == 2
+
+
+def test_threads_may_share_a_store(tmp_path):
+    def work(number):
+        for index in range(20):
+            text = f"{number} {index}"
+            store.add(key(MODEL, request(text)), request(text), {"body": text * 50}, 0.0)
+
+    with ResponseStore(tmp_path, seconds_between_syncs=60.0) as store:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with ResponseStore(tmp_path) as store:
+        assert len(store) == 80
+        assert store.get(key(MODEL, request("3 19"))).raw == {"body": "3 19" * 50}
+
+
+def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
+    with ResponseStore(tmp_path) as store:
+        store.add(key(MODEL, request("a")), request("a"), {}, 0.0)
+        real = os.write
+        steps = iter([lambda descriptor, data: real(descriptor, data[:10]), None])
+
+        def write(descriptor, data):
+            step = next(steps)
+            if step is None:
+                raise OSError(28, "No space left on device")
+            return step(descriptor, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(responses.os, "write", write)
+            with pytest.raises(InputError, match="cannot be written: No space left on device"):
+                store.add(key(MODEL, request("b")), request("b"), {}, 0.0)
+        assert key(MODEL, request("b")) not in store
+        store.add(key(MODEL, request("c")), request("c"), {}, 0.0)
+    with ResponseStore(tmp_path) as store:
+        assert set(store.keys()) == {key(MODEL, request("a")), key(MODEL, request("c"))}
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot be written: Not a directory"):
+        ResponseStore(tmp_path / "file" / "responses").open()
+
+
+def test_what_json_cannot_hold_is_refused(tmp_path):
+    with ResponseStore(tmp_path) as store:
+        with pytest.raises(ValueError, match="JSON"):
+            store.add(key(MODEL, request("a")), request("a"), {"score": float("nan")}, 0.0)
+        assert len(store) == 0
+
+
+_ENDLESS = """
+import sys
+from tests.evaluation.test_responses import MODEL, key, request
+from winobench.evaluation.responses import ResponseStore
+with ResponseStore(sys.argv[1]) as store:
+    for index in range(10**6):
+        text = str(index)
+        store.add(key(MODEL, request(text)), request(text), {"body": text * 500}, 0.0)
+        print(index, flush=True)
+"""
+
+
+def test_a_killed_process_has_stored_all_that_it_said(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ENDLESS, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    for _ in range(20):
+        process.stdout.readline()
+    time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    said = process.communicate()[0].split()
+    with ResponseStore(tmp_path) as store:
+        last = int(said[-1]) if said else 19
+        assert len(store) >= last + 1
+        assert all(key(MODEL, request(str(index))) in store for index in range(last + 1))

@@ -1,0 +1,425 @@
+"""The raw responses of a run, on disk before anything looks into them.
+
+    part-<process>-<number>.jsonl   a line a response: key, request, raw, seconds
+    failures-<process>.jsonl        a line a call that failed for good: key, request, error, seconds, time
+
+A line is written in one piece and synced before ``add`` returns, so that a killed run loses what had not come in, and
+nothing that was paid for. Lines are only ever appended. A line that a kill or a crash has cut off is taken away when
+its process opens the folder again; until then it is skipped. Each call of a run writes a part of its own, which it
+holds locked: a second process of the same number is refused.
+
+Besides responses a part holds marks, ``{"key", "rejected": reason}``: the response of this key turned out to be
+malformed and counts as absent from there on, so that it is asked for again; what came in stays where it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from absl import logging
+
+from winobench import files
+from winobench.errors import InputError
+from winobench.evaluation.records import digest
+from winobench.scorers.language import Raw, Request
+
+_NAME = re.compile(r"part-(\d+)-(\d+)\.jsonl")
+# The beginning of a line as ``_line`` writes it: enough to tell whose it is without reading the rest.
+_BEGINNING = re.compile(rb'\{"key":"([0-9a-f]{64})","(request|rejected)":')
+
+
+def request_json(request: Request) -> dict[str, Any]:
+    """A request as JSON values, with its kind."""
+    return json.loads(json.dumps({"kind": request.kind, **dataclasses.asdict(request)}))
+
+
+def key(fingerprint: Mapping[str, Any], request: Request) -> str:
+    """What a response is found by: SHA-256, in hexadecimal, of who was asked and what.
+
+    The order of the fingerprint's keys does not matter, nor does ``prefix_turns``, which is advice on how to compute.
+
+    Args:
+      fingerprint: the responder's.
+      request: what is asked.
+    """
+    asked = request_json(request)
+    asked.pop("prefix_turns", None)
+    if "temperature" in asked:
+        asked["temperature"] = float(asked["temperature"])  # 0 and 0.0 are written differently
+    return digest({"responder": fingerprint, "request": asked})
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A response of a store.
+
+    Attributes:
+      key: as of ``key``.
+      request: as of ``request_json``.
+      raw: the answer as it came in.
+      seconds: that it took.
+      origin: the run that had asked for it, where that was another one; None for a response of this run.
+    """
+
+    key: str
+    request: dict[str, Any]
+    raw: Raw
+    seconds: float
+    origin: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    path: pathlib.Path
+    offset: int
+    length: int
+
+
+class ResponseStore:
+    """The responses of one run; of a run with several processes, those that all of them have stored when it is opened.
+
+    Nothing is written before ``open`` is called. A store is a context manager that opens and closes itself; its methods
+    may be called by several threads.
+    """
+
+    def __init__(self, folder: str | os.PathLike, process: int = 0, *, seconds_between_syncs: float = 0.0):
+        """Names the place.
+
+        Args:
+          folder: of the parts; made by ``open``.
+          process: number of this process within the run.
+          seconds_between_syncs: 0 syncs every response before ``add`` returns, for responses that cost money. Otherwise
+            a response is handed to the operating system at once, which survives a kill, but synced only with the first
+            one that comes so many seconds after the last sync, or by ``close``: what a crash of the machine takes is
+            computed anew.
+        """
+        self.folder = pathlib.Path(folder)
+        self._process = process
+        self._seconds_between_syncs = seconds_between_syncs
+        self._places: dict[str, _Place] = {}
+        self._rejected: set[str] = set()
+        self._path: pathlib.Path | None = None
+        self._part: int | None = None
+        self._size = 0
+        self._synced = time.monotonic()
+        self._unsynced = False
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> ResponseStore:
+        self.open()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def open(self) -> None:
+        """Makes the folder, takes it for this process, mends a line that was cut off, and reads what is there.
+
+        Raises:
+          InputError: another process of the same number is writing here, a part is damaged, or the folder cannot be
+            written.
+        """
+        with self._lock, _writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            own = [path for path in _parts(self.folder) if int(_NAME.fullmatch(path.name)[1]) == self._process]
+            for path in own:
+                _mend(path)
+            number = max((int(_NAME.fullmatch(path.name)[2]) for path in own), default=-1) + 1
+            path = self.folder / f"part-{self._process}-{number:05d}.jsonl"
+            try:
+                self._part = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+            except FileExistsError:
+                raise _taken(self.folder) from None
+            self._path, self._size = path, 0
+            try:
+                if not _take(self._part):
+                    raise _taken(self.folder)
+                files.sync(self.folder)
+                self._places, self._rejected = _index(self.folder)
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Syncs what is written and lets another process take the folder; does nothing where it is not open."""
+        with self._lock:
+            if self._part is None:
+                return
+            try:
+                self.sync()
+            finally:
+                if self._size == 0:  # nothing was asked
+                    with contextlib.suppress(OSError):
+                        os.unlink(self._path)
+                os.close(self._part)
+                self._part = None
+
+    def sync(self) -> None:
+        """Waits until everything that was added is on disk.
+
+        Raises:
+          InputError: it cannot be written.
+        """
+        with self._lock, _writing(self.folder):
+            if self._unsynced:
+                os.fsync(self._part)
+                self._unsynced = False
+            self._synced = time.monotonic()
+
+    def add(self, key: str, request: Request, raw: Raw, seconds: float) -> None:
+        """Stores a response; it is on disk when this returns, unless syncs are to be rarer.
+
+        Args:
+          key: of responder and request.
+          request: what was asked.
+          raw: the answer as it came in.
+          seconds: that it took.
+
+        Raises:
+          InputError: it cannot be written.
+          ValueError: ``raw`` holds something that JSON cannot hold.
+        """
+        self._add(key, {"request": request_json(request), "raw": raw, "seconds": round(float(seconds), 6)})
+
+    def reject(self, key: str, reason: str) -> None:
+        """Marks a stored response as malformed: it counts as absent, here and for the runs beside this one.
+
+        Raises:
+          InputError: the mark cannot be written.
+        """
+        with self._lock:
+            self._write(_line(key, {"rejected": reason}))
+            self._places.pop(key, None)
+            self._rejected.add(key)
+
+    def fail(self, key: str, request: Request, error: Mapping[str, Any], seconds: float) -> None:
+        """Notes a call that failed for good in the failures' file; it is no response and will be asked again.
+
+        Args:
+          key, request, seconds: as of ``add``.
+          error: what went wrong, as JSON values.
+
+        Raises:
+          InputError: it cannot be written.
+        """
+        note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
+        line = _line(key, {**note, "time": round(time.time(), 3)})
+        with self._lock, _writing(self.folder), open(self.folder / f"failures-{self._process}.jsonl", "ab") as file:
+            file.write(line)
+
+    def get(self, key: str) -> Stored | None:
+        """The stored response, or None.
+
+        Raises:
+          InputError: its part has been damaged meanwhile.
+        """
+        with self._lock:
+            place = self._places.get(key)
+        if place is None:
+            return None
+        return _read(place)
+
+    def keys(self) -> Iterator[str]:
+        """The keys of what is stored."""
+        return iter(list(self._places))
+
+    def neighbours(self) -> list[pathlib.Path]:
+        """The folders of the same name of the runs beside this one, whose responses may be of use here."""
+        own = self.folder.resolve()
+        return sorted(path for path in own.parent.parent.glob(f"*/{own.name}") if path != own and path.is_dir())
+
+    def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> int:
+        """Copies responses of other runs that are missing here, so that nothing is asked twice.
+
+        The copies say which run they are from. A damaged part of another run is left aside with a warning.
+
+        Args:
+          folders: of other stores, such as ``neighbours()``.
+          keys: what is wanted.
+
+        Returns:
+          How many were copied.
+
+        Raises:
+          InputError: they cannot be written.
+        """
+        # What was malformed here is so elsewhere too.
+        missing = {key for key in keys if key not in self._places and key not in self._rejected}
+        copied = 0
+        for folder in folders:
+            if not missing:
+                break
+            try:
+                places, _ = _index(folder, only=missing)
+                found = {key: _read(place) for key, place in places.items()}
+            except InputError as error:
+                logging.warning("the responses of another run are left aside: %s", error)
+                continue
+            for name, stored in found.items():
+                # The run that was asked first, however often its responses have been copied.
+                origin = stored.origin or pathlib.Path(folder).resolve().parent.name
+                content = {"request": stored.request, "raw": stored.raw, "seconds": stored.seconds, "origin": origin}
+                self._add(name, content)
+                missing.discard(name)
+                copied += 1
+        return copied
+
+    def _add(self, key: str, content: Mapping[str, Any]) -> None:
+        line = _line(key, content)
+        with self._lock:
+            self._places[key] = self._write(line)
+
+    def _write(self, line: bytes) -> _Place:
+        """Appends a line, syncs it if it is time, and returns where it lies; called with the lock held."""
+        if self._part is None:
+            raise RuntimeError("the store is not open")
+        place = _Place(self._path, self._size, len(line))
+        with _writing(self.folder):
+            try:
+                done = 0
+                while done < len(line):
+                    done += os.write(self._part, line[done:])
+            except OSError:
+                # What the disk took of the line would spoil the next one.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._part, self._size)
+                raise
+            self._size += len(line)
+            self._unsynced = True
+            if time.monotonic() - self._synced >= self._seconds_between_syncs:
+                self.sync()
+        return place
+
+
+def _line(key: str, content: Mapping[str, Any]) -> bytes:
+    text = json.dumps({"key": key, **content}, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The parts of a folder, those of a process in the order in which they were written."""
+    found = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
+
+
+def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
+    """Where the responses of a folder lie, and the keys that were ever rejected; of a key's lines the last one counts.
+
+    Args:
+      folder: of the parts.
+      only: the keys that are wanted, whose lines are looked into; None for all.
+
+    Raises:
+      InputError: a line that is not the last of its part cannot be read.
+    """
+    places: dict[str, _Place] = {}
+    rejected: set[str] = set()
+    for path in _parts(folder):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights.") from error
+        offset = 0
+        for number, line in enumerate(io.BytesIO(content), 1):
+            start, offset = offset, offset + len(line)
+            begins = _BEGINNING.match(line)
+            if begins and only is not None and begins[1].decode() not in only:
+                continue
+            entry = _entry(line) if begins else None
+            if entry is None:
+                if offset == len(content):  # cut off, or another process is about to write the rest
+                    continue
+                raise InputError(
+                    f"{path}, line {number} is damaged: delete this line, and what it held is asked for again."
+                )
+            if "rejected" in entry:
+                places.pop(entry["key"], None)
+                rejected.add(entry["key"])
+            else:
+                places[entry["key"]] = _Place(path, start, len(line))
+    return places, rejected
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """What a line holds; None if it is cut off or damaged."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(entry, dict) and ("rejected" in entry or isinstance(entry.get("raw"), dict))
+    return entry if whole else None
+
+
+def _read(place: _Place) -> Stored:
+    try:
+        with open(place.path, "rb") as file:
+            file.seek(place.offset)
+            entry = _entry(file.read(place.length))
+    except OSError as error:
+        raise InputError(f"{place.path} cannot be read ({error.strerror or error}): see to its rights.") from error
+    if entry is None:
+        raise InputError(f"{place.path} has changed while it was in use: give the same command again.")
+    return Stored(entry["key"], entry["request"], entry["raw"], float(entry["seconds"]), entry.get("origin"))
+
+
+def _mend(path: pathlib.Path) -> None:
+    """Takes away a last line that was cut off.
+
+    Raises:
+      InputError: another process is writing into the part.
+    """
+    part = os.open(path, os.O_RDWR)
+    try:
+        if not _take(part):
+            raise _taken(path.parent)
+        content = path.read_bytes()
+        lines = list(io.BytesIO(content))
+        if lines and _entry(lines[-1]) is None:
+            logging.warning("%s: the last line was cut off and is taken away", path)
+            os.ftruncate(part, len(content) - len(lines[-1]))
+            os.fsync(part)
+    finally:
+        os.close(part)
+
+
+def _take(descriptor: int) -> bool:
+    """Locks a file until it is closed; False if another process has it."""
+    try:
+        import fcntl
+    except ImportError:  # no advisory locks on this system
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _taken(folder: pathlib.Path) -> InputError:
+    return InputError(f"another process is writing into {folder}: wait for it, or choose another --workdir.")
+
+
+@contextlib.contextmanager
+def _writing(folder: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}.") from error
