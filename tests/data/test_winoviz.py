@@ -1,0 +1,419 @@
+"""WinoViz items: files, annotation rules one by one, our own set, and the builders of harder versions."""
+
+import collections
+import csv
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+from winobench.data import winoviz
+from winobench.data.winoviz import Item
+from winobench.errors import InputError
+
+OUR_FILE = winoviz.ASSETS / "items.jsonl"
+
+ITEM = Item(
+    id="single/leather-ball",
+    object="ball",
+    version="single",
+    premises=(
+        "After the match Tom pumped the ball up again until it was firm.",
+        "After the match Tom pulled the valve out of the ball and sat on it.",
+    ),
+    hypotheses=("The ball was round.", "The ball was flat."),
+    properties=("pumped up", "without a valve"),
+    attributes=("round", "flat"),
+    attribute_kind="shape",
+)
+MULTI = dataclasses.replace(
+    ITEM,
+    id="multi/leather-ball",
+    version="multi",
+    hypotheses=("The ball was the shape of a globe.", "The ball was the shape of a pancake."),
+    prototypes=("a globe", "a pancake"),
+    source=ITEM.id,
+)
+STATEMENTS = ("The ball was pumped up.", "The ball had lost its valve.")
+PRAGMATIC, VISUAL = winoviz.build_decoupled(ITEM, STATEMENTS)
+
+
+def first(pair, text):
+    return (text, pair[1])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Rules
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", [ITEM, MULTI, PRAGMATIC, VISUAL], ids=lambda item: item.version)
+def test_a_good_item_breaks_no_rule(item):
+    assert winoviz.check_item(item) == []
+
+
+BAD_PREMISES = {
+    "premise_length": "Tom pumped the ball up again.",
+    "premise_object": "After the match Tom pumped the thing up again until it was firm.",
+    "premise_property": "After the match Tom kicked the ball over the fence of the yard.",
+    "premise_attribute": "After the match Tom pumped the ball up again until it was round.",
+    "capital": "after the match Tom pumped the ball up again until it was firm.",
+    "punctuation": "After the match Tom pumped the ball up again until it was firm",
+    "tense": "Each Sunday after the match, Tom is the one who has to pump the ball.",
+}
+
+
+@pytest.mark.parametrize("rule", BAD_PREMISES)
+def test_rules_about_premises(rule):
+    item = dataclasses.replace(ITEM, premises=first(ITEM.premises, BAD_PREMISES[rule]))
+    (found,) = winoviz.check_item(item)
+    assert (found.item, found.rule) == (ITEM.id, rule)
+
+
+BAD_HYPOTHESES = {
+    "hypothesis_object": ("The thing was round.", "The ball was flat."),
+    "hypothesis_attribute": ("The ball was big.", "The ball was flat."),
+    "hypothesis_property": ("The pumped ball was round.", "The pumped ball was flat."),
+    "hypotheses_equal": ("The ball was round.", "The ball was quite flat."),
+    "capital": ("the ball was round.", "The ball was flat."),
+    "punctuation": ("The ball was round", "The ball was flat."),
+    "tense": ("The ball is round.", "The ball was flat."),
+}
+
+
+@pytest.mark.parametrize("rule", BAD_HYPOTHESES)
+def test_rules_about_hypotheses(rule):
+    found = winoviz.check_item(dataclasses.replace(ITEM, hypotheses=BAD_HYPOTHESES[rule]))
+    assert rule in [problem.rule for problem in found]
+    # A wrong word is also a difference that is more than the attribute.
+    assert {problem.rule for problem in found} <= {rule, "hypotheses_equal"}
+
+
+def test_a_property_must_not_mention_its_attribute():
+    found = winoviz.check_item(dataclasses.replace(ITEM, properties=("pumped up round", "without a valve")))
+    assert "property_attribute" in [problem.rule for problem in found]
+
+
+def test_missing_labels_are_one_break():
+    item = dataclasses.replace(ITEM, properties=None, attributes=None)
+    assert [problem.rule for problem in winoviz.check_item(item)] == ["labels"]
+
+
+def test_a_multi_hop_hypothesis_must_not_name_the_attribute():
+    item = dataclasses.replace(
+        MULTI, hypotheses=("The ball was the shape of a round globe.", "The ball was the shape of a pancake.")
+    )
+    assert "hypothesis_attribute" in [problem.rule for problem in winoviz.check_item(item)]
+
+
+def test_a_premise_must_not_name_the_prototype():
+    item = dataclasses.replace(
+        MULTI, premises=(MULTI.premises[0], "Tom pulled the valve out of the ball and ate another pancake.")
+    )
+    assert [problem.rule for problem in winoviz.check_item(item)] == ["premise_prototype"]
+
+
+def test_a_pragmatic_hypothesis_names_the_property_and_not_the_attribute():
+    item = dataclasses.replace(PRAGMATIC, hypotheses=("The ball was round.", STATEMENTS[1]))
+    assert [problem.rule for problem in winoviz.check_item(item)] == ["hypothesis_attribute"] * 2
+
+
+def test_words_are_compared_without_endings():
+    item = dataclasses.replace(ITEM, properties=("pumping", "valves"))
+    assert winoviz.check_item(item) == []
+
+
+def test_the_papers_own_examples_pass():
+    # Figure 7: the first sentence has ten words, and names its property in another order.
+    item = Item(
+        id="1",
+        object="cheese",
+        version="single",
+        premises=(
+            "He added a slice of cheese to his turkey sandwich.",
+            "He let the cheese melt in the pot until he could dip his bread into it.",
+        ),
+        hypotheses=("The cheese was solid and square.", "The cheese was liquid."),
+        properties=("cheese slice", "melted in a pot"),
+        attributes=("solid, square", "liquid"),
+    )
+    assert winoviz.check_item(item) == []
+    shorter = dataclasses.replace(item, premises=first(item.premises, "He added a slice of cheese to his sandwich."))
+    assert [problem.rule for problem in winoviz.check_item(shorter)] == ["premise_length"]
+
+
+def test_every_rule_is_tested():
+    elsewhere = {"labels", "property_attribute", "premise_prototype"}
+    assert set(winoviz.RULES) == {*BAD_PREMISES, *BAD_HYPOTHESES, *elsewhere}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Files
+# ----------------------------------------------------------------------------------------------------------------------
+
+ALL = [ITEM, MULTI, PRAGMATIC, VISUAL]
+
+
+@pytest.mark.parametrize("name", ["items.jsonl", "items.csv"])
+def test_files_round_trip(tmp_path, name):
+    winoviz.write_items(tmp_path / name, ALL)
+    assert winoviz.read_items(tmp_path / name) == ALL
+
+
+def test_the_least_a_file_needs(tmp_path):
+    keys = ("id", "object", "version", "premises", "hypotheses")
+    row = {key: value for key, value in ITEM.to_json().items() if key in keys}
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps(row) + "\n\n")
+    (item,) = winoviz.read_items(path)
+    assert (item.properties, item.attributes, item.source, item.attribute_kind) == (None, None, None, "other")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": None}, "line 1 of .* has no 'id'"),
+        ({"color": "red"}, "line 1 of .* has the unknown field 'color'"),
+        ({"object": 3}, "'object' in line 1 of .* is no text"),
+        ({"object": " "}, "'object' in line 1 of .* is no text"),
+        ({"premises": ["One."]}, "'premises' in line 1 of .* is no pair of texts"),
+        ({"premises": "One. Two."}, "'premises' in line 1 of .* is no pair of texts"),
+        ({"hypotheses": ["One.", ""]}, "'hypotheses' in line 1 of .* is no pair of texts"),
+        ({"hypotheses": ["One.", "One. "]}, "'hypotheses' in line 1 of .* has the same text twice"),
+        ({"version": "double"}, "'version' in line 1 of .* is 'double'"),
+        ({"attribute_kind": "colour"}, "'attribute_kind' in line 1 of .* is 'colour'"),
+        ({"source": "x"}, "'source' in line 1 of .* is given for a single-hop item"),
+        ({"version": "visual"}, "line 1 of .* has no 'source'"),
+        ({"version": "multi", "source": "x"}, "'source' in line 1 of .* is 'x', which is no single-hop item"),
+    ],
+)
+def test_malformed_items(tmp_path, change, message):
+    row = {key: value for key, value in (ITEM.to_json() | change).items() if value is not None}
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(InputError, match=message):
+        winoviz.read_items(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no items"),
+        ("{", "line 1 of .* is not JSON"),
+        ('{"id": "1", "id": "2"}', "line 1 of .* is not JSON .*key twice"),
+        ("[]", "line 1 of .* is no object"),
+    ],
+)
+def test_malformed_json_lines(tmp_path, text, message):
+    path = tmp_path / "items.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        winoviz.read_items(path)
+
+
+def test_ids_and_sources_are_unique(tmp_path):
+    path = tmp_path / "items.jsonl"
+    winoviz.write_items(path, [ITEM, ITEM])
+    with pytest.raises(InputError, match=r"'id' in line 2 of .* as in line 1"):
+        winoviz.read_items(path)
+    winoviz.write_items(path, [ITEM, VISUAL, dataclasses.replace(VISUAL, id="another")])
+    with pytest.raises(InputError, match=r"'source' in line 3 of .* as in the visual item"):
+        winoviz.read_items(path)
+
+
+def test_other_files(tmp_path):
+    with pytest.raises(InputError, match=r"neither a \.jsonl nor a \.csv"):
+        winoviz.read_items(tmp_path / "items.txt")
+    with pytest.raises(InputError, match=r"neither a \.jsonl nor a \.csv"):
+        winoviz.write_items(tmp_path / "items.txt", ALL)
+    with pytest.raises(InputError, match="there is no file"):
+        winoviz.read_items(tmp_path / "items.csv")
+    with pytest.raises(InputError, match="cannot be written"):
+        winoviz.write_items(tmp_path / "nowhere" / "items.csv", ALL)
+    (tmp_path / "items.csv").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(InputError, match="cannot be read"):
+        winoviz.read_items(tmp_path / "items.csv")
+
+
+def test_malformed_tables(tmp_path):
+    path = tmp_path / "items.csv"
+    winoviz.write_items(path, [ITEM])
+    header, row = path.read_text().splitlines()
+    for text, message in (
+        (header.replace("premise_2", "premise_3") + "\n" + row, "has no column 'premise_2'"),
+        (header + ",mood\n" + row + ",good", "has a column 'mood' too many"),
+        (header + ",id\n" + row + ",x", "has a column 'id' too many"),
+        (header + "\n" + row + ",x", "line 2 of .* has not 15 cells"),
+        (header + "\n1,2", "line 2 of .* has not 15 cells"),
+        (header + '\n"1', "line 2 of .* is no row of a table"),
+        (header + "\n", "has no items"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=message):
+            winoviz.read_items(path)
+
+
+def test_a_table_from_a_spreadsheet(tmp_path):
+    path = tmp_path / "items.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "version", "object", "hypothesis_1", "hypothesis_2", "premise_1", "premise_2"])
+        writer.writerow(["1", "single", "ball", *ITEM.hypotheses, *ITEM.premises])
+    (item,) = winoviz.read_items(path)
+    assert (item.premises, item.hypotheses) == (ITEM.premises, ITEM.hypotheses)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Builders
+# ----------------------------------------------------------------------------------------------------------------------
+
+TABLE = winoviz.Prototypes(
+    {"color": "the color of {}", "shape": "the shape of {}", "material": "the same material as {}"},
+    {
+        "color": {"red": ["a cherry", "blood"], "green": ["a frog"]},
+        "shape": {"round": ["a globe"], "flat": ["a pancake", "a doormat"]},
+        "material": {"glass": ["a lens"], "wood": ["a log"]},
+    },
+)
+
+
+def plain(kind, attributes, hypothesis="The thing was {}.", premises=("It stood here.", "It stood there.")):
+    return Item(
+        id="/".join(attributes),
+        object="thing",
+        version="single",
+        premises=premises,
+        hypotheses=tuple(hypothesis.format(one) for one in attributes),
+        attributes=attributes,
+        attribute_kind=kind,
+    )
+
+
+def test_multi_hop_phrases():
+    items = [
+        plain("color", ("red", "green"), "The thing was {} inside."),
+        ITEM,
+        plain("material", ("glass", "wood"), "The thing was made of {}."),
+        plain("material", ("wood", "glass")),
+        PRAGMATIC,
+    ]
+    built, left_out = winoviz.build_multi_hop(items, TABLE)
+    assert left_out == []
+    assert [item.hypotheses for item in built] == [
+        ("The thing was the color of a cherry inside.", "The thing was the color of a frog inside."),
+        ("The ball was the shape of a globe.", "The ball was the shape of a pancake."),
+        ("The thing was made of the same material as a lens.", "The thing was made of the same material as a log."),
+        ("The thing was made of the same material as a log.", "The thing was made of the same material as a lens."),
+    ]
+    assert built[1] == MULTI
+
+
+def test_multi_hop_takes_turns_and_avoids_what_the_item_mentions():
+    red = plain("color", ("red", "green"))
+    bloody = dataclasses.replace(red, id="bloody", premises=("It stood in blood.", "It stood."))
+    again = dataclasses.replace(red, id="again")
+    built, _ = winoviz.build_multi_hop([red, bloody, again], TABLE)
+    assert [item.prototypes[0] for item in built] == ["a cherry", "a cherry", "blood"]
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        (plain("size", ("big", "small")), "no attributes of the kind 'size'"),
+        (plain("color", ("red", "blue")), "no objects for 'blue'"),
+        (dataclasses.replace(plain("color", ("red", "green")), attributes=None), "states no attributes"),
+        (dataclasses.replace(plain("color", ("red", "green")), hypotheses=("It was rusty.", "It was new.")), "as one"),
+        (plain("color", ("red", "green"), premises=("A frog.", "No frogs.")), "mentions every object"),
+        (plain("color", ("green", "green")), "mentions every object"),
+    ],
+)
+def test_what_cannot_be_built_is_said(item, reason):
+    built, [(name, why)] = winoviz.build_multi_hop([item], TABLE)
+    assert (built, name) == ([], item.id)
+    assert reason in why
+
+
+def test_decoupled_items():
+    assert (PRAGMATIC.id, PRAGMATIC.version, PRAGMATIC.source) == ("pragmatic/leather-ball", "pragmatic", ITEM.id)
+    assert (PRAGMATIC.premises, PRAGMATIC.hypotheses) == (ITEM.premises, STATEMENTS)
+    assert (VISUAL.premises, VISUAL.hypotheses) == (STATEMENTS, ITEM.hypotheses)
+    with pytest.raises(ValueError, match="made of single-hop"):
+        winoviz.build_decoupled(MULTI, STATEMENTS)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "no object with the objects 'phrases' and 'table'"),
+        ('{"phrases": {}, "table": {"color": {}}}', "no text with one {} for the kind 'color'"),
+        (
+            '{"phrases": {"color": "like {}"}, "table": {"color": {"red": []}}}',
+            "'red' of 'color' .* no list of objects",
+        ),
+        ('{"phrases": {"color": "like {}"}, "table": {"color": []}}', "of 'color' .* no list of objects"),
+    ],
+)
+def test_malformed_prototypes(tmp_path, content, message):
+    path = tmp_path / "prototypes.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        winoviz.read_prototypes(path)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Our own set
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_our_set():
+    items = winoviz.read_items(OUR_FILE)
+    assert winoviz.check_items(items) == []
+    by_version = {version: [item for item in items if item.version == version] for version in winoviz.VERSIONS}
+    counts = {version: len(some) for version, some in by_version.items()}
+    assert counts == {"single": 67, "multi": 51, "pragmatic": 37, "visual": 37}
+    kinds = collections.Counter(item.attribute_kind for item in by_version["multi"])
+    assert kinds == {"color": 26, "shape": 13, "material": 12}
+    # No sentence twice, but where a version takes it over.
+    premises = [premise for item in by_version["single"] for premise in item.premises]
+    assert len(set(premises)) == len(premises)
+    # In our set, neither premise may name either attribute.
+    for item in by_version["single"]:
+        crossed = dataclasses.replace(item, attributes=item.attributes[::-1])
+        assert "premise_attribute" not in [problem.rule for problem in winoviz.check_item(crossed)], item.id
+
+
+def test_our_harder_versions_are_built_from_our_single_hop_items():
+    items = winoviz.read_items(OUR_FILE)
+    singles = {item.id: item for item in items if item.version == "single"}
+    assert winoviz.build_multi_hop(singles.values()).items == [item for item in items if item.version == "multi"]
+    pragmatic = [item for item in items if item.version == "pragmatic"]
+    visual = [item for item in items if item.version == "visual"]
+    built = [winoviz.build_decoupled(singles[item.source], item.hypotheses) for item in pragmatic]
+    assert built == list(zip(pragmatic, visual, strict=True))
+
+
+def test_our_set_has_none_of_the_papers_objects():
+    papers = "banana watermelon box cheese napkin plate cinnamon nail antenna fence gown"
+    assert not set(papers.split()) & {item.object for item in winoviz.read_items(OUR_FILE)}
+
+
+def test_the_command(tmp_path):
+    def call(*arguments):
+        command = [sys.executable, "-m", "winobench.data.winoviz", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    path, new = tmp_path / "items.csv", tmp_path / "multi.jsonl"
+    no_object = dataclasses.replace(ITEM, id="bad", attribute_kind="size", object="bat")
+    winoviz.write_items(path, [ITEM, no_object])
+    checked = call("check", path)
+    assert checked.returncode == 1
+    assert "bad: premise_object: " in checked.stdout
+    assert "2 single, 0 multi, 0 pragmatic, 0 visual items; 4 breaks" in checked.stdout
+    built = call("multi_hop", path, new)
+    assert (built.returncode, "bad: left out" in built.stdout) == (0, True)
+    assert [item.version for item in winoviz.read_items(new)] == ["single", "multi"]
+    wrong = call("multi_hop", path)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
