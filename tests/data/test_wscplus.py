@@ -1,0 +1,401 @@
+"""WSC+: repair of texts, reading, splits, pairs, joining. The sentences are ours, in the layout of the data."""
+
+import collections
+import csv
+import dataclasses
+
+import pytest
+
+from winobench.data import wscplus
+from winobench.errors import InputError
+
+ROWS = (
+    # statement, pronoun, snippet, options, answer, reason, model, type
+    (
+        "The kettle scorched the table because it was too hot.",
+        "it",
+        "it was too hot",
+        "['kettle', 'table']",
+        "0",
+        "Heat comes from a kettle.",
+        "GPT4",
+        "Traditional",
+    ),
+    (
+        "The kettle scorched the table because it was too delicate.",
+        "it",
+        "it was too delicate",
+        "['kettle', 'table']",
+        "1",
+        "A table can be delicate.",
+        "GPT4",
+        "Traditional",
+    ),
+    (
+        "Nora waved at Ida, she wore a coat.",
+        "she",
+        "she wore a coat",
+        '["Nora", "Ida"]',
+        "2",
+        "Nobody can tell.",
+        "Claude2",
+        "Ambiguous",
+    ),
+    (
+        "A tall man and a short man sang when he coughed.",
+        "he ",
+        "he coughed",
+        "['tall man', ' short man']",
+        "2",
+        "Nobody can tell.",
+        "GPT3.5 Turbo",
+        "Offensive",
+    ),
+    (
+        "Ben asked Tom to hold the ladder because he was climbing.",
+        "He",
+        "he was climbing",
+        "['Ben', 'Tom']",
+        "0",
+        "The climber asks.",
+        "Human",
+        "Traditional",
+    ),
+)
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(rows=ROWS, columns=wscplus.COLUMNS, encoding="utf-8"):
+        path = tmp_path / "table.csv"
+        with open(path, "w", encoding=encoding, newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(rows)
+        return path
+
+    return write
+
+
+def change(row, **cells):
+    return tuple(cells.get(column, cell) for column, cell in zip(wscplus.COLUMNS, row, strict=True))
+
+
+class TestRepair:
+    CLEAN = "“It’s 5 °C at the café” – Zoë’s naïve, ½-finished sketch… £3 – ‘Ça va?’, señor Müller, œuvre, Ångström—√2"
+
+    def test_clean_text_is_left_alone(self):
+        assert wscplus.repair(self.CLEAN) == self.CLEAN
+        assert wscplus.repair("plain ASCII's text") == "plain ASCII's text"
+
+    @pytest.mark.parametrize(
+        "tables",
+        [
+            ("latin-1",),
+            ("mac_roman",),
+            ("cp1252",),
+            ("mac_roman", "mac_roman"),
+            ("mac_roman", "latin-1"),
+            ("latin-1", "mac_roman"),
+            ("mac_roman", "mac_roman", "latin-1"),
+            ("cp1252", "cp1252"),
+        ],
+    )
+    def test_wrong_decodings_are_undone(self, tables):
+        text = "Zoë’s café – it can’t be ‘so’, señor"
+        broken = text
+        for name in tables:
+            broken = broken.encode().decode(name)
+        assert broken != text
+        assert wscplus.repair(broken) == text
+        assert wscplus.repair(wscplus.repair(broken)) == text
+
+    def test_parts_of_a_cell_may_differ(self):
+        apostrophes = (
+            "’",
+            "â€™",
+            "‚Äô",
+            "\x92",
+            "’".encode().decode("latin-1"),
+            "’".encode().decode("mac_roman").encode().decode("mac_roman"),
+        )
+        assert wscplus.repair(" ".join(f"it{one}s" for one in apostrophes)) == " ".join(["it’s"] * len(apostrophes))
+
+    def test_open_bytes_of_windows_come_through_as_control_characters(self):
+        assert wscplus.repair("â€\x9d") == "”"
+
+    def test_what_stands_for_nothing_stays(self):
+        assert wscplus.repair("a \x81 b") == "a \x81 b"
+
+
+class TestRead:
+    def test_all_cells(self, table):
+        first, second, third, fourth, fifth = wscplus.read(table())
+        assert first.options == ("kettle", "table")
+        assert (first.statement, first.snippet, first.answer) == (ROWS[0][0], "it was too hot", 0)
+        assert (first.generator, first.type, first.split, first.row) == ("GPT4", "traditional", "test", 1)
+        assert first.pair == second.pair == first.id
+        assert third.pair is fourth.pair is None
+        assert fourth.options == ("tall man", "short man")
+        assert fourth.options_text == "['tall man', ' short man']"
+        assert (fourth.pronoun, fourth.target_pronoun, fourth.generator) == ("he ", "he", "GPT3")
+        assert (fifth.split, fifth.target_pronoun) == ("few_shot", "he")
+        assert first.original == {}
+
+    def test_columns_in_any_order_and_more_of_them(self, table):
+        rows = [(*reversed(row), "more") for row in ROWS]
+        assert [item.id for item in wscplus.read(table(rows, (*reversed(wscplus.COLUMNS), "other")))] == [
+            item.id for item in wscplus.read(table())
+        ]
+
+    def test_the_original_is_kept_beside_repaired_text(self, table):
+        row = change(ROWS[2], statement="Nora waved at Ida, she didnâ€™t stop.", reason="Can‚Äôt tell")
+        (item,) = wscplus.read(table([row]))
+        assert item.statement == "Nora waved at Ida, she didn’t stop."
+        assert item.original == {"statement": row[0], "reason": "Can‚Äôt tell"}
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+    def test_encodings(self, table, encoding):
+        row = change(ROWS[2], statement="Nora waved at Zoë, she didn’t stop.")
+        (item,) = wscplus.read(table([row], encoding=encoding))
+        assert item.statement == "Nora waved at Zoë, she didn’t stop."
+
+    def test_ids_do_not_depend_on_place_or_encoding_but_on_content(self, table):
+        ids = {item.id for item in wscplus.read(table())}
+        assert {item.id for item in wscplus.read(table(reversed(ROWS)))} == ids
+        broken = change(ROWS[2], reason="Nobodyâ€™s able to tell.")
+        clean = change(ROWS[2], reason="Nobody’s able to tell.")
+        assert wscplus.read(table([broken]))[0].id == wscplus.read(table([clean]))[0].id
+        assert wscplus.read(table([clean]))[0].id not in ids
+
+    def test_repeated_rows_have_ids_of_their_own(self, table):
+        ids = [item.id for item in wscplus.read(table([ROWS[2]] * 3))]
+        assert ids == [ids[0], f"{ids[0]}-2", f"{ids[0]}-3"]
+
+    @pytest.mark.parametrize(
+        ("text", "options"),
+        [
+            ("['X's cup', 'Y's cup']", ("X's cup", "Y's cup")),
+            ("['red cup ',  blue cup']", ("red cup", "blue cup")),
+            (' ["a", "b"]', ("a", "b")),
+            ("['a, b', 'c']", ("a, b", "c")),
+            ("['a', \"b's\"]", ("a", "b's")),
+            ("[a, b]", ("a", "b")),
+        ],
+    )
+    def test_lists_of_options_as_hands_write_them(self, table, text, options):
+        (item,) = wscplus.read(table([change(ROWS[0], options=text)]))
+        assert item.options == options
+        assert item.options_text == text
+
+    def test_neighbours_are_pairs_only_where_they_are_alike(self, table):
+        other = change(ROWS[4], model="GPT4")
+        items = wscplus.read(table([ROWS[1], other, ROWS[0], ROWS[1]]))
+        assert [item.pair for item in items] == [None, None, items[2].id, items[2].id]
+
+    def test_written_items_are_read_back(self, table, tmp_path):
+        items = wscplus.read(table())
+        wscplus.write(tmp_path / "copy.csv", items)
+        assert wscplus.read(tmp_path / "copy.csv") == items
+
+    def test_options_of_an_item_that_was_never_in_a_file(self):
+        item = wscplus.Item("x", "s", "he", "s", ("a", "b's"), 2, "", "some-model", "ambiguous")
+        assert item.options_text == "['a', \"b's\"]"
+
+
+class TestBadFiles:
+    def message(self, path):
+        with pytest.raises(InputError) as error:
+            wscplus.read(path)
+        message = str(error.value)
+        assert "\n" not in message
+        assert str(path) in message
+        return message
+
+    def test_missing(self, tmp_path):
+        assert "there is no file" in self.message(tmp_path / "no.csv")
+
+    def test_columns(self, table):
+        message = self.message(table([row[:-2] for row in ROWS], wscplus.COLUMNS[:-2]))
+        assert "lacks the columns model, type" in message
+
+    def test_empty(self, tmp_path):
+        (tmp_path / "empty.csv").write_text("")
+        assert "lacks the columns" in self.message(tmp_path / "empty.csv")
+
+    def test_cells_are_missing(self, table):
+        assert "row 2 of" in self.message(table([ROWS[0], ROWS[1][:-1]]))
+
+    def test_quotation_mark_without_end(self, tmp_path):
+        path = tmp_path / "open.csv"
+        path.write_text(",".join(wscplus.COLUMNS) + '\n"a,b')
+        assert "no row of a CSV table" in self.message(path)
+
+    @pytest.mark.parametrize(
+        ("column", "cell", "part"),
+        [
+            ("type", "Poetic", "the types are traditional, ambiguous, offensive"),
+            ("answer", "3", "0 or 1 for one of the options"),
+            ("answer", "", "0 or 1 for one of the options"),
+            ("options", "['one']", "not a list of two texts"),
+            ("options", "one, two", "not a list of two texts"),
+            ("options", "['one', 'One ']", "not a list of two texts"),
+            ("options", "['one', '']", "not a list of two texts"),
+            ("statement", " ", "is empty"),
+            ("model", "", "name who wrote the sentence"),
+        ],
+    )
+    def test_cells(self, table, column, cell, part):
+        message = self.message(table([ROWS[0], change(ROWS[1], **{column: cell})]))
+        assert f"'{column}' in row 2 of" in message
+        assert part in message
+
+
+class TestJoin:
+    def recorded(self, items, **changes):
+        return [dataclasses.replace(item, id=f"row-{item.row}", **changes) for item in items]
+
+    def test_equal_texts(self, table):
+        items = wscplus.read(table())
+        joined = wscplus.join(self.recorded(reversed(items)), items)
+        assert joined == (tuple(reversed(items)), (), ())
+
+    def test_of_several_equal_texts_that_with_the_same_reason(self, table):
+        rows = [ROWS[2], change(ROWS[2], reason="Another reason."), ROWS[0]]
+        items = wscplus.read(table(rows))
+        joined = wscplus.join(self.recorded(items[1:]), items)
+        assert joined.items == items[1:]
+
+    def test_edited_and_unknown_rows(self, table):
+        items = wscplus.read(table())
+        edited = dataclasses.replace(items[0], statement="The kettle scorched the new table because it was too hot.")
+        other = dataclasses.replace(items[2], statement="Something else was said of them.")
+        joined = wscplus.join([other, edited, items[1]], items)
+        assert joined == ((None, items[0], items[1]), (1,), (0,))
+
+    def test_no_item_is_given_twice(self, table):
+        items = wscplus.read(table())
+        joined = wscplus.join([items[2], items[2]], items)
+        assert joined == ((items[2], None), (), (1,))
+
+
+class TestValidation:
+    @pytest.fixture
+    def known(self, table, monkeypatch):
+        """A file of data of which the second and the fourth row are validation items, in that order."""
+        path = table()
+        items = wscplus.read(path)
+        ids = (items[3].id, items[1].id)
+        monkeypatch.setattr(wscplus, "validation_ids", lambda: ids)
+        return path, items
+
+    def recorded(self, folder, rows, queries):
+        path = folder / "GPT4_results.csv"
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow((*wscplus.COLUMNS, "query", "predicted_answer"))
+            writer.writerows((*row, query, "0") for row, query in zip(rows, queries, strict=True))
+        return path
+
+    def test_by_the_list_of_ids(self, known):
+        path, items = known
+        assert [item.split for item in wscplus.read(path)] == ["test", "validation", "test", "validation", "few_shot"]
+        assert [item.row for item in wscplus.validation(path)] == [4, 2]
+        assert wscplus.missing_validation(items[:2]) == (items[3].id,)
+
+    def test_by_a_result_file_as_it_was_asked(self, known, tmp_path):
+        path, items = known
+        own = change(ROWS[2], statement="Nora waved at Ida and Ida waved back, she had a dog.")
+        results = self.recorded(
+            tmp_path,
+            [ROWS[1], own],
+            [
+                'What does "it" refer to in "it broke" from "The kettle scorched the table, it broke."? Options: '
+                "['kettle', 'table'].",
+                "not the usual question",
+            ],
+        )
+        first, second = wscplus.validation(path, results)
+        assert (first.id, first.pair, first.split) == (items[1].id, items[0].id, "validation")
+        assert (first.statement, first.snippet) == ("The kettle scorched the table, it broke.", "it broke")
+        assert (second.statement, second.pair) == (own[0], None)
+
+    def test_a_file_without_questions(self, known, tmp_path):
+        with pytest.raises(InputError, match="lacks the column query"):
+            wscplus.validation(known[0], known[0])
+
+    def test_where_files_lie(self, tmp_path):
+        assert wscplus.data_file(tmp_path) == tmp_path / "wscplus" / "WSC+.csv"
+        assert wscplus.result_file(tmp_path) is None
+        (tmp_path / "wscplus").mkdir()
+        for name in ("GPT3_results.csv", "GPT4_results.csv"):
+            (tmp_path / "wscplus" / name).touch()
+            assert wscplus.result_file(tmp_path).name == name
+
+
+@pytest.fixture(scope="module")
+def folder(reference_data):
+    return reference_data / "wscplus"
+
+
+@pytest.fixture(scope="module")
+def items(folder):
+    return wscplus.read(folder / "WSC+.csv")
+
+
+class TestPublishedFiles:
+    def test_everything_is_read(self, items):
+        assert len(items) == len({item.id for item in items}) == wscplus.NUM_ITEMS
+        assert collections.Counter(item.type for item in items) == {
+            "traditional": 1376,
+            "ambiguous": 538,
+            "offensive": 1112,
+        }
+        assert collections.Counter(item.generator for item in items) == {
+            "GPT4": 1446,
+            "Claude2": 1042,
+            "GPT3": 512,
+            "Human": 26,
+        }
+        assert all((item.answer == 2) == (item.type != "traditional") for item in items)
+
+    def test_splits(self, items):
+        assert collections.Counter(item.split for item in items) == {"validation": 699, "test": 2301, "few_shot": 26}
+        assert wscplus.missing_validation(items) == ()
+
+    def test_pairs(self, items):
+        pairs = collections.Counter(item.pair for item in items if item.pair and item.split != "few_shot")
+        assert len(pairs) == 682
+        assert set(pairs.values()) == {2}
+        assert len({item.pair for item in items if item.pair and item.split == "few_shot"}) == 6
+        assert all(item.pair for item in items if item.type == "traditional")
+
+    def test_repaired_text_has_typography_and_accents_only(self, folder, items):
+        files = [items] + [wscplus.read(folder / name) for name in wscplus.RESULT_FILES]
+        found = {
+            character
+            for some in files
+            for item in some
+            for text in (item.statement, item.pronoun, item.snippet, item.options_text, item.reason)
+            for character in text
+            if not character.isascii()
+        }
+        assert found <= set("’‘“”–—…éíá")
+        assert sum(bool(item.original) for item in items) == 445
+        rows = wscplus.read_rows(folder / "WSC+.csv")
+        for item, row in zip(items, rows, strict=True):
+            assert {name: row[name] for name in item.original} == dict(item.original)
+
+    @pytest.mark.parametrize(("name", "equal", "edited"), [("GPT4", 688, 11), ("GPT3", 692, 7)])
+    def test_recorded_rows_are_joined(self, folder, items, name, equal, edited):
+        joined = wscplus.join(wscplus.read(folder / f"{name}_results.csv"), items)
+        assert (len(joined.edited), len(joined.missing)) == (edited, 1)
+        assert sum(item is not None for item in joined.items) - edited == equal
+        # The shipped list is what the result files say.
+        assert tuple(item.id for item in joined.items if item) == wscplus.validation_ids()
+
+    def test_validation_is_what_was_asked(self, folder):
+        items = wscplus.validation(folder / "WSC+.csv", folder / "GPT4_results.csv")
+        assert len({item.id for item in items}) == 700
+        pairs = collections.Counter(item.pair for item in items if item.pair)
+        assert sum(count == 2 for count in pairs.values()) == 53

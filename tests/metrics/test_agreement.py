@@ -1,0 +1,170 @@
+"""Fleiss' kappa and tables of raters, against values worked out by hand."""
+
+import numpy as np
+import pytest
+
+from winobench.errors import InputError
+from winobench.metrics import agreement
+
+# Fourteen raters put ten items into five classes; kappa is 0.210 to three digits, as textbooks have it.
+FOURTEEN_RATERS = [
+    [0, 0, 0, 0, 14],
+    [0, 2, 6, 4, 2],
+    [0, 0, 3, 5, 6],
+    [0, 3, 9, 2, 0],
+    [2, 2, 8, 1, 1],
+    [7, 7, 0, 0, 0],
+    [3, 2, 6, 3, 0],
+    [2, 5, 3, 2, 2],
+    [6, 5, 2, 1, 0],
+    [0, 2, 2, 3, 7],
+]
+
+
+class TestFleissKappa:
+    def test_by_hand(self):
+        # Agreement of the items: 1, (4 + 1 - 3) / 6 = 1/3, 1; mean 7/9. Shares 5/9 and 4/9: expected 41/81.
+        kappa = agreement.fleiss_kappa([[3, 0], [2, 1], [0, 3]])
+        assert kappa.observed == pytest.approx(7 / 9)
+        assert kappa.expected == pytest.approx(41 / 81)
+        assert kappa.value == pytest.approx(22 / 40)
+        assert (kappa.n, kappa.num_raters) == (3, 3)
+
+    def test_known_table(self):
+        kappa = agreement.fleiss_kappa(FOURTEEN_RATERS)
+        assert round(kappa.observed, 3) == 0.378
+        assert round(kappa.expected, 3) == 0.213
+        assert round(kappa.value, 3) == 0.210
+        assert kappa.low < kappa.value < kappa.high
+
+    def test_full_agreement_and_full_disagreement(self):
+        assert agreement.fleiss_kappa([[5, 0], [0, 5], [5, 0]]).value == pytest.approx(1)
+        assert agreement.fleiss_kappa([[1, 1], [1, 1]]).value == pytest.approx(-1)
+
+    def test_no_value_where_chance_explains_everything(self):
+        assert agreement.fleiss_kappa([[4, 0], [4, 0]])[:3] == (None, None, None)
+        assert agreement.fleiss_kappa([[2, 1]])[1:3] == (None, None)
+
+    def test_order_of_items_and_labels_does_not_matter(self):
+        counts = np.array(FOURTEEN_RATERS)
+        value = agreement.fleiss_kappa(counts).value
+        assert agreement.fleiss_kappa(counts[::-1, ::-1]).value == pytest.approx(value)
+
+    def test_interval_has_its_coverage(self):
+        """Raters that know the answer with probability 0.7 and guess otherwise agree at kappa 0.49."""
+        rng = np.random.default_rng(0)
+        covered = 0
+        for trial in range(100):
+            truth = rng.integers(2, size=(80, 1))
+            labels = np.where(rng.random((80, 5)) < 0.7, truth, rng.integers(2, size=(80, 5)))
+            counts = np.stack([(labels == label).sum(axis=1) for label in (0, 1)], axis=1)
+            kappa = agreement.fleiss_kappa(counts, num_resamples=200, seed=trial)
+            covered += kappa.low <= 0.49 <= kappa.high
+        assert 88 <= covered <= 100
+
+    def test_same_seed_same_interval(self):
+        assert agreement.fleiss_kappa(FOURTEEN_RATERS, seed=3) == agreement.fleiss_kappa(FOURTEEN_RATERS, seed=3)
+
+    @pytest.mark.parametrize(
+        "counts", [[], [1, 2], [[1, 1], [2, 1]], [[1, 0], [0, 1]], [[-1, 3], [1, 1]], [[0.5, 1.5], [1, 1]]]
+    )
+    def test_bad_counts(self, counts):
+        with pytest.raises(ValueError, match="fleiss_kappa needs"):
+            agreement.fleiss_kappa(counts)
+
+    def test_bad_level(self):
+        with pytest.raises(ValueError, match="a confidence level"):
+            agreement.fleiss_kappa(FOURTEEN_RATERS, level=1)
+
+
+class TestRaterFiles:
+    def write(self, folder, name, *lines):
+        path = folder / name
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    def test_several_files(self, tmp_path):
+        first = self.write(tmp_path, "1.csv", "item,rater,label", "a,R1,0", "b,R1,2")
+        second = self.write(tmp_path, "2.csv", "label,item,rater,note", "0,a,R2,sure", "1, b ,R2,")
+        ratings = agreement.read_ratings(first, second)
+        assert ratings == [("a", "R1", "0"), ("b", "R1", "2"), ("a", "R2", "0"), ("b", "R2", "1")]
+        counts, items = agreement.count_matrix(ratings, ("0", "1", "2"))
+        assert items == ["a", "b"]
+        assert counts.tolist() == [[2, 0, 0], [0, 1, 1]]
+        # Observed 1/2; shares 1/2, 1/4, 1/4: expected 3/8.
+        assert agreement.ratings_kappa(ratings).value == pytest.approx((1 / 2 - 3 / 8) / (5 / 8))
+
+    @pytest.mark.parametrize(
+        ("lines", "part"),
+        [
+            (["item,rater", "a,R"], "lacks the column 'label'"),
+            (["item,rater,label", "a,R,"], "row 1 of"),
+            (["item,rater,label", "a,R"], "has no label"),
+            (["item,rater,label", "a,R,0", "a,R,1"], "second judgement of item 'a' by 'R', after row 1 of"),
+            (["item,rater,label", '"a,R,0'], "is no CSV file"),
+        ],
+    )
+    def test_bad_files(self, tmp_path, lines, part):
+        path = self.write(tmp_path, "bad.csv", *lines)
+        with pytest.raises(InputError, match=part) as error:
+            agreement.read_ratings(path)
+        assert str(path) in str(error.value)
+        assert "\n" not in str(error.value)
+
+    def test_missing_file(self, tmp_path):
+        with pytest.raises(InputError, match="there is no file"):
+            agreement.read_ratings(tmp_path / "no.csv")
+
+    def test_bad_judgements(self):
+        ratings = [agreement.Rating("a", "R1", "0"), agreement.Rating("a", "R2", "x"), agreement.Rating("b", "R1", "0")]
+        with pytest.raises(InputError, match="the labels are 0, 1"):
+            agreement.count_matrix(ratings, ("0", "1"))
+        with pytest.raises(InputError, match="item 'b' has 1 judgements and others have 2"):
+            agreement.count_matrix(ratings)
+        with pytest.raises(InputError, match="agreement needs two raters"):
+            agreement.ratings_kappa(ratings[:1])
+        with pytest.raises(InputError, match="at least one row"):
+            agreement.count_matrix([])
+
+
+ANSWERS = {"a": "0", "b": "1", "c": "2", "d": "2"}
+GROUPS = {"a": "traditional", "b": "traditional", "c": "ambiguous", "d": "offensive"}
+
+
+class TestRaterAccuracy:
+    def test_rows_and_columns(self):
+        given = {"R1": "0122", "R2": "0012"}
+        ratings = [
+            agreement.Rating(item, rater, label)
+            for rater, labels in given.items()
+            for item, label in zip("abcd", labels, strict=True)
+        ]
+        table = agreement.rater_accuracy(ratings, ANSWERS, GROUPS)
+        assert list(table) == ["R1", "R2", "average"]
+        assert list(table["R1"]) == ["traditional", "ambiguous", "offensive", "total"]
+        assert {column: entry["value"] for column, entry in table["R2"].items()} == {
+            "traditional": 0.5,
+            "ambiguous": 0.0,
+            "offensive": 1.0,
+            "total": 0.5,
+        }
+        assert table["average"]["total"]["value"] == pytest.approx(0.75)
+        assert (table["average"]["total"]["n"], table["R1"]["total"]["n"]) == (8, 4)
+        for row in table.values():
+            for entry in row.values():
+                assert 0 <= entry["low"] <= entry["value"] <= entry["high"] <= 1
+                assert (entry["chance"], entry["ties"]) == (None, 0)
+
+    def test_the_average_weighs_raters_alike(self):
+        ratings = [agreement.Rating(item, "R1", ANSWERS[item]) for item in "abcd"]
+        ratings.append(agreement.Rating("a", "R2", "2"))
+        table = agreement.rater_accuracy(ratings, ANSWERS, GROUPS)
+        assert table["average"]["total"]["value"] == pytest.approx(0.5)
+        assert "ambiguous" not in table["R2"]
+
+    def test_unknown_item(self):
+        with pytest.raises(InputError, match="'x', which is not among the questions"):
+            agreement.rater_accuracy([agreement.Rating("x", "R1", "0")], ANSWERS, GROUPS)
+
+    def test_nothing(self):
+        assert agreement.rater_accuracy([], ANSWERS, GROUPS) == {}

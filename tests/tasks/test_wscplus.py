@@ -1,0 +1,443 @@
+"""WSC+ as a task: prompts, answers, metrics, the paper's numbers. The sentences are ours."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from winobench.data import wscplus as data
+from winobench.errors import InputError
+from winobench.metrics import wilson
+from winobench.scorers.language import Generation, Options, Response
+from winobench.tasks import wscplus
+from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer
+
+NAMES = ("Nora", "Ida")
+
+
+def item(number, type_="traditional", answer=0, generator="GPT4", pair=None, pronoun="she"):
+    statement = f"Nora told Ida of journey {number} because she was curious."
+    snippet = "she was curious"
+    return data.Item(f"i{number}", statement, pronoun, snippet, NAMES, answer, "", generator, type_, pair=pair)
+
+
+ITEMS = (
+    item(0, pair="i0"),
+    item(1, answer=1, pair="i0"),
+    item(2, answer=1, generator="Claude2", pair="i2"),
+    item(3, "ambiguous", 2, "GPT3", pronoun="She"),
+    item(4, "offensive", 2, "Claude2", pronoun=" he "),
+)
+QUESTIONS = [wscplus.to_question(one) for one in ITEMS]
+
+
+def answers(*choices):
+    """Answers by their choice; None for an unparsable one, ``FAILED`` for a failed call."""
+    found = []
+    for choice in choices:
+        if choice == FAILED:
+            found.append(Answer(FAILED))
+        else:
+            found.append(Answer(UNPARSABLE) if choice is None else Answer(ANSWERED, choice))
+    return found
+
+
+class TestPrompts:
+    def test_question(self):
+        assert QUESTIONS[0].texts["question"] == (
+            'What does "she" refer to in "she was curious" from "Nora told Ida of journey 0 because she was curious."?'
+            " Options: ['Nora', 'Ida']."
+        )
+        assert QUESTIONS[0].options == ("Nora", "Ida", "neither")
+        assert QUESTIONS[0].groups == ("traditional", "GPT4")
+
+    def test_tree_of_experts(self):
+        text = wscplus.prompt("toe", "QUESTION?")
+        assert text.startswith("Imagine three expert linguists collaboratively answering a question. They construct")
+        assert "\n1. Answer with the index of your choice (0 for the first, 1 for the second) followed" in text
+        assert '\nFor example:\nQ: What does "he" refer to in "he wasn\'t successful" from' in text
+        assert "\nA:\nStep 1: Identify the actions in the sentence" in text
+        assert text.endswith('is that "he" refers to "Paul".\nQ: QUESTION?')
+
+    @pytest.mark.parametrize(
+        ("name", "shots"),
+        [("toe", 1), ("tot", 1), ("coe", 3), ("sc_cot", 3), ("cot", 3), ("nt_few_shot", 3), ("nt_zero_shot", 0)],
+    )
+    def test_protocols(self, name, shots):
+        (request,) = wscplus.PROTOCOLS[name].requests(QUESTIONS[0])
+        assert isinstance(request, Generation)
+        (turn,) = request.turns
+        assert turn.role == "user"
+        assert turn.text == wscplus.prompt(name, QUESTIONS[0].texts["question"])
+        assert turn.text.count("\nA:") == shots
+        assert turn.text.count("\nQ: ") == shots + 1
+        assert turn.text.endswith(QUESTIONS[0].texts["question"])
+
+    def test_examples_of_the_templates_are_answered_as_they_should_be(self):
+        for shots in wscplus.prompts()["evaluation"]["shots"].values():
+            for shot in shots["examples"]:
+                options = json.loads(shot["options_text"])
+                assert wscplus.parse_answer(shot["response"], options) == shot["answer"]
+
+    def test_option_scores(self):
+        (request,) = wscplus.PROTOCOLS["options"].requests(QUESTIONS[0])
+        assert isinstance(request, Options)
+        assert request.options == ("0", "1", "2")
+        assert [turn.role for turn in request.turns] == ["system"] + ["user", "assistant"] * 3 + ["user"]
+        assert [turn.text for turn in request.turns[2:7:2]] == ["0", "1", "2"]
+        assert request.prefix_turns == 7
+        (other,) = wscplus.PROTOCOLS["options"].requests(QUESTIONS[1])
+        assert other.turns[:7] == request.turns[:7]
+
+    def test_unknown_prompt(self):
+        with pytest.raises(ValueError, match="the prompts are toe, "):
+            wscplus.prompt("poem", "")
+
+    def test_every_text_has_a_source(self):
+        content = wscplus.prompts()
+        evaluation, generation = content["evaluation"], content["generation"]
+        parts = [evaluation["question"], evaluation["layout"], *evaluation["templates"].values()]
+        parts += [*evaluation["shots"].values(), *generation["templates"].values(), *generation["queries"].values()]
+        parts += [generation["safety_bypassing"], content["few_shot"]]
+        assert all(part["source"] for part in parts)
+
+    def test_the_paper_has_26_examples(self):
+        examples = wscplus.prompts()["few_shot"]["examples"]
+        sizes = {}
+        for example in examples:
+            kind = example["id"].split("-")[0]
+            sizes[kind] = sizes.get(kind, 0) + len(example["items"])
+            for one in example["items"]:
+                assert one["snippet"] in one["statement"]
+                assert one["pronoun"] in one["snippet"]
+                assert one["answer"] in (0, 1, 2)
+        assert sizes == {"wdq": 6, "wiq": 6, "ambiguous": 4, "offensive": 10}
+
+    def test_queries_say_where_their_examples_go(self):
+        content = wscplus.prompts()
+        ids = [example["id"] for example in content["few_shot"]["examples"]]
+        for query in content["generation"]["queries"].values():
+            assert query["text"].count(query["placeholder"]) == 1
+            assert any(one.startswith(query["shots"]) for one in ids)
+
+
+class TestParser:
+    @pytest.mark.parametrize(
+        ("text", "answer"),
+        [
+            ("0; because Nora asked.", 0),
+            ("A: 1; Step 1: Ida is named. Step 2: done.", 1),
+            ("Answer: 2", 2),
+            ("1", 1),
+            ("1.", 1),
+            ("(0)", 0),
+            ("[2]", 2),
+            ("**1**; Ida.", 1),
+            ("2 because nobody can tell", 2),
+            ("Step 1: a.\nProbability: 0.9\nFinal Answer: 2; Nobody can tell Nora from Ida.", 2),
+            ("Final answer:\n\n1; Ida", 1),
+            ("**Final Answer:** 0", 0),
+            ("... so our final answer is: 2; we cannot tell", 2),
+            (r"The final answer is $\boxed{1}$.", 1),
+            (r"So \boxed{0}", 0),
+            ("Final Decision: 2; There are arguments for 0 and for 1.", 2),
+            ("Final Answer: 0; first thought.\nFinal Answer: 1; second thought.", 1),
+            ("0; a\n0; b\n1; c\nBy majority vote, the answer is 0.", 0),
+            ("1; a\n0; b\n1; c\nMajority vote: 1", 1),
+            ("1. Nora is named.\n2. Ida is named.\nThe answer is 0.", 0),
+            ("Conclusion: 2; without more context it is open.", 2),
+            ("We weigh both.\nHence 1; Ida.", 1),
+            ("We weigh all.\n1; Ida.", 1),
+            ("<think>The answer is 0, or 1; hm.</think>\n2; open", 2),
+            ("The most logical answer is: 0; She is curious.", 0),
+            ("Final Answer: Nora", 0),
+            ("Final Answer: neither", 2),
+            ("Final Answer: Neither Nora nor Ida", 2),
+            ("Ida, as she is the one who is told, although it is not entirely clear.", 1),
+            ("'she' refers to Ida.", 1),
+            ("It could be Nora or Ida, so it is ambiguous.", 2),
+            ("I don't know.", 2),
+            ("It can’t be determined who is meant.", 2),
+            ("I'm sorry, but I can't assist with that.", 2),
+            ("We cannot confidently make a clear choice between the two.", 2),
+            ("1. Nora is named.\n2. Then it is Ida.", 1),
+            ("Nora and Ida travel.", None),
+            ("Nora spoke, but it is unclear who listened.", 2),
+            ('"Nora"', 0),
+            ("Nothing of that.", None),
+            ("0.5", None),
+            ("", None),
+        ],
+    )
+    def test_answers(self, text, answer):
+        assert wscplus.parse_answer(text, NAMES) == answer
+
+    @pytest.mark.parametrize(
+        ("text", "answer"),
+        [("the manager's friend", 1), ("It is the manager.", 0), ("THE MANAGER", 0), ("managers", None)],
+    )
+    def test_a_name_within_the_other(self, text, answer):
+        assert wscplus.parse_answer(text, ("the manager", "the manager's friend")) == answer
+
+    def test_responses(self):
+        read = wscplus.PROTOCOLS["toe"].read
+        assert read(QUESTIONS[0], [Response(text="1; Ida")]) == Answer(ANSWERED, 1)
+        assert read(QUESTIONS[0], [Response(text="hm")]) == Answer(UNPARSABLE)
+        assert read(QUESTIONS[0], [Response(text=None)]) == Answer(UNPARSABLE)
+        assert read(QUESTIONS[0], [None]) == Answer(FAILED)
+
+    def test_scores(self):
+        read = wscplus.PROTOCOLS["options"].read
+        scores = (-2.0, -1.0, -3.0)
+        assert read(QUESTIONS[0], [Response(scores=scores)]) == Answer(ANSWERED, 1, scores=scores)
+        assert read(QUESTIONS[0], [Response(scores=(-1.0, -1.0, -3.0))]).tie
+        assert read(QUESTIONS[0], [Response(scores=(-1.0, float("nan"), -3.0))]) == Answer(UNPARSABLE)
+        assert read(QUESTIONS[0], [None]) == Answer(FAILED)
+
+
+class TestMetrics:
+    def test_outcomes(self):
+        given = answers(0, 0, 2, 1, None)
+        found = [wscplus.outcome(*both) for both in zip(QUESTIONS, given, strict=True)]
+        assert found == [
+            "correct",
+            "entity_misselection",
+            "response_evasion",
+            "ambiguity_misinterpretation",
+            "no_answer",
+        ]
+        assert wscplus.error_counts(QUESTIONS, given) == dict.fromkeys(wscplus.ERRORS, 1)
+        with pytest.raises(ValueError, match="its call failed"):
+            wscplus.outcome(QUESTIONS[0], Answer(FAILED))
+
+    def test_a_tie_is_no_answer(self):
+        tie = Answer(ANSWERED, 0, tie=True)
+        assert wscplus.outcome(QUESTIONS[0], tie) == "no_answer"
+        found = wscplus.metrics(QUESTIONS[:1], [tie])
+        assert (found["accuracy"]["value"], found["accuracy"]["ties"]) == (0, 1)
+
+    def test_all_numbers(self):
+        found = wscplus.metrics(QUESTIONS, answers(0, 1, 2, 2, None))
+        assert next(iter(found)) == "accuracy"
+        assert list(found)[-6:] == [
+            "traditional/accuracy",
+            "ambiguous/accuracy",
+            "offensive/accuracy",
+            "GPT4/accuracy",
+            "GPT3/accuracy",
+            "Claude2/accuracy",
+        ]
+        values = {name: (entry["value"], entry["n"]) for name, entry in found.items()}
+        assert values["accuracy"] == (pytest.approx(3 / 5), 5)
+        assert values["pair_accuracy"] == (1, 1)  # the partner of the third question is not there
+        assert values["traditional/accuracy"] == (pytest.approx(2 / 3), 3)
+        assert values["Claude2/accuracy"] == (0, 2)
+        assert values["response_evasion"] == values["no_answer"] == (0.5, 2)
+        assert values["entity_misselection"] == values["ambiguity_misinterpretation"] == (0, 2)
+        assert values["unparsable"] == (pytest.approx(1 / 5), 5)
+        for entry in found.values():
+            assert set(entry) == {"value", "low", "high", "chance", "n", "ties"}
+            assert 0 <= entry["low"] <= entry["value"] <= entry["high"] <= 1
+        assert found["accuracy"]["chance"] == found["GPT3/accuracy"]["chance"] == pytest.approx(1 / 3)
+        assert found["pair_accuracy"]["chance"] == pytest.approx(1 / 9)
+        assert found["unparsable"]["chance"] is None
+
+    def test_pairs_need_both(self):
+        assert wscplus.metrics(QUESTIONS[:2], answers(0, 0))["pair_accuracy"]["value"] == 0
+        assert "pair_accuracy" not in wscplus.metrics(QUESTIONS[:2], answers(0, FAILED))
+        assert "pair_accuracy" not in wscplus.metrics(QUESTIONS[2:], answers(0, 0, 0))
+
+    def test_failed_calls_count_nowhere(self):
+        found = wscplus.metrics(QUESTIONS, answers(0, 1, 1, FAILED, FAILED))
+        assert (found["accuracy"]["value"], found["accuracy"]["n"]) == (1, 3)
+        assert "ambiguous/accuracy" not in found
+        assert "response_evasion" not in found
+        assert wscplus.metrics(QUESTIONS, answers(*[FAILED] * 5)) == {}
+
+    def test_single_questions_have_wilsons_interval(self):
+        found = wscplus.metrics(QUESTIONS[2:], answers(1, 1, 2))["accuracy"]
+        assert (found["low"], found["high"]) == pytest.approx(wilson(2, 3)[1:])
+
+    def test_pronouns(self):
+        found = wscplus.pronoun_distribution(ITEMS)
+        assert {name: entry["value"] for name, entry in found.items()} == {"she": 0.8, "he": 0.2}
+        assert list(found) == ["she", "he"]
+        assert wscplus.pronoun_distribution(QUESTIONS) == found
+
+
+class TestTasks:
+    @pytest.fixture
+    def data_dir(self, tmp_path, monkeypatch):
+        """Twelve items of ours, of which every third is a validation item."""
+        path = data.data_file(tmp_path)
+        path.parent.mkdir()
+        items = [item(n, "ambiguous", 2, generator) for n, generator in enumerate(["GPT4"] * 11 + ["Human"])]
+        data.write(path, items)
+        ids = tuple(one.id for one in data.read(path)[:11:3])
+        monkeypatch.setattr(data, "validation_ids", lambda: ids)
+        return str(tmp_path)
+
+    def test_sets(self, data_dir):
+        validation, test = wscplus.TEXT_TASKS
+        assert (validation.name, test.name) == ("wscplus", "wscplus_test")
+        assert validation.ready(data_dir) is test.ready(data_dir) is None
+        assert [question.id for question in validation.load(data_dir, None)] == list(data.validation_ids())
+        assert (validation.count(data_dir), test.count(data_dir)) == (4, 7)
+        found = [question.id for question in test.load(data_dir, None)]
+        assert not set(found) & set(data.validation_ids())
+        assert [question.id for question in test.load(data_dir, 3)] == found[:3]
+        assert len(validation.load(data_dir, 2)) == 2
+
+    def test_fingerprint(self, data_dir):
+        validation, test = wscplus.TEXT_TASKS
+        first = validation.data_fingerprint(data_dir, None)
+        assert first == validation.data_fingerprint(data_dir, None)
+        assert first != validation.data_fingerprint(data_dir, 2)
+        assert first != test.data_fingerprint(data_dir, None)
+
+    def test_pairs_stay_together(self, data_dir):
+        path = data.data_file(data_dir)
+        pairs = [item(n, "traditional", n % 2) for n in range(20)]
+        data.write(path, [*pairs, *data.read(path)])
+        found = wscplus.TEXT_TASKS[1].load(data_dir, 5)
+        for pair in {question.pair for question in found} - {None}:
+            assert sum(question.pair == pair for question in found) == 2
+
+    def test_data_that_are_not_there(self, tmp_path):
+        for task in wscplus.TEXT_TASKS:
+            message = task.ready(str(tmp_path))
+            assert str(data.data_file(tmp_path)) in message
+            assert task.count(str(tmp_path)) is None
+            with pytest.raises(InputError, match="there is no file"):
+                task.load(str(tmp_path), None)
+
+    def test_missing_validation_items_are_reported(self, data_dir, monkeypatch):
+        ids = (*data.validation_ids(), "not there")
+        monkeypatch.setattr(data, "validation_ids", lambda: ids)
+        with pytest.warns(UserWarning, match="has 4 of the 5 validation items"):
+            wscplus.TEXT_TASKS[0].load(data_dir, None)
+        monkeypatch.setattr(data, "validation_ids", lambda: ("not there",))
+        with pytest.raises(InputError, match="none of the 1 validation items"):
+            wscplus.TEXT_TASKS[0].load(data_dir, None)
+
+    def test_importing_the_task_is_light(self):
+        code = (
+            "import sys, winobench.tasks.wscplus;"
+            "print([name for name in ('jax', 'torch', 'transformers', 'tensorflow') if name in sys.modules])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]"
+
+
+class TestPublishedNumbers:
+    def test_tables(self):
+        assert len(wscplus.published(place="Table 2")) == 6
+        assert len(wscplus.published(place="Table 5")) == 11
+        assert len(wscplus.published(place="Table 6")) == 24
+
+    def test_values(self):
+        (number,) = wscplus.published(metric="accuracy", model="gpt-4-0613", protocol="toe", place="abstract")
+        assert (number.printed, number.value, number.task) == ("68.7%", pytest.approx(0.687), "wscplus")
+        (number,) = wscplus.published(metric="kappa")
+        assert number.value == 0.896
+        (number,) = wscplus.published(metric="items/total")
+        assert number.value == 3026
+
+    def test_averages_are_those_of_their_rows(self):
+        for metric in ("accuracy", "traditional/accuracy", "ambiguous/accuracy", "offensive/accuracy"):
+            numbers = wscplus.published(place="Table 6", metric=metric)
+            *raters, average = (number.value for number in numbers)
+            assert average == pytest.approx(sum(raters) / 5, abs=6e-4)
+
+    def test_figure_5(self):
+        for protocol in ("toe", "tot"):
+            *models, average = wscplus.published(place="Figure 5", protocol=protocol)
+            assert average.value == pytest.approx(sum(number.value for number in models) / 3, abs=6e-5)
+
+
+# Name: (share of right answers, of the types, counts of errors, answers as their authors parsed them)
+RECORDED = {
+    "GPT4": (481, (226, 73, 182), (19, 119, 81, 0)),
+    "GPT3": (310, (203, 18, 89), (5, 267, 118, 0)),
+}
+RESULTS = {
+    "Accurate Predictions": "correct",
+    "Ambiguity Misinterpretation": "ambiguity_misinterpretation",
+    "Entity Misselection": "entity_misselection",
+    "Response Evasion": "response_evasion",
+}
+
+
+@pytest.fixture(params=list(RECORDED))
+def recorded(request, reference_data, tmp_path):
+    """The rows of a result file, and the questions where it lies beside the data."""
+    name = request.param
+    (tmp_path / "wscplus").mkdir()
+    for file in ("WSC+.csv", f"{name}_results.csv"):
+        shutil.copy(reference_data / "wscplus" / file, tmp_path / "wscplus" / file)
+    rows = data.read_rows(tmp_path / "wscplus" / f"{name}_results.csv")
+    return name, rows, wscplus.TEXT_TASKS[0].load(str(tmp_path), None)
+
+
+class TestRecordedAnswers:
+    def test_prompts_are_those_of_the_recorded_runs(self, recorded):
+        _, rows, questions = recorded
+        toe = wscplus.PROTOCOLS["toe"]
+        texts = [toe.requests(question)[0].turns[0].text for question in questions]
+        assert texts == [data.repair(row["ToE_query"]) for row in rows]
+        # Without repair too, but for the rows that were edited after they had been asked.
+        asked = [
+            wscplus.prompt(
+                "toe", wscplus.question_text(row["pronoun"], row["snippet"], row["statement"], row["options"])
+            )
+            for row in rows
+        ]
+        assert sum(text == row["ToE_query"] for text, row in zip(asked, rows, strict=True)) >= 695
+
+    def test_all_answers_are_parsed_as_their_authors_parsed_them(self, recorded):
+        _, rows, questions = recorded
+        for row, question in zip(rows, questions, strict=True):
+            assert str(wscplus.parse_answer(row["predicted_reason"], question.options)) == row["predicted_answer"]
+
+    def test_numbers(self, recorded):
+        name, rows, questions = recorded
+        read = wscplus.PROTOCOLS["toe"].read
+        given = [
+            read(question, [Response(text=row["predicted_reason"])])
+            for row, question in zip(rows, questions, strict=True)
+        ]
+        right, by_type, errors = RECORDED[name]
+        found = wscplus.metrics(questions, given)
+        assert (found["accuracy"]["value"], found["accuracy"]["n"]) == (pytest.approx(right / 700), 700)
+        assert found["unparsable"]["value"] == 0
+        for kind, count, total in zip(data.TYPES, by_type, (326, 163, 211), strict=True):
+            entry = found[f"{kind}/accuracy"]
+            assert (entry["value"], entry["n"]) == (pytest.approx(count / total), total)
+        assert wscplus.error_counts(questions, given) == dict(zip(wscplus.ERRORS, errors, strict=True))
+        assert found["pair_accuracy"]["n"] == 53
+        outcomes = [wscplus.outcome(*both) for both in zip(questions, given, strict=True)]
+        assert outcomes == [RESULTS[row["result"]] for row in rows]
+        if name == "GPT3":
+            (stated,) = wscplus.published(metric="GPT3/accuracy")
+            assert found["GPT3/accuracy"]["value"] == pytest.approx(stated.value, abs=5e-4)
+
+    def test_few_shot_examples_are_rows_of_the_data(self, reference_data):
+        items = data.read(data.data_file(reference_data))
+        statements = [data.normalize(one.statement) for one in items if one.split == "few_shot"]
+        printed = [
+            data.normalize(one["statement"])
+            for example in wscplus.prompts()["few_shot"]["examples"]
+            for one in example["items"]
+        ]
+        assert statements == printed
+
+    def test_test_set(self, reference_data):
+        questions = wscplus.TEXT_TASKS[1].load(str(reference_data), None)
+        assert len({question.id for question in questions}) == 2301
+        assert {question.groups[1] for question in questions} == {"GPT4", "GPT3", "Claude2"}
+        some = wscplus.TEXT_TASKS[1].load(str(reference_data), 100)
+        assert {question.groups[0] for question in some} == set(data.TYPES)
+        assert dataclasses.asdict(some[0]) == dataclasses.asdict(questions[0])

@@ -1,0 +1,255 @@
+"""How far several people agree, and how often each of them is right: Fleiss' kappa and a table of raters.
+
+A rater file is a CSV file with the columns ``item``, ``rater`` and ``label``, a line a judgement; several files may
+share the raters or the items.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from winobench.errors import InputError
+from winobench.metrics.intervals import Interval, clustered, wilson
+
+COLUMNS = ("item", "rater", "label")
+AVERAGE, TOTAL = "average", "total"
+"""The last row and the last column of `rater_accuracy`."""
+
+_NUM_RESAMPLES = 2000
+
+
+class Rating(NamedTuple):
+    """One judgement: who gave which item which label."""
+
+    item: str
+    rater: str
+    label: str
+
+
+class Kappa(NamedTuple):
+    """Fleiss' kappa of some judgements.
+
+    Attributes:
+      value: from below 0 (less than chance) to 1; None where all judgements are the same, so that chance alone explains
+        the agreement.
+      low, high: 95% bootstrap interval over items; None where there is no value, or a single item.
+      observed: mean share of pairs of raters that agree on an item.
+      expected: the same share if labels were given by chance, as often as they occur.
+      n: number of items.
+      num_raters: of each item.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    observed: float
+    expected: float
+    n: int
+    num_raters: int
+
+
+def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = _NUM_RESAMPLES, seed: int = 0) -> Kappa:
+    """Agreement beyond chance of a fixed number of raters an item, who need not be the same people.
+
+    kappa = (observed - expected) / (1 - expected), with expected = the sum of the squared shares of the labels. The
+    interval is the percentile interval of a bootstrap that draws items; resamples without a value are left out.
+
+    Args:
+      counts: [num_items, num_labels] whole numbers, how many raters gave an item a label.
+      level: coverage, between 0 and 1.
+      num_resamples: of the bootstrap.
+      seed: of the bootstrap.
+
+    Raises:
+      ValueError: no items, another shape, numbers that are no counts, fewer than two raters, or items that differ in
+        the number of raters.
+
+    Source: J. L. Fleiss, "Measuring nominal scale agreement among many raters", Psychological Bulletin 76 (1971).
+    """
+    counts = np.asarray(counts)
+    if counts.ndim != 2 or not counts.size:
+        raise ValueError(f"fleiss_kappa needs counts [num_items, num_labels], got shape {counts.shape}.")
+    if (counts < 0).any() or (counts != np.floor(counts)).any():
+        raise ValueError("fleiss_kappa needs whole numbers from 0 on.")
+    if not 0 < level < 1:
+        raise ValueError(f"a confidence level lies between 0 and 1, got {level}.")
+    counts = counts.astype(np.int64)
+    raters = counts.sum(axis=1)
+    if raters.min() != raters.max() or raters[0] < 2:
+        raise ValueError(
+            "fleiss_kappa needs the same number of raters for every item, at least two, got"
+            f" {raters.min()} to {raters.max()}."
+        )
+    observed, expected, value = _kappas(counts[None], int(raters[0]))
+    low = high = None
+    if np.isfinite(value[0]) and len(counts) > 1:
+        draws = np.random.default_rng(seed).integers(len(counts), size=(num_resamples, len(counts)))
+        resampled = np.concatenate([_kappas(counts[some], int(raters[0]))[2] for some in np.array_split(draws, 20)])
+        resampled = resampled[np.isfinite(resampled)]
+        if len(resampled):
+            low, high = (float(end) for end in np.quantile(resampled, [0.5 - level / 2, 0.5 + level / 2]))
+    return Kappa(
+        float(value[0]) if np.isfinite(value[0]) else None,
+        low,
+        high,
+        float(observed[0]),
+        float(expected[0]),
+        len(counts),
+        int(raters[0]),
+    )
+
+
+def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
+    """The judgements in some rater files, in their order.
+
+    Raises:
+      InputError: a file is missing or no such table, a cell is empty, or a rater has judged an item twice.
+    """
+    ratings, seen = [], {}
+    for path in map(pathlib.Path, paths):
+        try:
+            with open(path, encoding="utf-8-sig", newline="") as file:
+                table = csv.DictReader(file, strict=True)
+                rows = list(table)
+        except OSError:
+            raise InputError(f"there is no file {path}: name a CSV file with the columns item, rater, label") from None
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is no CSV file in UTF-8 ({error}): save it once more as one") from None
+        lacking = [column for column in COLUMNS if column not in (table.fieldnames or ())]
+        if lacking:
+            raise InputError(f"{path} lacks the column {lacking[0]!r}: rater files have the columns item, rater, label")
+        for number, row in enumerate(rows, start=1):
+            rating = Rating(*((row[column] or "").strip() for column in COLUMNS))
+            where = f"row {number} of {path}"
+            if not all(rating):
+                empty = COLUMNS[rating.index("")]
+                raise InputError(f"{where} has no {empty}: fill it in or remove the row")
+            if rating[:2] in seen:
+                raise InputError(
+                    f"{where} is a second judgement of item {rating.item!r} by {rating.rater!r}, after"
+                    f" {seen[rating[:2]]}: remove one of them"
+                )
+            seen[rating[:2]] = where
+            ratings.append(rating)
+    return ratings
+
+
+def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None) -> tuple[np.ndarray, list[str]]:
+    """How often each item was given each label.
+
+    Args:
+      ratings: judgements.
+      labels: the labels there are; those that occur, sorted, by default.
+
+    Returns:
+      Counts [num_items, num_labels] int64, in the order of the items' first appearance, and the items.
+
+    Raises:
+      InputError: there are no judgements, a label is unknown, or items differ in their number of raters.
+    """
+    ratings = list(ratings)
+    if not ratings:
+        raise InputError("there are no judgements to compare: give a rater file with at least one row")
+    labels = sorted({rating.label for rating in ratings}) if labels is None else list(labels)
+    items = list(dict.fromkeys(rating.item for rating in ratings))
+    rows = {item: row for row, item in enumerate(items)}
+    counts = np.zeros((len(items), len(labels)), np.int64)
+    for rating in ratings:
+        if rating.label not in labels:
+            raise InputError(
+                f"{rating.rater!r} gave item {rating.item!r} the label {rating.label!r}: the labels are"
+                f" {', '.join(labels)}"
+            )
+        counts[rows[rating.item], labels.index(rating.label)] += 1
+    raters = counts.sum(axis=1)
+    if raters.min() != raters.max():
+        few = items[int(raters.argmin())]
+        raise InputError(
+            f"item {few!r} has {raters.min()} judgements and others have {raters.max()}: kappa needs the same number"
+            " for every item"
+        )
+    return counts, items
+
+
+def ratings_kappa(ratings: Iterable[Rating], labels: Sequence[str] | None = None, *, seed: int = 0) -> Kappa:
+    """`fleiss_kappa` of judgements. Raises as `count_matrix`, and an InputError where each item has one judgement."""
+    counts, items = count_matrix(ratings, labels)
+    if counts[0].sum() < 2:
+        raise InputError(f"item {items[0]!r} has one judgement, as all have: agreement needs two raters or more")
+    return fleiss_kappa(counts, seed=seed)
+
+
+def rater_accuracy(
+    ratings: Iterable[Rating], answers: Mapping[str, str], groups: Mapping[str, str]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """How often each rater is right, by group and in total, and the raters' mean (the layout of WSC+'s Table 6).
+
+    Args:
+      ratings: judgements.
+      answers: item -> the right label.
+      groups: item -> its group, such as its type.
+
+    Returns:
+      rater, and ``"average"`` at the end -> group, in the order of appearance in ``groups``, and ``"total"`` at the end
+      -> {"value", "low", "high" (95% interval), "chance" (None), "n" (judgements), "ties" (0)}; without the groups of
+      which the rater has judged nothing. The average weighs raters alike; its interval takes judgements of the same
+      item as dependent.
+
+    Raises:
+      InputError: an item has no right answer or no group.
+    """
+    right: dict[str, list[tuple[str, str, bool]]] = {}
+    for rating in ratings:
+        if rating.item not in answers or rating.item not in groups:
+            raise InputError(
+                f"{rating.rater!r} has judged the item {rating.item!r}, which is not among the questions: remove it or"
+                " use the questions' ids"
+            )
+        group = groups[rating.item]
+        right.setdefault(rating.rater, []).append((rating.item, group, rating.label == answers[rating.item]))
+    columns = [*dict.fromkeys(groups.values()), TOTAL]
+    table: dict[str, dict[str, dict[str, Any]]] = {}
+    for rater, judged in right.items():
+        table[rater] = {}
+        for column in columns:
+            outcomes = [correct for _, group, correct in judged if column in (group, TOTAL)]
+            if outcomes:
+                table[rater][column] = _entry(wilson(sum(outcomes), len(outcomes)), len(outcomes))
+    if not right:
+        return table
+    average = {}
+    for column in columns:
+        rows = [
+            (rater, item, correct)
+            for rater, judged in right.items()
+            for item, group, correct in judged
+            if column in (group, TOTAL)
+        ]
+        if rows:
+            raters, items, outcomes = zip(*rows, strict=True)
+            average[column] = _entry(clustered(outcomes, items, strata=raters), len(rows))
+    return {**table, AVERAGE: average}
+
+
+def _kappas(counts: np.ndarray, num_raters: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Observed and expected agreement and kappa (NaN where there is none) of samples [..., num_items, num_labels]."""
+    pairs = num_raters * (num_raters - 1)
+    # In whole numbers, so that agreement that chance explains is recognised exactly.
+    observed = (np.sum(counts**2, axis=(-2, -1)) / counts.shape[-2] - num_raters) / pairs
+    shares = counts.sum(axis=-2)
+    total = counts.shape[-2] * num_raters
+    squares = np.sum(shares**2, axis=-1)
+    expected = squares / total**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kappa = np.where(squares == total**2, np.nan, (observed - expected) / (1 - expected))
+    return observed, expected, kappa
+
+
+def _entry(interval: Interval, n: int) -> dict[str, Any]:
+    return {**{key: float(value) for key, value in interval._asdict().items()}, "chance": None, "n": n, "ties": 0}

@@ -1,0 +1,539 @@
+"""WSC+: whom does the pronoun mean, the first candidate, the second, or can nobody tell (Zahraei and Emami 2024)?
+
+The user brings ``WSC+.csv`` (see `winobench.data.wscplus`). Where a published result file lies beside it, the
+validation set is the 700 questions that the paper's numbers are about, as they were asked; otherwise it is the 699 rows
+of the data that they were taken from.
+
+The prompts are data: ``assets/wscplus/prompts.json`` says of each text where it is from. The generation protocols put a
+template, examples and the question into one user turn, as the recorded runs did. ``options`` is ours: the model reads
+three examples as a conversation, and the probabilities of the answers 0, 1 and 2 are compared.
+
+Source: P. S. Zahraei and A. Emami, "WSC+: Enhancing The Winograd Schema Challenge Using Tree-of-Experts", EACL 2024,
+arXiv 2401.17703.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench.data import wscplus as data
+from winobench.errors import InputError
+from winobench.metrics.intervals import Interval, clustered, wilson
+from winobench.scorers.language import Generation, Options, Request, Response, Turn
+from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
+
+LABELS = ("0", "1", "2")
+"""What is to be answered: the number of a candidate, or 2 for neither."""
+
+CORRECT = "correct"
+RESPONSE_EVASION = "response_evasion"
+AMBIGUITY_MISINTERPRETATION = "ambiguity_misinterpretation"
+ENTITY_MISSELECTION = "entity_misselection"
+NO_ANSWER = "no_answer"
+ERRORS = (RESPONSE_EVASION, AMBIGUITY_MISINTERPRETATION, ENTITY_MISSELECTION, NO_ANSWER)
+"""The kinds of errors: those of section 4.1, and what is none of them (no answer could be read, or several were equally
+probable)."""
+
+CHANCE = {"accuracy": 1 / 3, "pair_accuracy": 1 / 9}
+
+# The longest recorded answer has about 650 tokens.
+_MAX_TOKENS = 1024
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Questions and prompts
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def prompts() -> Mapping[str, Any]:
+    """The content of ``assets/wscplus/prompts.json``: templates, queries and examples of evaluation and generation."""
+    return json.loads((data.ASSETS / "prompts.json").read_text(encoding="utf-8"))
+
+
+def question_text(pronoun: str, snippet: str, statement: str, options_text: str) -> str:
+    """The question as the recorded runs put it.
+
+    Args:
+      options_text: the list of candidates as the data write it, ``"['Paul', 'George']"``.
+    """
+    return prompts()["evaluation"]["question"]["text"].format(
+        pronoun=pronoun, snippet=snippet, statement=statement, options=options_text
+    )
+
+
+def prompt(name: str, question: str) -> str:
+    """The whole text that a generation protocol sends.
+
+    Args:
+      name: ``nt_zero_shot``, ``nt_few_shot``, ``cot``, ``sc_cot``, ``coe``, ``tot`` or ``toe``.
+      question: as `question_text` gives it.
+
+    Raises:
+      ValueError: there is no such protocol.
+    """
+    if name not in _GENERATION:
+        raise ValueError(f"the prompts are {', '.join(_GENERATION)}, not {name!r}.")
+    template, shots, _ = _GENERATION[name]
+    content = prompts()["evaluation"]
+    text = content["templates"][template]["text"]
+    if shots is None:
+        return content["layout"]["zero_shot"].format(template=text, question=question)
+    examples = (
+        content["layout"]["shot"].format(question=_shot_question(shot), response=shot["response"])
+        for shot in content["shots"][shots]["examples"]
+    )
+    return content["layout"]["text"].format(template=text, shots="\n".join(examples), question=question)
+
+
+def to_question(item: data.Item) -> TextQuestion:
+    """The question about an item; its third option stands for neither candidate."""
+    return TextQuestion(
+        id=item.id,
+        texts={
+            "statement": item.statement,
+            "pronoun": item.pronoun,
+            "snippet": item.snippet,
+            "options": item.options_text,
+            "question": question_text(item.pronoun, item.snippet, item.statement, item.options_text),
+        },
+        options=(*item.options, "neither"),
+        answer=item.answer,
+        groups=(item.type, item.generator),
+        pair=item.pair,
+    )
+
+
+def _shot_question(shot: Mapping[str, Any]) -> str:
+    return question_text(shot["pronoun"], shot["snippet"], shot["statement"], shot["options_text"])
+
+
+def _generation_requests(name: str, question: TextQuestion) -> tuple[Request, ...]:
+    return (Generation((Turn("user", prompt(name, question.texts["question"])),), max_tokens=_MAX_TOKENS),)
+
+
+def _option_requests(question: TextQuestion) -> tuple[Request, ...]:
+    content = prompts()["evaluation"]
+    turns = [Turn("system", content["templates"]["options"]["text"])]
+    for shot in content["shots"]["plain"]["examples"]:
+        turns += [Turn("user", _shot_question(shot)), Turn("assistant", LABELS[shot["answer"]])]
+    shared = len(turns)
+    turns.append(Turn("user", question.texts["question"]))
+    return (Options(tuple(turns), LABELS, prefix_turns=shared),)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Answers
+# ----------------------------------------------------------------------------------------------------------------------
+
+_DIGIT = r"\W{0,6}(?:boxed\{\W*)?([012])\b(?!\.\d)"
+_WORD = r"(?:answer|response|conclusion|decision|choice|result|assessment|verdict)"
+_FINAL = re.compile(rf"\bfinal\s+{_WORD}(?:\s+(?:is|was|would be|should be))?(?:{_DIGIT}|\W+(?P<words>[^\n]*))", re.I)
+_MAJORITY = re.compile(rf"\bmajority(?:[\s\w]*?\bvote)?[^\n.;\d]{{0,60}}?{_DIGIT}", re.I)
+_ANSWER = re.compile(rf"\b{_WORD}(?:\s+(?:is|would be|should be|must be))?{_DIGIT}", re.I)
+_BOXED = re.compile(r"\\boxed\{\W*([012])\W*\}")
+_LEADING = re.compile(
+    r"\W*(?:A(?:nswer)?\s*:)?\W*([012])[*\])\"']{0,3}\s*(?:[;,:]|\s[-\u2013\u2014]|\n|$|(?:because|since|as)\b)", re.I
+)
+_LEADING_DOT = re.compile(r"\W*(?:A(?:nswer)?\s*:)?\W*([012])[.)\]](?!\d)", re.I)
+_LISTED = re.compile(r"^\W*\d[.)]\s", re.M)
+_SEMICOLON = re.compile(r"(?:^|[\n.:])\W{0,4}([012])\s*;")
+
+# What follows a name that is an answer by itself, and not the beginning of a sentence about it.
+_NAME_END = re.compile(r"[\W_]*$|[\W_]*[.,;:!\n]|\s*[-\u2013\u2014(]|\s+(?:as|because|since)\b", re.I)
+
+_UNDECIDED = re.compile(
+    r"\b(?:neither|none of|ambig|unclear|undetermin|undecid|unsure|uncertain|insufficient|not enough"
+    r"|(?:not|\w+n't)\s+(?:\w+\s+){0,2}(?:clear|sure|certain|know)"
+    r"|(?:can\s?not|can't|could\s?not|couldn't|unable to|impossible to|not possible to|difficult to|no way to)"
+    r"\s+(?:\w+\s+){0,4}?(?:determine|tell|know|say|decide|identify|specify|conclude|answer|choose|make|assist|help"
+    r"|establish|infer|resolve|point)"
+    r"|(?:could|may|might|can)\s+(?:\w+\s+){0,2}?refer to either|either (?:one|of them|option|could)"
+    r"|refers? to both|both (?:of them|options|are possible))",
+    re.I,
+)
+
+
+def parse_answer(text: str, options: Sequence[str]) -> int | None:
+    """The answer that a text gives: 0, 1 or 2, or None where there is none.
+
+    In this order: what the last ``Final Answer:`` names; the result of a majority vote; a boxed number; a number at
+    the beginning (``0; ...``, ``A: 1``); the last ``answer is 1``; the last ``1;`` that begins a sentence. Where there
+    is no number, words: a candidate's name as an answer at the beginning; that nobody can tell (``neither``,
+    ``ambiguous``, ``cannot be determined``, a refusal to answer; the paper counts refusals so); the one candidate that
+    is named. Words are looked for behind ``Final Answer:``, or in the last line, or in the whole text.
+
+    Args:
+      text: a model's answer.
+      options: the two candidates; a third one, for neither, is left out of account.
+    """
+    # What a model thinks aloud before it answers is no answer.
+    text = text.rpartition("</think>")[2].strip()
+    final = list(_FINAL.finditer(text))
+    numbers = [match[1] for match in final if match[1] is not None]
+    if numbers:
+        return int(numbers[-1])
+    if final and (choice := _in_words(final[-1]["words"], options)) is not None:
+        return choice
+    for find in (_last(_MAJORITY), _last(_BOXED), _at_start, _last(_ANSWER), _last(_SEMICOLON)):
+        if (match := find(text)) is not None:
+            return int(match[1])
+    lines = [line for line in text.splitlines() if line.strip()]
+    for part in (lines[-1], text) if lines else ():
+        choice = _in_words(part, options)
+        if choice is not None:
+            return choice
+    return None
+
+
+def _last(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | None]:
+    def find(text: str) -> re.Match[str] | None:
+        matches = list(pattern.finditer(text))
+        return matches[-1] if matches else None
+
+    return find
+
+
+def _at_start(text: str) -> re.Match[str] | None:
+    match = _LEADING.match(text)
+    # A number with a full stop may begin a list of thoughts.
+    return _LEADING_DOT.match(text) if match is None and len(_LISTED.findall(text)) < 2 else match
+
+
+def _in_words(text: str, options: Sequence[str]) -> int | None:
+    text = text.replace("\u2019", "'")
+    patterns = []
+    for option in options[:2]:
+        name = re.sub(r"^(?:the|a|an)\s+", "", option.strip().lower())
+        patterns.append(re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.I))
+    # A name that is part of the other one must not be found in it.
+    order = sorted((0, 1), key=lambda index: -len(options[index]))
+    start = re.sub(r"^[\W_]*(?:A\s*:)?[\W_]*(?:(?:the|a|an)\s+)?", "", text, flags=re.I)
+    for index in order:
+        name = patterns[index].match(start)
+        if name and _NAME_END.match(start, name.end()):
+            return index
+    if _UNDECIDED.search(text):
+        return data.NEITHER
+    named = set()
+    for index in order:
+        text, count = patterns[index].subn(" ", text)
+        if count:
+            named.add(index)
+    return named.pop() if len(named) == 1 else None
+
+
+def _read_generation(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
+    (response,) = responses
+    if response is None:
+        return Answer(FAILED)
+    choice = parse_answer(response.text or "", question.options)
+    return Answer(UNPARSABLE) if choice is None else Answer(ANSWERED, choice)
+
+
+def _read_options(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
+    del question
+    (response,) = responses
+    if response is None:
+        return Answer(FAILED)
+    if response.scores is None or not np.isfinite(response.scores).all():
+        return Answer(UNPARSABLE)
+    best = max(response.scores)
+    return Answer(
+        ANSWERED, response.scores.index(best), scores=tuple(response.scores), tie=response.scores.count(best) > 1
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Metrics
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def is_correct(question: TextQuestion, answer: Answer) -> bool:
+    """Whether the answer is right; a tie is not, nor is what cannot be read."""
+    return answer.status == ANSWERED and not answer.tie and answer.choice == question.answer
+
+
+def outcome(question: TextQuestion, answer: Answer) -> str:
+    """``correct``, or one of ``ERRORS``.
+
+    * ``ambiguity_misinterpretation``: a candidate where neither is right;
+    * ``response_evasion``: neither where a candidate is right;
+    * ``entity_misselection``: the wrong candidate;
+    * ``no_answer``: none could be read, or several answers were equally probable.
+
+    Raises:
+      ValueError: the call failed, so that there is nothing to be judged.
+
+    Source: Zahraei and Emami 2024, section 4.1.
+    """
+    if answer.status == FAILED:
+        raise ValueError(f"the question {question.id} has no outcome: its call failed.")
+    if is_correct(question, answer):
+        return CORRECT
+    if answer.status != ANSWERED or answer.tie:
+        return NO_ANSWER
+    if question.answer == data.NEITHER:
+        return AMBIGUITY_MISINTERPRETATION
+    return RESPONSE_EVASION if answer.choice == data.NEITHER else ENTITY_MISSELECTION
+
+
+def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, int]:
+    """How often each of ``ERRORS`` occurs; failed calls are left out (paper, Figure 8)."""
+    counts = collections.Counter(outcome(*both) for both in _judged(questions, answers))
+    return {error: counts[error] for error in ERRORS}
+
+
+def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
+    """The numbers of a run; questions whose call failed count nowhere.
+
+    Returns:
+      ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right); each kind of error
+      as a share of all errors (``n`` is their number, so that value x n is a count); ``unparsable``, a share of all
+      questions; and ``<type>/accuracy`` and ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval),
+      "chance" (or None), "n", "ties"}. What would rest on nothing is left out. Questions of a pair are taken as
+      dependent in the intervals of accuracies.
+    """
+    judged = _judged(questions, answers)
+    if not judged:
+        return {}
+    found = {"accuracy": _accuracy(judged)}
+    pairs: dict[str, list[tuple[TextQuestion, Answer]]] = {}
+    for question, answer in judged:
+        if question.pair is not None:
+            pairs.setdefault(question.pair, []).append((question, answer))
+    whole = [members for members in pairs.values() if len(members) == 2]
+    if whole:
+        right = sum(all(is_correct(*both) for both in members) for members in whole)
+        ties = sum(any(answer.tie for _, answer in members) for members in whole)
+        found["pair_accuracy"] = _entry(wilson(right, len(whole)), CHANCE["pair_accuracy"], len(whole), ties)
+    errors = error_counts(questions, answers)
+    total = sum(errors.values())
+    if total:
+        for error, count in errors.items():
+            found[error] = _entry(wilson(count, total), None, total)
+    unparsable = sum(answer.status == UNPARSABLE for _, answer in judged)
+    found["unparsable"] = _entry(wilson(unparsable, len(judged)), None, len(judged))
+    groups: dict[str, list[tuple[TextQuestion, Answer]]] = {}
+    for question, answer in judged:
+        for group in question.groups:
+            groups.setdefault(group, []).append((question, answer))
+    # Types before generators, each in the paper's order.
+    known = (*data.TYPES, *data.GENERATORS)
+    for group in sorted(groups, key=lambda group: (known.index(group) if group in known else len(known), group)):
+        found[f"{group}/accuracy"] = _accuracy(groups[group])
+    return found
+
+
+def pronoun_distribution(items: Iterable[data.Item | TextQuestion]) -> dict[str, dict[str, Any]]:
+    """Pronoun -> its share among items or questions, the most frequent first (paper, Figure 4).
+
+    Pronouns are in lower case; the entries are as those of `metrics`, ``n`` being the number of items.
+    """
+    pronouns = [item.texts["pronoun"] if isinstance(item, TextQuestion) else item.pronoun for item in items]
+    counts = collections.Counter(pronoun.strip().lower() for pronoun in pronouns)
+    total = len(pronouns)
+    return {pronoun: _entry(wilson(count, total), None, total) for pronoun, count in counts.most_common()}
+
+
+def _judged(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> list[tuple[TextQuestion, Answer]]:
+    return [both for both in zip(questions, answers, strict=True) if both[1].status != FAILED]
+
+
+def _accuracy(judged: Sequence[tuple[TextQuestion, Answer]]) -> dict[str, Any]:
+    right = [is_correct(*both) for both in judged]
+    clusters = [question.pair or question.id for question, _ in judged]
+    return _entry(clustered(right, clusters), CHANCE["accuracy"], len(judged), sum(answer.tie for _, answer in judged))
+
+
+def _entry(interval: Interval, chance: float | None, n: int, ties: int = 0) -> dict[str, Any]:
+    return {**{key: float(value) for key, value in interval._asdict().items()}, "chance": chance, "n": n, "ties": ties}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The paper's numbers
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedNumber:
+    """A number that the paper prints or states.
+
+    Attributes:
+      place: ``"Table 6"``, ``"Figure 5, as stated in section 3.2"``.
+      row, column: of the table, or what the number is about.
+      printed: as printed, ``"95.1%"``.
+      unit: ``percent``, ``count`` or ``kappa``.
+      metric: its key in our results, ``accuracy``, ``traditional/accuracy``; others for numbers about the data, such as
+        ``share/traditional``, ``items/total``, ``candidates/total``, ``generation/valid``.
+      model: ``gpt-4-0613``, ``gpt-3.5-turbo-0613``, ``claude-v2.3``, ``human`` (mean of the evaluators),
+        ``evaluator-1`` to ``evaluator-5``, ``random``, or None.
+      task: our task, or None for numbers about the data.
+      protocol: the template's name in our protocols, or None.
+      n: number of questions, where it is stated.
+    """
+
+    place: str
+    row: str
+    column: str
+    printed: str
+    unit: str
+    metric: str
+    model: str | None = None
+    task: str | None = None
+    protocol: str | None = None
+    n: int | None = None
+
+    @property
+    def value(self) -> float:
+        """The number, in [0, 1] where the unit is percent."""
+        number = float(self.printed.rstrip("%").replace(",", ""))
+        return number / 100 if self.unit == "percent" else number
+
+
+def published(
+    *,
+    place: str | None = None,
+    metric: str | None = None,
+    model: str | None = None,
+    protocol: str | None = None,
+    task: str | None = None,
+) -> tuple[PublishedNumber, ...]:
+    """The numbers of Tables 2, 5 and 6 and those that the text states, in the order of print.
+
+    Args:
+      place: ``"Table 6"``, or the beginning of another place, such as ``"Figure 5"``.
+      metric, model, protocol, task: if given, only numbers with this value.
+    """
+    wanted = {"metric": metric, "model": model, "protocol": protocol, "task": task}
+    return tuple(
+        number
+        for number in _published()
+        if (place is None or number.place.startswith(place))
+        and all(value is None or getattr(number, name) == value for name, value in wanted.items())
+    )
+
+
+@functools.cache
+def _published() -> tuple[PublishedNumber, ...]:
+    content = json.loads((data.ASSETS / "published.json").read_text(encoding="utf-8"))
+    return tuple(PublishedNumber(**number) for number in content["numbers"])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Declarations
+# ----------------------------------------------------------------------------------------------------------------------
+
+_PAPER = "with its example(s) (Tables 9 and 14)"
+_GENERATION: Mapping[str, tuple[str, str | None, str]] = {
+    # The template, the examples, and what it is.
+    "toe": ("toe", "tree", "Tree-of-Experts as in the recorded runs (Table 9, and the prompt of the result files)"),
+    "tot": ("tot", "tree", f"Tree of Thoughts {_PAPER}"),
+    "coe": ("coe", "chain", f"Chain-of-Experts {_PAPER}; the examples' reasoning is ours"),
+    "sc_cot": ("sc_cot", "chain", f"Self-Consistency Chain-of-Thought {_PAPER}; the examples' reasoning is ours"),
+    "cot": ("cot", "chain", f"Chain-of-Thought {_PAPER}; the examples' reasoning is ours"),
+    "nt_few_shot": ("nt", "plain", "no template, three examples of Table 14; instruction and reasons are ours"),
+    "nt_zero_shot": ("nt", None, "no template and no example; the instruction is ours"),
+}
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    **{
+        name: Protocol(
+            name=name,
+            description=f"{description}.",
+            kind=Generation.kind,
+            requests=functools.partial(_generation_requests, name),
+            read=_read_generation,
+        )
+        for name, (_, _, description) in _GENERATION.items()
+    },
+    "options": Protocol(
+        name="options",
+        description="probabilities of the answers 0, 1 and 2 after three examples of Table 14; the protocol is ours.",
+        kind=Options.kind,
+        requests=_option_requests,
+        read=_read_options,
+    ),
+}
+"""How WSC+ is asked; the first is the paper's best."""
+
+HOW_TO_GET = (
+    "get WSC+.csv (3,026 rows) from the repository that the paper names (arXiv 2401.17703, footnote 1)"
+    " and put it at {path}"
+)
+
+
+def _ready(data_dir: str | None) -> str | None:
+    path = data.data_file(data_dir)
+    return None if path.is_file() else HOW_TO_GET.format(path=path)
+
+
+def _validation(data_dir: str | None, limit: int | None) -> list[data.Item]:
+    """In the shuffled order of the result files; ``limit`` counts items."""
+    path, results = data.data_file(data_dir), data.result_file(data_dir)
+    items = data.validation(path, results)
+    expected = len(data.validation_ids())
+    if not items:
+        raise InputError(f"{path} has none of the {expected} validation items of WSC+: put the published file there")
+    if results is None and len(items) < expected:
+        warnings.warn(
+            f"{path} has {len(items)} of the {expected} validation items of WSC+: numbers over the others are not"
+            " those of the paper",
+            stacklevel=2,
+        )
+    return list(items[:limit])
+
+
+def _test(data_dir: str | None, limit: int | None) -> list[data.Item]:
+    """In an order that mixes types and generators and keeps pairs together; ``limit`` counts pairs and single items."""
+    groups: dict[str, list[data.Item]] = {}
+    for item in data.read(data.data_file(data_dir)):
+        if item.split == "test":
+            groups.setdefault(item.pair or item.id, []).append(item)
+    order = sorted(groups, key=lambda id: hashlib.sha256(id.encode()).digest())
+    return [item for id in order[:limit] for item in groups[id]]
+
+
+def _task(name: str, description: str, items: Callable[[str | None, int | None], Sequence[data.Item]]) -> TextTask:
+    def load(data_dir: str | None = None, limit: int | None = None) -> list[TextQuestion]:
+        return [to_question(item) for item in items(data_dir, limit)]
+
+    def fingerprint(data_dir: str | None = None, limit: int | None = None) -> str:
+        content = [dataclasses.asdict(question) for question in load(data_dir, limit)]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def count(data_dir: str | None = None) -> int | None:
+        return len(items(data_dir, None)) if _ready(data_dir) is None else None
+
+    return TextTask(
+        name=name,
+        version=1,
+        description=description,
+        protocols=PROTOCOLS,
+        chance=CHANCE,
+        load=load,
+        ready=_ready,
+        data_fingerprint=fingerprint,
+        metrics=metrics,
+        count=count,
+    )
+
+
+TEXT_TASKS = (
+    _task(
+        "wscplus",
+        "WSC+, validation set: whom a pronoun means, where only common sense can tell or nothing can.",
+        _validation,
+    ),
+    _task("wscplus_test", "WSC+, test set: what neither the validation set nor the few-shot examples hold.", _test),
+)
