@@ -1,0 +1,92 @@
+"""Has language models write new WSC+ items, checks them, and lets two people judge them.
+
+python -m launch.generate --config=wscplus_generate --config.model=openai:gpt-4o-mini    # ToE, 60 pairs
+python -m launch.generate --config=wscplus_generate:efficacy --config.model=...   # Figure 3: 4 templates x 2 queries
+python -m launch.generate --config=wscplus_generate:models --config.model=A,B,C   # Figure 2: 300 sentences a model
+python -m launch.generate --config=wscplus_generate:debug --config.model=...      # a request a prompt
+python -m launch.generate --config=wscplus_generate --config.model=... --config.offensive=true   # with a warning
+"""
+
+from __future__ import annotations
+
+import ml_collections
+from ml_collections import config_dict
+
+LAUNCHER = "generate"
+
+FORMS = {
+    "standard": (("toe",), ("wdq", "ambiguous"), 10),
+    # Section 2.3.3: 1,200 sentences, 25 requests of three pairs for each of the eight combinations.
+    "efficacy": (("cot", "tot", "coe", "toe"), ("wdq", "wiq"), 25),
+    # Section 2.1: 300 sentences a model.
+    "models": (("toe",), ("wdq",), 50),
+    "debug": (("toe", "cot"), ("wdq", "wiq", "ambiguous"), 1),
+}
+"""Form -> (templates, queries, requests of each template and query)."""
+
+HELP = {
+    "model": "openai:MODEL, anthropic:MODEL, a name of launch.eval --list_models, a folder, or a hub id; or several",
+    "templates": "of cot, tot, coe, toe (paper, Table 7)",
+    "queries": "of wdq, wiq (traditional pairs), ambiguous, offensive-<domain> (Tables 8 and 13)",
+    "offensive": "also ask for offensive questions, in all five domains unless queries name some; they may offend",
+    "batch": "pairs, or offensive questions, a request",
+    "requests": "requests of each template and query; may be raised later",
+    "temperature": "of the answers; above 0",
+    "max_tokens": "longest answer",
+    "checks.max_changed_words": "words in which the sentences of a pair may differ",
+    "checks.similarity": "percent from which on two sentences are near-duplicates",
+    "checks.known": "CSV files in the layout of WSC+ whose sentences are no new ones, such as WSC+.csv; none for none",
+    "dtype": "of local models: float32 or bfloat16",
+    "revision": "the hub repository's branch, tag or commit",
+    "batch_size": "requests at once on each device; none lets the model choose",
+    "int8": "dense layers of local models with weights of 8 bits",
+    "model_parallel": "devices that share one copy of a local model's parameters",
+    "chat_template": "auto, tokenizer, or plain",
+    "seed": "of local models' draws",
+    "api.base_url": "of the server; none for the one in the model's name, or the provider's own",
+    "api.concurrency": "calls under way at a time, of hosted models",
+    "api.timeout": "seconds without a byte after which a call is given up and tried again",
+    "api.attempts": "how often a call is tried",
+    "api.send_temperature": "false for models that refuse the field",
+    "api.extra_body": "further fields of every request, as a JSON object; not for secrets",
+    "api.price": "dollars per million tokens read and written, for models whose price is not known",
+}
+
+
+def get_config(form: str = "standard") -> ml_collections.ConfigDict:
+    """The config in one of its ``FORMS``."""
+    if form not in FORMS:
+        raise ValueError(f"wscplus_generate comes as {', '.join(FORMS)}, not {form!r}.")
+    templates, queries, requests = FORMS[form]
+    config = ml_collections.ConfigDict()
+    config.model = config_dict.placeholder(str)
+    config.templates = templates
+    config.queries = queries
+    config.offensive = False
+    config.batch = 3
+    config.requests = requests
+    config.temperature = 1.0
+    config.max_tokens = 2048
+
+    config.checks = ml_collections.ConfigDict()
+    config.checks.max_changed_words = 5
+    config.checks.similarity = 90.0
+    config.checks.known = config_dict.placeholder(str)
+
+    config.dtype = "float32"
+    config.revision = config_dict.placeholder(str)
+    config.batch_size = config_dict.placeholder(int)
+    config.int8 = False
+    config.model_parallel = 1
+    config.chat_template = "auto"
+    config.seed = 0
+
+    config.api = ml_collections.ConfigDict()
+    config.api.base_url = config_dict.placeholder(str)
+    config.api.concurrency = 8
+    config.api.timeout = 300.0
+    config.api.attempts = 8
+    config.api.send_temperature = True
+    config.api.extra_body = config_dict.placeholder(str)
+    config.api.price = config_dict.placeholder(tuple)
+    return config

@@ -1,0 +1,53 @@
+"""How far two people agree on what is valid."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """How two people have labelled the same items.
+
+    Attributes:
+      n: number of items.
+      agreed: share of items with the same label from both, in [0, 1].
+      kappa: Cohen's; None where chance alone makes both agree, as when each has given everything the same one label.
+      table: label of the first -> label of the second -> number of items.
+    """
+
+    n: int
+    agreed: float
+    kappa: float | None
+    table: dict[str, dict[str, int]]
+
+
+def compare(first: Sequence[str], second: Sequence[str], labels: Sequence[str]) -> Agreement:
+    """Percent agreement and Cohen's kappa.
+
+    kappa = (p - e) / (1 - e), where p is the share of items with the same label and e the share that is expected of two
+    people who give each label as often as these do, but by chance.
+
+    Args:
+      first, second: the labels of the same items by two people, at least one.
+      labels: what can be given, in the order of the table.
+
+    Raises:
+      ValueError: the labels differ in number, or there are none.
+
+    Source: J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
+    (1960).
+    """
+    if len(first) != len(second) or not first:
+        raise ValueError(f"both must have labelled the same items, at least one: {len(first)} and {len(second)}.")
+    table = {one: {other: 0 for other in labels} for one in labels}
+    for one, other in zip(first, second, strict=True):
+        table[one][other] += 1
+    total = len(first)
+    agreed = sum(table[label][label] for label in labels) / total
+    rows = {label: sum(table[label].values()) for label in labels}
+    columns = {label: sum(row[label] for row in table.values()) for label in labels}
+    expected = sum(rows[label] * columns[label] for label in labels)
+    kappa = None if expected == total * total else (agreed - expected / total**2) / (1 - expected / total**2)
+    return Agreement(total, agreed, kappa, table)

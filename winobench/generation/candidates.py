@@ -1,0 +1,163 @@
+"""From prompts to items: asks models, keeps what they say, and reads sentences out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from winobench.errors import InputError
+from winobench.evaluation import responses
+from winobench.generation import parsing
+from winobench.generation.items import Item, Origin
+from winobench.generation.prompts import Prompt
+from winobench.scorers.language import Responder
+
+ANSWERED, FAILED = "answered", "failed"
+"""What has become of a request."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What came of one request.
+
+    Attributes:
+      origin: of the items that may be in it.
+      status: ``ANSWERED``, or ``FAILED`` for a call that failed for good and is made again by a rerun.
+      text: what the model wrote; None where it wrote nothing, or the call failed.
+      cut_off: it ended because it was as long as it may be.
+      problem: why a call failed.
+      input_tokens, output_tokens: what was read and written; None where it is not known.
+      cost: in dollars; None where the model has no price, or none that is known.
+    """
+
+    origin: Origin
+    status: str
+    text: str | None = None
+    cut_off: bool = False
+    problem: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Malformed:
+    """A part of an answer that is no sentence in the layout.
+
+    Attributes:
+      origin: of the answer.
+      reason: one of the few that `winobench.generation.parsing` names.
+      text: the part, shortened.
+    """
+
+    origin: Origin
+    reason: str
+    text: str
+
+
+def collect(
+    responder: Responder,
+    model: str,
+    prompts: Sequence[Prompt],
+    store: responses.ResponseStore,
+    *,
+    reuse: bool = True,
+    watch: Callable[[int, int], Any] = lambda total, done: contextlib.nullcontext(lambda count: None),
+) -> list[Answer]:
+    """Asks a model what it has not been asked yet. Every response is on disk before it is looked into.
+
+    Args:
+      responder: the model.
+      model: its name in the items.
+      prompts: what to ask.
+      store: of the responses, open; what it holds is not asked for again.
+      reuse: take responses that runs beside the store's have recorded.
+      watch: given the number of requests and of those that are answered already, returns a context manager whose value
+        is told how many more have been.
+
+    Returns:
+      An answer for each prompt, in their order.
+
+    Raises:
+      InputError: the model does not generate text, or the store cannot be written.
+    """
+    if "generation" not in responder.kinds:
+        raise InputError(
+            f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model."
+        )
+    fingerprint = responder.fingerprint()
+    requests = [prompt.request for prompt in prompts]
+    keys = [responses.key(fingerprint, request) for request in requests]
+    answers: dict[int, Answer] = {}
+
+    def read(index: int, raw: Mapping[str, Any]) -> None:
+        origin = prompts[index].origin(model)
+        try:
+            response = responder.read(requests[index], raw)
+        except ValueError as error:
+            store.reject(keys[index], str(error))
+            answers[index] = Answer(origin, FAILED, problem=f"malformed: {error}")
+        else:
+            tokens = {"input_tokens": response.input_tokens, "output_tokens": response.output_tokens}
+            price = responder.cost(response) if hasattr(responder, "cost") else None
+            answers[index] = Answer(origin, ANSWERED, response.text, response.finish == "length", **tokens, cost=price)
+
+    if reuse:
+        store.share(store.neighbours(), keys)
+    for index, key in enumerate(keys):
+        stored = store.get(key)
+        if stored is not None:
+            read(index, stored.raw)
+    # A response that turned out to be malformed is asked for again.
+    missing = [index for index in range(len(prompts)) if index not in answers or answers[index].status == FAILED]
+    if missing:
+        with watch(len(prompts), len(prompts) - len(missing)) as advance:
+            last = time.monotonic()
+            for place, raw in responder.ask([requests[index] for index in missing]):
+                # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
+                seconds, last = time.monotonic() - last, time.monotonic()
+                index = missing[place]
+                error = raw.get("error")
+                if isinstance(error, Mapping) and "kind" in error:
+                    store.fail(keys[index], requests[index], error, seconds)
+                    problem = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
+                    answers[index] = Answer(prompts[index].origin(model), FAILED, problem=problem)
+                else:
+                    store.add(keys[index], requests[index], raw, seconds)
+                    read(index, raw)
+                advance(1)
+    if len(answers) < len(prompts):
+        raise RuntimeError(f"the model left out {len(prompts) - len(answers)} of the requests that it was given.")
+    return [answers[index] for index in range(len(prompts))]
+
+
+def read_answers(answers: Iterable[Answer]) -> tuple[list[Item], list[Malformed]]:
+    """The items in answers, and the parts that could not be read; failed calls are neither."""
+    found: list[Item] = []
+    malformed: list[Malformed] = []
+    for answer in answers:
+        if answer.status == FAILED:
+            continue
+        groups, bad = parsing.parse(answer.text, answer.origin.type, cut_off=answer.cut_off)
+        found += [Item(sentences, answer.origin) for sentences in groups]
+        malformed += [Malformed(answer.origin, one.reason, one.text) for one in bad]
+    return found, malformed
+
+
+def counts(reasons: Iterable[str]) -> dict[str, int]:
+    """How often each reason occurs, the most frequent first."""
+    return dict(Counter(reasons).most_common())
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """The answer as JSON values."""
+    return dataclasses.asdict(answer)
+
+
+def answer_from_json(record: Mapping[str, Any]) -> Answer:
+    """The answer in what ``answer_json`` has made."""
+    return Answer(**{**record, "origin": Origin(**record["origin"])})

@@ -1,0 +1,143 @@
+"""What is generated: sentences in the layout of the published data, and the pairs or questions that they make up."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from winobench import files
+from winobench.data import wscplus
+from winobench.errors import InputError
+
+TYPES = TRADITIONAL, AMBIGUOUS, OFFENSIVE = wscplus.TYPES
+"""The types of items (paper, section 2)."""
+
+NEITHER = wscplus.NEITHER
+"""The answer of a sentence that does not say which candidate is meant."""
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """One question.
+
+    Attributes:
+      statement: the whole sentence, or several.
+      pronoun: the one that is asked about.
+      snippet: the part of the statement that holds it.
+      options: the two candidates that it may refer to.
+      answer: 0 or 1 for a candidate, ``NEITHER`` where it remains open.
+      reason: why; may be empty.
+    """
+
+    statement: str
+    pronoun: str
+    snippet: str
+    options: tuple[str, str]
+    answer: int
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where an item comes from.
+
+    Attributes:
+      model: the generating model's name.
+      type: one of ``TYPES``: what was asked for.
+      template: ``cot``, ``tot``, ``coe`` or ``toe``.
+      query: ``wdq``, ``wiq``, ``ambiguous`` or ``offensive-<domain>``.
+      batch: pairs, or offensive questions, that the request asked for.
+      sample: number of the request among its equals.
+    """
+
+    model: str
+    type: str
+    template: str
+    query: str
+    batch: int
+    sample: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """What is judged as a whole: a pair of sentences, or one offensive question (paper, footnote 2).
+
+    Attributes:
+      sentences: two, or one where the type is offensive.
+      origin: where they come from.
+    """
+
+    sentences: tuple[Sentence, ...]
+    origin: Origin
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits that depend on the item's text and origin alone, so that labels outlive a rerun."""
+        content = json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def to_json(item: Item) -> dict[str, Any]:
+    """The item as JSON values, with its ``id``."""
+    return {
+        "id": item.id,
+        **dataclasses.asdict(item.origin),
+        "sentences": [{**dataclasses.asdict(one), "options": list(one.options)} for one in item.sentences],
+    }
+
+
+def from_json(record: Mapping[str, Any]) -> Item:
+    """The item in what ``to_json`` has made.
+
+    Raises:
+      KeyError, TypeError: it is no such record.
+    """
+    fields = [field.name for field in dataclasses.fields(Origin)]
+    sentences = tuple(Sentence(**{**one, "options": tuple(one["options"])}) for one in record["sentences"])
+    return Item(sentences, Origin(**{name: record[name] for name in fields}))
+
+
+def to_rows(item: Item) -> list[wscplus.Item]:
+    """The item's sentences as `winobench.data.wscplus` writes and reads them."""
+    rows = [
+        wscplus.Item(
+            f"{item.id}-{number}", one.statement, one.pronoun, one.snippet, one.options, one.answer, one.reason,
+            item.origin.model, item.origin.type,
+        )
+        for number, one in enumerate(item.sentences)
+    ]  # fmt: skip
+    return rows
+
+
+def write_lines(path: pathlib.Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a JSONL file, whole or not at all."""
+    files.write_text(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+
+
+def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Reads a JSONL file.
+
+    Raises:
+      InputError: it is not there or is none; names the file.
+    """
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): generate the items anew.") from error
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case, without punctuation; apostrophes inside a word stay."""
+    return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
+
+
+def normalised(text: str) -> str:
+    """The words with single spaces: texts that are equal this way are duplicates."""
+    return " ".join(words(text))
