@@ -33,6 +33,11 @@ Fine-tuning with hard negatives, by LoRA:
   python -m launch.train --config=hardneg --help                  all that can be chosen
   python -m launch.train --config=hardneg:paper --processes=auto  on every host of a pod, with a --workdir for all
 
+Fine-tuning a BERT on natural language inference, for WinoViz:
+
+  python -m launch.train --config=nli                             bert-large-uncased on SNLI and ANLI from the hub
+  python -m launch.train --config=nli --config.data.folder=DIR    with the files of both in a folder
+
 The embedded model's denoiser can be trained on another machine that has only JAX, Flax, Optax and tqdm:
 
   python -m launch.train --config=clevr_tiny --write_arrays=arrays    here; take the folder there

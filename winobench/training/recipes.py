@@ -17,6 +17,7 @@ from winobench.errors import InputError
 RECIPES = {
     "clevr_tiny": "winobench.training.clevr_tiny",
     "hardneg": "winobench.training.hardneg",
+    "nli": "winobench.training.nli",
 }
 """Recipe, as a config's field ``recipe`` names it -> module. It has ``run(config, workdir, max_seconds=...)``, which
 returns what to tell the user at the end; ``free_fields(config)``, the fields that may change when a run goes on; and

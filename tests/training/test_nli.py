@@ -1,0 +1,244 @@
+"""Fine-tuning on SNLI and ANLI in miniature: batches, numbers, export, going on after a stop."""
+
+import functools
+import itertools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import transformers
+from flax import nnx
+
+from configs import nli as nli_config
+from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
+from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
+from winobench.checkpoints import encoder_layouts
+from winobench.checkpoints import models as checkpoint_models
+from winobench.data import nli as nli_data
+from winobench.errors import InputError
+from winobench.scorers.language import Entailment
+from winobench.scorers.text_encoders import NliEncoder
+from winobench.training import nli
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_compilation():
+    """Most of these tests' time is XLA's, and what it compiles runs for a few steps."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Folders of a small BERT, with a head of other labels, and of the data."""
+    folder = tmp_path_factory.mktemp("nli")
+    return write_bert(folder / "bert", labels=("a", "b", "c"), num_hidden_layers=1), write_nli(folder / "data")
+
+
+def make_config(sources):
+    config = nli_config.get_config("debug")
+    config.model, config.data.folder = map(str, sources)
+    config.data.max_tokens = 32
+    config.optimizer.learning_rate = 0.01
+    return config
+
+
+def rows_of(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if "per_second" not in name} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def finished(sources, tmp_path_factory):
+    """Folder and report of a run that was not interrupted."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    return folder, nli.run(make_config(sources), folder)
+
+
+def test_training_leaves_numbers_and_a_model(finished):
+    folder, report = finished
+    rows = rows_of(folder)
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
+    measured = [row for row in rows if nli.ACCURACY in row]
+    assert [row["step"] for row in measured] == [0, 2, 4]
+    assert set(measured[0]) == {"step", nli.ACCURACY} | {
+        f"validation/{part}" for part in ("snli", "anli_r1", "anli_r2", "anli_r3")
+    }
+    assert all(0 <= row["accuracy"] <= 1 and row["loss"] > 0 for row in rows if "loss" in row)
+    best = max(measured[1:], key=lambda row: (row[nli.ACCURACY], row["step"]))
+    assert f"accuracy {100 * best[nli.ACCURACY]:.1f}% at step {best['step']}, the best" in report
+    command = report.splitlines()[-1].split()
+    assert command == ["python", "-m", "launch.eval", "--config=winoviz", f"--config.model={folder / 'model'}"]
+    assert {path.name for path in (folder / "model").iterdir()} >= {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    }
+
+
+def test_torch_loads_the_export(finished):
+    folder, _ = finished
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "model").eval()
+    assert type(model).__name__ == "BertForSequenceClassification"
+    assert model.config.id2label == {0: "entailment", 1: "contradiction"}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
+    request = Entailment("the ball is red", ("a red ball", "a blue ball . a blue ball"))
+    with torch.no_grad():
+        batches = [tokenizer(request.premise, each, return_tensors="pt") for each in request.hypotheses]
+        expected = np.concatenate([model(**batch).logits.numpy() for batch in batches])
+    ((_, raw),) = NliEncoder.from_pretrained(folder / "model").ask([request])
+    np.testing.assert_allclose(raw["logits"], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow  # compiles two runs of two launches each
+def test_a_killed_run_ends_as_a_whole_one(sources, tmp_path):
+    bert, data = sources
+    words = ["--config=nli:debug", f"--config.model={bert}", f"--config.data.folder={data}", "--config.num_steps=40"]
+    words += ["--config.checkpoint_every=5", "--config.validate_every=10", "--config.accumulate=2"]
+    words += ["--config.optimizer.learning_rate=0.003"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+
+    def command(name):
+        return [sys.executable, "-m", "launch.train", *words, f"--workdir={tmp_path / name}"]
+
+    done = subprocess.run(command("whole"), cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "exported" in done.stdout
+    process = subprocess.Popen(command("killed"), cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 300
+        while not (tmp_path / "killed" / "checkpoints" / "10").exists() and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+    assert not (tmp_path / "killed" / "checkpoints" / "40").exists()
+    done = subprocess.run(command("killed"), cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
+    one, two = (
+        safetensors.numpy.load_file(tmp_path / name / "model" / "model.safetensors") for name in ("killed", "whole")
+    )
+    assert all((one[name] == two[name]).all() for name in two)
+
+
+@pytest.mark.slow  # two hundred steps
+def test_it_learns(sources, tmp_path):
+    """That colors decide, on nouns that it has not seen."""
+    config = make_config(sources)
+    shares = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config.model = str(
+        write_bert(tmp_path / "bert", hidden_size=32, intermediate_size=64, num_attention_heads=4, **shares)
+    )
+    config.num_steps, config.batch_size, config.validate_every, config.checkpoint_every = 200, 16, 100, 100
+    config.optimizer.learning_rate = 0.001
+    config.log_every = 10
+    config.validation.limit = None
+    assert "100.0% at step 200" in nli.run(config, tmp_path / "run")
+    losses = [row["loss"] for row in rows_of(tmp_path / "run") if "loss" in row]
+    assert np.mean(losses[-3:]) < 0.2 < 0.6 < np.mean(losses[:3])
+
+
+def test_gradients_are_those_of_torch(sources, pairs, tmp_path):
+    """One batch, without dropout: loss, and the gradient of every parameter."""
+    shares = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    folder = write_bert(tmp_path / "bert", labels=nli.LABELS, num_hidden_layers=1, **shares)
+    model = encoder_layouts.load_bert(folder).model
+    graph, state = nnx.split(model)
+    batch = next(pairs.batches(8, 0, 0))
+    loss_fn = jax.jit(
+        jax.value_and_grad(functools.partial(nli._loss, graph), has_aux=True), compiler_options=QUICK_COMPILATION
+    )
+    (loss, metrics), gradients = loss_fn(nnx.to_pure_dict(state), batch, jax.random.key(0))
+    nnx.update(model, gradients)
+
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    rows = torch.from_numpy(batch["rows"]).long()
+    places = torch.arange(rows.shape[1] - 2)
+    mask = places < rows[:, 1:2]
+    output = network(
+        input_ids=rows[:, 2:],
+        attention_mask=mask.long(),
+        token_type_ids=((places >= rows[:, :1]) & mask).long(),
+        labels=torch.from_numpy(batch["labels"]).long(),
+    )
+    output.loss.backward()
+    assert relative_error(loss, output.loss) < 1e-5
+    assert metrics["accuracy"] == np.mean(output.logits.argmax(dim=1).numpy() == batch["labels"])
+    names = checkpoint_models.torch_names(model)
+    found = dict(nnx.to_flat_state(nnx.state(model)))
+    expected = {name: parameter.grad for name, parameter in network.named_parameters()}
+    assert set(names) == set(expected)
+    largest = max(float(gradient.abs().max()) for gradient in expected.values())
+    for name, (path, _) in names.items():
+        ours = np.asarray(found[path].get_value())
+        ours = ours.T if path[-1] == "kernel" else ours
+        assert np.abs(ours - expected[name].numpy()).max() < 1e-5 * largest, name
+
+
+@pytest.fixture(scope="module")
+def pairs(sources, tmp_path_factory):
+    _, data = sources
+    found = nli_data.read_pairs(data, ["snli", "anli"], "train", nli.LABELS)
+    return nli.PairSet(found, make_tokenizer(tmp_path_factory.mktemp("tokenizer")), 64)
+
+
+def test_batches_depend_on_their_number_alone(pairs):
+    size = 4
+    whole = list(itertools.islice(pairs.batches(size, 7, 0), 40))
+    for first in (1, 15, 16, 33):
+        for one, two in zip(pairs.batches(size, 7, first), whole[first:], strict=False):
+            for name in one:
+                np.testing.assert_array_equal(one[name], two[name])
+    epochs = [np.concatenate([batch["labels"] for batch in whole[start : start + 15]]) for start in (0, 15)]
+    assert not np.array_equal(*epochs)
+    # Every pair but those that do not fill a batch, once.
+    numbers = pairs._epoch(size, 7, 0).ravel()
+    assert len(set(numbers.tolist())) == len(numbers) == len(pairs) // size * size
+    assert {batch["rows"].shape for batch in whole} == {(size, 34)}
+    with pytest.raises(InputError, match=r"63 pairs to train on, fewer than config.batch_size=64"):
+        next(pairs.batches(64, 0, 0))
+
+
+def test_pairs_of_a_batch_are_about_equally_long(sources, tmp_path):
+    texts = ["a " * count for count in range(1, 60)] * 20
+    made = [nli_data.Pair(text, "a", "entailment", "snli") for text in texts]
+    pairs = nli.PairSet(made, make_tokenizer(tmp_path), 64)
+    lengths = [batch["rows"][:, 1] for batch in itertools.islice(pairs.batches(16, 0, 0), 60)]
+    assert np.mean([np.ptp(batch) for batch in lengths]) < 4
+    assert {batch["rows"].shape[1] - 2 for batch in itertools.islice(pairs.batches(16, 0, 0), 60)} == {32, 64}
+    # The lengths come in any order.
+    assert np.abs(np.corrcoef(np.arange(60), [batch.mean() for batch in lengths])[0, 1]) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("data.folder", "nowhere", r"nowhere has no snli_1.0_train.jsonl"),
+        ("data.sets", "mnli", "the NLI sets are snli, anli, not mnli"),
+        ("data.max_tokens", 65, "max_tokens is 65, but this model takes 4 to 64 tokens"),
+        ("batch_size", 0, "config.batch_size is 0"),
+        ("optimizer.warmup_share", 1.0, "warmup_share is 1.0, but must be below 1"),
+        ("dtype", "float8", "'float8' is not one of float32"),
+        ("model", "bert", "'bert' is neither an existing folder nor a hub id"),
+    ],
+)
+def test_bad_input(sources, field, value, message, tmp_path):
+    config = make_config(sources)
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(InputError, match=message):
+        nli.run(config, tmp_path / "run")

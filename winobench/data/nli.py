@@ -1,0 +1,167 @@
+"""Pairs for natural language inference: SNLI (Bowman et al., 2015) and ANLI (Nie et al., 2020), as published.
+
+The files to get, each with a split's name in it (``train``, and ``dev`` for validation):
+
+- SNLI, https://nlp.stanford.edu/projects/snli/snli_1.0.zip: ``snli_1.0_train.jsonl``, ``snli_1.0_dev.jsonl``; a line
+  has ``sentence1``, ``sentence2`` and ``gold_label``, which is ``-`` where the annotators did not agree: left out.
+- ANLI, https://dl.fbaipublicfiles.com/anli/anli_v1.0.zip: ``R1/train.jsonl``, ``R1/dev.jsonl`` and the same of R2 and
+  R3; a line has ``context``, ``hypothesis`` and ``label``, ``e``, ``n`` or ``c``.
+
+They may lie in the folder itself or in those of the archives, ``snli_1.0/`` and ``anli_v1.0/``. Without a folder they
+are fetched from the hub, where ``stanfordnlp/snli`` and ``facebook/anli`` hold the same rows as Parquet files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from winobench.errors import InputError
+
+ENTAILMENT, NEUTRAL, CONTRADICTION = "entailment", "neutral", "contradiction"
+SETS = ("snli", "anli")
+SPLITS = ("train", "dev")
+
+_ROUNDS = ("R1", "R2", "R3")
+_ANLI_LABELS = {"e": ENTAILMENT, "n": NEUTRAL, "c": CONTRADICTION}
+_SNLI_LABELS = (ENTAILMENT, NEUTRAL, CONTRADICTION)
+# The hub's columns; its labels are numbers, those of SNLI -1 where the annotators did not agree.
+_HUB = {"snli": "stanfordnlp/snli", "anli": "facebook/anli"}
+_HUB_NAMES = {"train": "train", "dev": "validation"}
+
+
+class Pair(NamedTuple):
+    """A premise, a hypothesis, and how they relate.
+
+    Attributes:
+      premise: a sentence, or several.
+      hypothesis: a sentence.
+      label: ``entailment``, ``neutral`` or ``contradiction``.
+      part: where it is from: ``snli``, ``anli_r1``, ``anli_r2`` or ``anli_r3``.
+    """
+
+    premise: str
+    hypothesis: str
+    label: str
+    part: str
+
+
+def read_pairs(folder: str | os.PathLike | None, sets: Sequence[str], split: str, labels: Sequence[str]) -> list[Pair]:
+    """Reads the pairs of some sets, in the order of the files.
+
+    Args:
+      folder: where the files are; None for the hub.
+      sets: names in ``SETS``.
+      split: ``train`` or ``dev``.
+      labels: pairs with other labels are left out.
+
+    Raises:
+      InputError: a set is unknown, a file is missing or damaged, or there are no such pairs.
+    """
+    if not sets or (unknown := [name for name in sets if name not in SETS]):
+        raise InputError(f"the NLI sets are {', '.join(SETS)}, not {', '.join(unknown) if sets else 'none of them'}")
+    files = _hub_files(sets, split) if folder is None else _local_files(pathlib.Path(folder), sets, split)
+    pairs = [pair for part, path in files for pair in _read(part, path) if pair.label in labels]
+    if not pairs:
+        raise InputError(
+            f"{folder or 'the hub'} holds no pair of the split {split} that is labelled {' or '.join(labels)}: get the"
+            " files anew"
+        )
+    return pairs
+
+
+def _local_files(folder: pathlib.Path, sets: Sequence[str], split: str) -> list[tuple[str, pathlib.Path]]:
+    wanted = {}
+    if "snli" in sets:
+        wanted["snli"] = ("snli_1.0", f"snli_1.0_{split}.jsonl")
+    if "anli" in sets:
+        wanted |= {f"anli_{each.lower()}": ("anli_v1.0", f"{each}/{split}.jsonl") for each in _ROUNDS}
+    found, missing = [], []
+    for part, (archive, name) in wanted.items():
+        paths = [path for path in (folder / name, folder / archive / name) if path.is_file()]
+        found += [(part, path) for path in paths[:1]]
+        missing += [] if paths else [name]
+    if missing:
+        raise InputError(
+            f"{folder} has no {', '.join(missing)}: unpack snli_1.0.zip (nlp.stanford.edu/projects/snli) and"
+            " anli_v1.0.zip (dl.fbaipublicfiles.com/anli) there, or leave a set out"
+        )
+    return found
+
+
+def _hub_files(sets: Sequence[str], split: str) -> list[tuple[str, pathlib.Path]]:
+    wanted = []
+    if "snli" in sets:
+        wanted.append(("snli", "snli", _HUB_NAMES[split]))
+    if "anli" in sets:
+        wanted += [(f"anli_{each.lower()}", "anli", f"{split}_{each.lower()}") for each in _ROUNDS]
+    return [(part, _fetched(_HUB[name], f"plain_text/{stem}-00000-of-00001.parquet")) for part, name, stem in wanted]
+
+
+def _fetched(repository: str, name: str) -> pathlib.Path:
+    import huggingface_hub
+
+    try:
+        return pathlib.Path(huggingface_hub.hf_hub_download(repository, name, repo_type="dataset"))
+    # Whatever the transport, the hub or the disk of the cache has to say.
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"{name} of the hub's data set {repository} cannot be fetched ({reason}): get the archives that"
+            " winobench.data.nli names, unpack them, and name their folder (config.data.folder)"
+        ) from error
+
+
+def _read(part: str, path: pathlib.Path) -> Iterator[Pair]:
+    rows = _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
+    for number, row in rows:
+        pair = _pair(part, row)
+        if pair is None:
+            raise InputError(f"{path}: row {number} is no pair with a label of {part.split('_')[0].upper()}")
+        if pair.label:
+            yield pair
+
+
+def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, json.loads(line)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as lines of JSON ({error}): get it anew") from error
+
+
+def _parquet_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{path} cannot be read as Parquet ({error}): get it anew") from error
+    yield from enumerate(rows, 1)
+
+
+def _pair(part: str, row: Any) -> Pair | None:
+    """A row as a pair, with an empty label where it has none; None where it is no such row."""
+    if not isinstance(row, Mapping):
+        return None
+    if "premise" in row:  # the hub's
+        texts, label = (row["premise"], row.get("hypothesis")), row.get("label")
+        if label not in (-1, 0, 1, 2):
+            return None
+        label = "" if label == -1 else _SNLI_LABELS[label]
+    elif part == "snli":
+        texts, label = (row.get("sentence1"), row.get("sentence2")), row.get("gold_label")
+        if label not in (*_SNLI_LABELS, "-"):
+            return None
+        label = "" if label == "-" else label
+    else:
+        texts, label = (row.get("context"), row.get("hypothesis")), _ANLI_LABELS.get(row.get("label"))
+    if label is None or not all(isinstance(text, str) for text in texts):
+        return None
+    return Pair(*texts, label, part)

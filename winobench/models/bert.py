@@ -1,0 +1,446 @@
+"""BERT (Devlin et al., 2019), as published: the encoder, its pooler, and a head that classifies pairs of sentences.
+
+The layers are those of the published code, post-norm with absolute positions. Dropout acts only where a key is given,
+so that a network's state is its parameters alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.errors import InputError
+from winobench.models import layers
+from winobench.models.clip import IDLE_OPTIONS
+from winobench.models.config import NetworkConfig
+
+
+def _tanh_gelu(x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x, approximate=True)
+
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_new": _tanh_gelu,
+    "gelu_pytorch_tanh": _tanh_gelu,
+    "relu": jax.nn.relu,
+}
+"""Published name -> function; ``gelu`` is exact, the other two are its tanh formula."""
+
+# Options of published configs that change nothing: of generation, of TensorFlow's pooler, and of the image side of
+# Oscar, which is not read.
+_NO_EFFECT = IDLE_OPTIONS | {
+    "bos_token_id",
+    "classifier",
+    "cls_hidden_scale",
+    "code_dim",
+    "code_voc",
+    "directionality",
+    "eos_token_id",
+    "gradient_checkpointing",
+    "img_feature_dim",
+    "img_feature_type",
+    "img_layer_norm_eps",
+    "loss_type",
+    "max_img_seq_length",
+    "num_contrast_classes",
+    "output_past",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+    "use_cache",
+    "use_img_layernorm",
+}
+_ONLY = {
+    "add_cross_attention": (False,),
+    "is_decoder": (False,),
+    "is_encoder_decoder": (False,),
+    "position_embedding_type": ("absolute",),
+    "pruned_heads": ({}, ()),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig(NetworkConfig):
+    """Shape of the network, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      vocab_size: number of token ids.
+      hidden_size: width of the states.
+      num_hidden_layers: number of layers.
+      num_attention_heads: number of heads.
+      intermediate_size: width within the feed-forward layers.
+      hidden_act: a name in ``ACTIVATIONS``.
+      hidden_dropout_prob: share of the states that training sets to zero after the embeddings and each sub-layer.
+      attention_probs_dropout_prob: the same of attention weights.
+      classifier_dropout: the same of the pooled states; None for ``hidden_dropout_prob``.
+      max_position_embeddings: longest text in tokens.
+      type_vocab_size: kinds of segments.
+      layer_norm_eps: epsilon of the layer norms.
+      pad_token_id: of the tokenizer, kept for the file's sake.
+      labels: what the outputs of the classification head mean, in order (``id2label`` and ``label2id`` in the file).
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    classifier_dropout: float | None = None
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int | None = 0
+    labels: tuple[str, ...] = ("LABEL_0", "LABEL_1")
+
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "bert"
+    _only: ClassVar = _ONLY
+    _no_effect: ClassVar = _NO_EFFECT
+
+    def __post_init__(self):
+        self._require_positive(
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+        )
+        self._require(
+            self.hidden_size % self.num_attention_heads == 0,
+            "num_attention_heads",
+            f"a divisor of hidden_size={self.hidden_size}",
+        )
+        self._require(self.hidden_act in ACTIVATIONS, "hidden_act", " or ".join(map(repr, ACTIVATIONS)))
+        self._require_number("layer_norm_eps")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            share = getattr(self, name)
+            is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < 1
+            self._require(is_share or (share is None and name == "classifier_dropout"), name, "a number from 0 to 1")
+        is_named = all(isinstance(label, str) for label in self.labels)
+        self._require(is_named and len(set(self.labels)) == len(self.labels) > 0, "labels", "different names")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``; as the base class says.
+
+        Labels are those of ``id2label``, of ``label2id`` where there is no other, or as many as ``num_labels`` says.
+
+        Raises:
+          InputError: if an option is unknown or unsupported, the labels do not make sense, or the file describes
+            another network.
+        """
+        if isinstance(values, Mapping):
+            values = dict(values)
+            labels = _labels(*(values.pop(key, None) for key in ("id2label", "label2id", "num_labels")))
+            if labels is not None:
+                values["labels"] = labels
+        return super().from_dict(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        values = super().to_dict()
+        labels = values.pop("labels")
+        return values | {
+            "id2label": {str(number): label for number, label in enumerate(labels)},
+            "label2id": {label: number for number, label in enumerate(labels)},
+        }
+
+
+def _labels(id2label: Any, label2id: Any, num_labels: Any) -> tuple[str, ...] | None:
+    """The labels in order, from whichever of three options a file has; None where it has none of them."""
+    if not id2label and isinstance(label2id, Mapping):
+        id2label = {number: label for label, number in label2id.items()}
+    if isinstance(id2label, Mapping) and id2label:
+        try:
+            numbered = {int(number): str(label) for number, label in id2label.items()}
+        except (TypeError, ValueError):
+            numbered = {}
+        if sorted(numbered) != list(range(len(id2label))):
+            raise InputError(
+                f"BertConfig: id2label or label2id numbers the labels {', '.join(map(str, id2label))}, but they must be"
+                f" 0 to {len(id2label) - 1}."
+            )
+        return tuple(numbered[number] for number in range(len(numbered)))
+    if isinstance(num_labels, int) and num_labels > 0:
+        return tuple(f"LABEL_{number}" for number in range(num_labels))
+    return None
+
+
+class BertOutput(NamedTuple):
+    """What the encoder returns.
+
+    Attributes:
+      last_hidden_state: [B, L, hidden_size]; rows of padding hold anything finite.
+      pooled: [B, hidden_size], the first state after a dense layer and tanh; None for a network without a pooler.
+    """
+
+    last_hidden_state: jax.Array
+    pooled: jax.Array | None
+
+
+def _dropped(x: jax.Array, share: float, key: jax.Array | None) -> jax.Array:
+    """``x`` with a share of it at zero and the rest scaled up; as it is where there is no key."""
+    if key is None or not share:
+        return x
+    kept = jax.random.bernoulli(key, 1.0 - share, x.shape)
+    return jnp.where(kept, x / (1.0 - share), 0).astype(x.dtype)
+
+
+class BertEmbeddings(nnx.Module):
+    """Token, position and segment embeddings and their norm."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.dropout = config.hidden_dropout_prob
+
+        def embedding(count: int) -> nnx.Embed:
+            return nnx.Embed(count, config.hidden_size, embedding_init=nnx.initializers.normal(0.02), **kwargs)
+
+        self.word_embeddings = embedding(config.vocab_size)
+        self.position_embeddings = embedding(config.max_position_embeddings)
+        self.token_type_embeddings = embedding(config.type_vocab_size)
+        self.LayerNorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+
+    def __call__(self, input_ids: jax.Array, token_type_ids: jax.Array, key: jax.Array | None) -> jax.Array:
+        """input_ids and token_type_ids [B, L], a key for dropout -> [B, L, hidden_size]."""
+        positions = jnp.arange(input_ids.shape[-1])
+        x = self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids)
+        return _dropped(self.LayerNorm(x + self.position_embeddings(positions)), self.dropout, key)
+
+
+class BertSelfAttention(nnx.Module):
+    """The three projections and the attention."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.heads = config.num_attention_heads
+        self.dropout = config.attention_probs_dropout_prob
+
+        def projection() -> nnx.Linear:
+            return layers.linear(
+                config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+            )
+
+        self.query = projection()
+        self.key = projection()
+        self.value = projection()
+
+    def __call__(self, x: jax.Array, lengths: jax.Array, key: jax.Array | None) -> jax.Array:
+        """x [B, L, hidden_size], tokens of each text [B], a key for dropout -> [B, L, hidden_size]."""
+        parts = (layer(x).reshape(*x.shape[:-1], self.heads, -1) for layer in (self.query, self.key, self.value))
+        if key is None or not self.dropout:
+            return layers.dot_product_attention(*parts, lengths=lengths).reshape(x.shape)
+        query, keys, values = parts
+        scores = jnp.einsum("bthd,bshd->bhts", query, keys, preferred_element_type=jnp.float32)
+        there = jnp.arange(x.shape[1]) < lengths[:, None, None, None]
+        weights = jax.nn.softmax(jnp.where(there, scores * query.shape[-1] ** -0.5, -jnp.inf), axis=-1)
+        weights = _dropped(weights, self.dropout, key).astype(x.dtype)
+        return jnp.einsum("bhts,bshd->bthd", weights, values).reshape(x.shape)
+
+
+class BertProjection(nnx.Module):
+    """A dense layer with dropout, around which there is a residual with a norm after it."""
+
+    def __init__(self, inputs: int, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.dropout = config.hidden_dropout_prob
+        self.dense = layers.linear(inputs, config.hidden_size, **kwargs)
+        self.LayerNorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+
+    def __call__(self, x: jax.Array, residual: jax.Array, key: jax.Array | None) -> jax.Array:
+        """x [B, L, inputs], residual [B, L, hidden_size], a key for dropout -> [B, L, hidden_size]."""
+        return self.LayerNorm(_dropped(self.dense(x), self.dropout, key) + residual)
+
+
+class BertAttention(nnx.Module):
+    """Self-attention and its output projection, under the published names."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.self = BertSelfAttention(config, **kwargs)
+        self.output = BertProjection(config.hidden_size, config, **kwargs)
+
+
+class BertIntermediate(nnx.Module):
+    """The first half of the feed-forward layer."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.activation = config.hidden_act
+        self.dense = layers.linear(
+            config.hidden_size, config.intermediate_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, L, hidden_size] -> [B, L, intermediate_size]."""
+        return ACTIVATIONS[self.activation](self.dense(x))
+
+
+class BertLayer(nnx.Module):
+    """Attention and feed-forward."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.attention = BertAttention(config, **kwargs)
+        self.intermediate = BertIntermediate(config, **kwargs)
+        self.output = BertProjection(config.intermediate_size, config, **kwargs)
+
+    def __call__(self, x: jax.Array, lengths: jax.Array, key: jax.Array | None) -> jax.Array:
+        """x [B, L, hidden_size], tokens of each text [B], a key for dropout -> [B, L, hidden_size]."""
+        keys = (None,) * 3 if key is None else jax.random.split(key, 3)
+        x = self.attention.output(self.attention.self(x, lengths, keys[0]), x, keys[1])
+        return self.output(self.intermediate(x), x, keys[2])
+
+
+class BertEncoder(nnx.Module):
+    """The stack of layers."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.layer = nnx.List([BertLayer(config, **kwargs) for _ in range(config.num_hidden_layers)])
+
+    def __call__(self, x: jax.Array, lengths: jax.Array, key: jax.Array | None) -> jax.Array:
+        """x [B, L, hidden_size], tokens of each text [B], a key for dropout -> [B, L, hidden_size]."""
+        for number, layer in enumerate(self.layer):
+            x = layer(x, lengths, None if key is None else jax.random.fold_in(key, number))
+        return x
+
+
+class BertPooler(nnx.Module):
+    """A dense layer and tanh over the first state."""
+
+    def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.dense = layers.linear(
+            config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, L, hidden_size] -> [B, hidden_size]."""
+        return jnp.tanh(self.dense(x[:, 0]))
+
+
+class BertModel(layers.Network):
+    """The encoder. Attribute names equal those of the published weights (``encoder.layer.0.attention.self...``).
+
+    Args:
+      config: the network's shape.
+      pooler: whether there is a pooler; checkpoints of sentence encoders may lack it.
+      dtype: compute dtype, that of the results too.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = BertConfig
+    weights_name: ClassVar[str] = "model"
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        pooler: bool = True,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        self.embeddings = BertEmbeddings(config, **kwargs)
+        self.encoder = BertEncoder(config, **kwargs)
+        self.pooler = BertPooler(config, **kwargs) if pooler else None
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        lengths: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> BertOutput:
+        """Encodes texts.
+
+        Args:
+          input_ids: [B, L] int32, L up to ``max_position_embeddings``.
+          lengths: [B] int32, at least 1: tokens of each text; those behind them are padding and not attended to.
+          token_type_ids: [B, L] int32, the segment of each token; 0 throughout when None.
+          key: for dropout, in training; None for none.
+
+        Returns:
+          BertOutput, in the compute dtype.
+
+        Raises:
+          ValueError: if L is longer than there are positions.
+        """
+        length, positions = input_ids.shape[-1], self.config.max_position_embeddings
+        if length > positions:
+            raise ValueError(
+                f"BertModel: {length} tokens, but there are only {positions} positions; truncate the texts."
+            )
+        if token_type_ids is None:
+            token_type_ids = jnp.zeros_like(input_ids)
+        keys = (None, None) if key is None else jax.random.split(key)
+        states = self.encoder(self.embeddings(input_ids, token_type_ids, keys[0]), lengths, keys[1])
+        return BertOutput(states, None if self.pooler is None else self.pooler(states))
+
+
+class BertForSequenceClassification(layers.Network):
+    """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``).
+
+    Args:
+      config: the network's shape; the head has an output for each of its labels.
+      dtype: compute dtype of the encoder.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = BertConfig
+    weights_name: ClassVar[str] = "model"
+
+    def __init__(self, config: BertConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        param_dtype = jnp.dtype(param_dtype)
+        self.bert = BertModel(config, dtype=self.dtype, param_dtype=param_dtype, rngs=rngs)
+        # Logits of different pairs are equal in the 8 bits of bfloat16 too often: the head computes in float32 always.
+        self.classifier = layers.linear(
+            config.hidden_size, len(config.labels), dtype=jnp.float32, param_dtype=param_dtype, rngs=rngs
+        )
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        lengths: jax.Array,
+        token_type_ids: jax.Array | None = None,
+        *,
+        key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Classifies texts or pairs of texts.
+
+        Args:
+          input_ids: as of `BertModel`.
+          lengths: as of `BertModel`.
+          token_type_ids: as of `BertModel`.
+          key: as of `BertModel`.
+
+        Returns:
+          float32 [B, number of labels], the logits.
+
+        Raises:
+          ValueError: if L is longer than there are positions.
+        """
+        keys = (None, None) if key is None else jax.random.split(key)
+        pooled = self.bert(input_ids, lengths, token_type_ids, key=keys[0]).pooled
+        share = self.config.classifier_dropout
+        share = self.config.hidden_dropout_prob if share is None else share
+        return self.classifier(_dropped(pooled, share, keys[1]))

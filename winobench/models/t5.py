@@ -1,0 +1,460 @@
+"""T5 (Raffel et al., 2020), T5 1.1 and FLAN-T5, as published: an encoder and a decoder with relative positions.
+
+Compared with other transformers: attention scores are not scaled, but have a learned bias for each head and distance,
+which all layers of a stack share; norms divide by the root mean square; neither they nor dense layers have a bias. T5
+1.0 reads the logits off the input embeddings, scaled by ``d_model ** -0.5``; 1.1 and FLAN-T5 have a head of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from winobench.models import layers
+from winobench.models.clip import IDLE_OPTIONS
+from winobench.models.config import NetworkConfig
+from winobench.models.decoder import Projection, RMSNorm
+
+FEED_FORWARDS = ("relu", "gated-gelu")
+"""T5 1.0's feed-forward layer; that of T5 1.1 and FLAN-T5, gated by the tanh formula of GELU."""
+
+_NO_EFFECT = (
+    IDLE_OPTIONS
+    | {
+        "bos_token_id",
+        "classifier_dropout",
+        "dense_act_fn",
+        "dropout_rate",
+        "gradient_checkpointing",
+        "is_gated_act",
+        "n_positions",
+        "output_past",
+        "use_cache",
+    }
+) - {"tie_word_embeddings", "decoder_start_token_id"}
+
+
+@dataclasses.dataclass(frozen=True)
+class T5Config(NetworkConfig):
+    """Shape of the network, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      vocab_size: number of token ids.
+      d_model: width of the states.
+      d_kv: width of a head.
+      d_ff: width within the feed-forward layers.
+      num_layers: layers of the encoder.
+      num_decoder_layers: layers of the decoder; as many as the encoder's when None.
+      num_heads: number of heads.
+      relative_attention_num_buckets: distances that are told apart.
+      relative_attention_max_distance: the distance from which on all are alike.
+      layer_norm_epsilon: epsilon of the norms.
+      feed_forward_proj: one of ``FEED_FORWARDS``.
+      tie_word_embeddings: the head is the input embeddings.
+      scale_decoder_outputs: states are multiplied by ``d_model ** -0.5`` before the head; when None, where the head is
+        the input embeddings.
+      pad_token_id: of the tokenizer.
+      eos_token_id: of the tokenizer.
+      decoder_start_token_id: what the decoder's input begins with.
+    """
+
+    vocab_size: int = 32128
+    d_model: int = 512
+    d_kv: int = 64
+    d_ff: int = 2048
+    num_layers: int = 6
+    num_decoder_layers: int | None = None
+    num_heads: int = 8
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: str = "relu"
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool | None = None
+    pad_token_id: int = 0
+    eos_token_id: int = 1
+    decoder_start_token_id: int = 0
+
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "t5"
+    _only: ClassVar = {"is_decoder": (False,), "is_encoder_decoder": (True,), "pruned_heads": ({}, ())}
+    _no_effect: ClassVar = _NO_EFFECT
+
+    def __post_init__(self):
+        if self.num_decoder_layers is None:
+            object.__setattr__(self, "num_decoder_layers", self.num_layers)
+        if self.scale_decoder_outputs is None:
+            object.__setattr__(self, "scale_decoder_outputs", self.tie_word_embeddings)
+        self._require_positive(
+            "vocab_size",
+            "d_model",
+            "d_kv",
+            "d_ff",
+            "num_layers",
+            "num_decoder_layers",
+            "num_heads",
+            "relative_attention_num_buckets",
+            "relative_attention_max_distance",
+        )
+        buckets = self.relative_attention_num_buckets
+        self._require(buckets % 4 == 0, "relative_attention_num_buckets", "a multiple of 4")
+        self._require(
+            self.relative_attention_max_distance > buckets // 2,
+            "relative_attention_max_distance",
+            f"more than half of relative_attention_num_buckets={buckets}",
+        )
+        self._require_number("layer_norm_epsilon")
+        self._require_bool("tie_word_embeddings", "scale_decoder_outputs")
+        self._require(
+            self.feed_forward_proj in FEED_FORWARDS, "feed_forward_proj", " or ".join(map(repr, FEED_FORWARDS))
+        )
+        for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+            value = getattr(self, name)
+            self._require(isinstance(value, int) and not isinstance(value, bool) and value >= 0, name, "one token id")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``; as the base class says.
+
+        Raises:
+          InputError: if an option is unknown or unsupported, or if the file describes another network.
+        """
+        if isinstance(values, Mapping):
+            # Written as null where a default is meant.
+            idle = ("num_decoder_layers", "tie_word_embeddings", "decoder_start_token_id")
+            values = {key: value for key, value in values.items() if not (key in idle and value is None)}
+        return super().from_dict(values)
+
+
+class T5Cache(NamedTuple):
+    """What the decoder keeps of its earlier tokens, and of the encoder's states.
+
+    Attributes:
+      keys: of each layer's self-attention, [B, length, heads, d_kv].
+      values: the same.
+      cross_keys: of each layer's attention to the encoder's states, [B, S, heads, d_kv].
+      cross_values: the same.
+      mask: bool [B, S], which of the encoder's states are text.
+      used: int32 scalar, number of tokens so far; those of all rows are equally many.
+    """
+
+    keys: tuple[jax.Array, ...]
+    values: tuple[jax.Array, ...]
+    cross_keys: tuple[jax.Array, ...]
+    cross_values: tuple[jax.Array, ...]
+    mask: jax.Array
+    used: jax.Array
+
+
+@functools.cache
+def _buckets(longest: int, num_buckets: int, max_distance: int, both_ways: bool) -> np.ndarray:
+    """The bucket of each distance (key minus query) from -longest to longest: int32 [2 * longest + 1].
+
+    Up to half of the buckets of a direction stand for one distance each, the others for ranges that grow
+    logarithmically up to ``max_distance``. A decoder, which looks back only, has all buckets for that direction.
+    """
+    distance = np.arange(-longest, longest + 1)
+    ahead = np.zeros(len(distance), np.int32)
+    if both_ways:
+        num_buckets //= 2
+        ahead = num_buckets * (distance > 0).astype(np.int32)
+        distance = np.abs(distance)
+    else:
+        distance = np.maximum(-distance, 0)
+    exact = num_buckets // 2
+    # In float32, as published: where a range ends on a whole number, its rounding decides.
+    ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact), dtype=np.float32)
+    ranges = ratio / np.float32(math.log(max_distance / exact)) * np.float32(num_buckets - exact)
+    far = np.minimum(exact + ranges.astype(np.int32), num_buckets - 1)
+    return (ahead + np.where(distance < exact, distance, far)).astype(np.int32)
+
+
+def _norm(config: T5Config, *, dtype: Any, param_dtype: Any) -> RMSNorm:
+    return RMSNorm(config.d_model, epsilon=config.layer_norm_epsilon, dtype=dtype, param_dtype=param_dtype)
+
+
+class T5Attention(nnx.Module):
+    """Attention without scaling; that of a stack's first layer holds the biases that all its layers add."""
+
+    def __init__(self, config: T5Config, *, has_bias: bool, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.heads = config.num_heads
+        inner = config.num_heads * config.d_kv
+        self.q = Projection(config.d_model, inner, **kwargs)
+        self.k = Projection(config.d_model, inner, **kwargs)
+        self.v = Projection(config.d_model, inner, **kwargs)
+        self.o = Projection(inner, config.d_model, **kwargs)
+        if has_bias:
+            self.relative_attention_bias = nnx.Embed(
+                config.relative_attention_num_buckets,
+                config.num_heads,
+                embedding_init=nnx.initializers.normal(config.d_model**-0.5),
+                dtype=jnp.float32,
+                param_dtype=param_dtype,
+                rngs=rngs,
+            )
+
+    def keys_values(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """x [B, S, d_model] -> keys and values, each [B, S, heads, d_kv]."""
+        return self._split(self.k(x)), self._split(self.v(x))
+
+    def attend(self, x: jax.Array, keys: jax.Array, values: jax.Array, bias: jax.Array) -> jax.Array:
+        """x [B, T, d_model], keys and values [B, S, heads, d_kv], bias over [B, heads, T, S] -> [B, T, d_model]."""
+        scores = jnp.einsum("bthd,bshd->bhts", self._split(self.q(x)), keys, preferred_element_type=jnp.float32)
+        weights = jax.nn.softmax(scores + bias, axis=-1).astype(values.dtype)
+        result = jnp.einsum("bhts,bshd->bthd", weights, values)
+        return self.o(result.reshape(*x.shape[:-1], -1))
+
+    def _split(self, x: jax.Array) -> jax.Array:
+        return x.reshape(*x.shape[:-1], self.heads, -1)
+
+
+class T5SelfAttentionLayer(nnx.Module):
+    """Self-attention and the norm before it, under the published names."""
+
+    def __init__(self, config: T5Config, *, has_bias: bool, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.SelfAttention = T5Attention(
+            config, has_bias=has_bias, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+        )
+        self.layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+
+
+class T5CrossAttentionLayer(nnx.Module):
+    """Attention to the encoder's states and the norm before it, under the published names."""
+
+    def __init__(self, config: T5Config, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.EncDecAttention = T5Attention(
+            config, has_bias=False, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+        )
+        self.layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+
+
+class T5FeedForward(nnx.Module):
+    """Two dense layers with ReLU between them, or three with a gate."""
+
+    def __init__(self, config: T5Config, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.is_gated = config.feed_forward_proj == "gated-gelu"
+        if self.is_gated:
+            self.wi_0 = Projection(config.d_model, config.d_ff, **kwargs)
+            self.wi_1 = Projection(config.d_model, config.d_ff, **kwargs)
+        else:
+            self.wi = Projection(config.d_model, config.d_ff, **kwargs)
+        self.wo = Projection(config.d_ff, config.d_model, **kwargs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., d_model] -> the same shape."""
+        if self.is_gated:
+            return self.wo(jax.nn.gelu(self.wi_0(x), approximate=True) * self.wi_1(x))
+        return self.wo(jax.nn.relu(self.wi(x)))
+
+
+class T5FeedForwardLayer(nnx.Module):
+    """The feed-forward layer after its norm and around a residual."""
+
+    def __init__(self, config: T5Config, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.DenseReluDense = T5FeedForward(config, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., d_model] -> the same shape."""
+        return x + self.DenseReluDense(self.layer_norm(x))
+
+
+class T5Block(nnx.Module):
+    """The sub-layers of a layer: two of the encoder's, three of the decoder's."""
+
+    def __init__(
+        self,
+        config: T5Config,
+        *,
+        is_decoder: bool,
+        has_bias: bool,
+        int8: bool,
+        dtype: Any,
+        param_dtype: Any,
+        rngs: nnx.Rngs,
+    ):
+        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        cross = [T5CrossAttentionLayer(config, **kwargs)] if is_decoder else []
+        self.layer = nnx.List(
+            [
+                T5SelfAttentionLayer(config, has_bias=has_bias, **kwargs),
+                *cross,
+                T5FeedForwardLayer(config, **kwargs),
+            ]
+        )
+
+
+class T5Stack(nnx.Module):
+    """Encoder or decoder: everything under ``encoder.`` or ``decoder.`` in the published weights."""
+
+    def __init__(self, config: T5Config, *, is_decoder: bool, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.is_decoder = is_decoder
+        self.num_buckets = config.relative_attention_num_buckets
+        self.max_distance = config.relative_attention_max_distance
+        count = config.num_decoder_layers if is_decoder else config.num_layers
+        self.block = nnx.List(
+            [T5Block(config, is_decoder=is_decoder, has_bias=number == 0, **kwargs) for number in range(count)]
+        )
+        self.final_layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
+
+    def bias(self, queries: jax.Array, num_keys: int) -> jax.Array:
+        """The biases of distances: positions of queries [T], keys at 0, 1, ... -> float32 [1, heads, T, num_keys]."""
+        table = _buckets(num_keys, self.num_buckets, self.max_distance, not self.is_decoder)
+        bucket = jnp.asarray(table)[jnp.arange(num_keys) - queries[:, None] + num_keys]
+        biases = self.block[0].layer[0].SelfAttention.relative_attention_bias(bucket)
+        return jnp.moveaxis(biases, -1, 0)[None]
+
+
+class T5ForConditionalGeneration(layers.Network):
+    """Encoder, decoder and head. Attribute names equal those of the published weights (``encoder.block.0.layer...``).
+
+    Args:
+      config: the network's shape.
+      int8: the layers' dense kernels hold 8-bit numbers; embeddings, head, norms and biases keep ``param_dtype``.
+      dtype: compute dtype. float16 overflows in published checkpoints; use bfloat16.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = T5Config
+    weights_name: ClassVar[str] = "model"
+
+    def __init__(
+        self,
+        config: T5Config,
+        *,
+        int8: bool = False,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        self.shared = nnx.Embed(
+            config.vocab_size, config.d_model, embedding_init=nnx.initializers.normal(1.0), **kwargs
+        )
+        self.encoder = T5Stack(config, is_decoder=False, int8=int8, **kwargs)
+        self.decoder = T5Stack(config, is_decoder=True, int8=int8, **kwargs)
+        if not config.tie_word_embeddings:
+            self.lm_head = Projection(config.d_model, config.vocab_size, **kwargs)
+
+    def encode(self, input_ids: jax.Array, mask: jax.Array) -> jax.Array:
+        """Encodes texts.
+
+        Args:
+          input_ids: [B, S] int32.
+          mask: bool [B, S], True for the tokens of a text and False for padding, of which each row has at least one
+            token.
+
+        Returns:
+          [B, S, d_model] in the compute dtype; rows of padding hold anything finite.
+        """
+        x = self.shared(input_ids)
+        length = input_ids.shape[1]
+        bias = self.encoder.bias(jnp.arange(length), length) + _hidden(mask)[:, None, None]
+        for block in self.encoder.block:
+            attention, feed_forward = block.layer
+            y = attention.layer_norm(x)
+            x = x + attention.SelfAttention.attend(y, *attention.SelfAttention.keys_values(y), bias)
+            x = feed_forward(x)
+        return self.encoder.final_layer_norm(x)
+
+    def make_cache(self, states: jax.Array, mask: jax.Array, length: int) -> T5Cache:
+        """An empty cache for decoding with some encoded texts.
+
+        Args:
+          states: [B, S, d_model], results of `encode`.
+          mask: bool [B, S], as of `encode`.
+          length: longest output in tokens, the one that the decoder starts with included.
+        """
+        crosses = [block.layer[1].EncDecAttention.keys_values(states) for block in self.decoder.block]
+        shape = (len(states), length, self.config.num_heads, self.config.d_kv)
+        empty = tuple(jnp.zeros(shape, self.dtype) for _ in crosses)
+        keys, values = zip(*crosses, strict=True)
+        return T5Cache(empty, empty, keys, values, jnp.asarray(mask, bool), jnp.zeros((), jnp.int32))
+
+    @overload
+    def decode(self, decoder_ids: jax.Array, states: jax.Array, mask: jax.Array) -> jax.Array: ...
+
+    @overload
+    def decode(self, decoder_ids: jax.Array, *, cache: T5Cache) -> tuple[jax.Array, T5Cache]: ...
+
+    def decode(
+        self,
+        decoder_ids: jax.Array,
+        states: jax.Array | None = None,
+        mask: jax.Array | None = None,
+        cache: T5Cache | None = None,
+    ) -> jax.Array | tuple[jax.Array, T5Cache]:
+        """The logits of what comes after each token.
+
+        Args:
+          decoder_ids: [B, T] int32; of a whole output, or with a cache, those that come after what is in it. An output
+            begins with ``config.decoder_start_token_id``.
+          states: [B, S, d_model], results of `encode`; not looked at with a cache.
+          mask: bool [B, S], as of `encode`; not looked at with a cache.
+          cache: from `make_cache`, or as the last call returned it. Its length is not checked: tokens beyond it
+            would overwrite the last ones.
+
+        Returns:
+          float32 [B, T, vocab_size]; with a cache, also the new cache.
+        """
+        is_cached = cache is not None
+        if cache is None:
+            cache = self.make_cache(states, mask, decoder_ids.shape[1])
+        positions = cache.used + jnp.arange(decoder_ids.shape[1])
+        length = cache.keys[0].shape[1]
+        bias = self.decoder.bias(positions, length) + _hidden(jnp.arange(length) <= positions[:, None])
+        cross_bias = _hidden(cache.mask)[:, None, None]
+        x = self.shared(decoder_ids)
+        all_keys, all_values = [], []
+        for number, block in enumerate(self.decoder.block):
+            attention, cross, feed_forward = block.layer
+            y = attention.layer_norm(x)
+            keys, values = (
+                jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), cache.used, axis=1)
+                for old, new in zip(
+                    (cache.keys[number], cache.values[number]), attention.SelfAttention.keys_values(y), strict=True
+                )
+            )
+            x = x + attention.SelfAttention.attend(y, keys, values, bias)
+            x = x + cross.EncDecAttention.attend(
+                cross.layer_norm(x), cache.cross_keys[number], cache.cross_values[number], cross_bias
+            )
+            x = feed_forward(x)
+            all_keys.append(keys)
+            all_values.append(values)
+        logits = self._logits(self.decoder.final_layer_norm(x))
+        if not is_cached:
+            return logits
+        used = cache.used + decoder_ids.shape[1]
+        return logits, cache._replace(keys=tuple(all_keys), values=tuple(all_values), used=used)
+
+    def _logits(self, x: jax.Array) -> jax.Array:
+        if self.config.scale_decoder_outputs:
+            x = x * self.config.d_model**-0.5
+        # Rounded to bfloat16, logits of different tokens would often be equal.
+        if not self.config.tie_word_embeddings:
+            return self.lm_head(x, result=jnp.float32)
+        head = self.shared.embedding[...].astype(self.dtype)
+        return jnp.matmul(x, head.T, preferred_element_type=jnp.float32)
+
+
+def _hidden(mask: jax.Array) -> jax.Array:
+    """What is added to scores: 0 where a key is looked at, and elsewhere so little that its weight is 0.
+
+    Minus infinity would make the weights of a row without any token, such as one that fills up a batch, no numbers.
+    """
+    return jnp.where(jnp.asarray(mask, bool), 0.0, jnp.finfo(jnp.float32).min)

@@ -1,0 +1,393 @@
+"""Fine-tunes a BERT on natural language inference with two labels, entailment and contradiction.
+
+Jin et al. 2024, "WinoViz", sections 3.1 and 3.4: encoders choose an option by the probability of entailment after
+training on SNLI and ANLI, of which pairs with other labels are left out. The run's folder:
+
+    <workdir>/config.json
+              metrics.jsonl, tensorboard/     the numbers of training and of every validation
+              checkpoints/                    the newest for going on, and the best by validation
+              model/                          of the best validation, or of the newest checkpoint where there is none:
+                                              what `winobench.scorers.text_encoders.NliEncoder` and transformers load
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import pathlib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh
+
+from winobench import parallel, registry
+from winobench.checkpoints import encoder_layouts, models
+from winobench.data import nli as nli_data
+from winobench.errors import InputError
+from winobench.models.bert import BertForSequenceClassification
+from winobench.scorers import common, text_encoders
+from winobench.training import loop, optimizers, writers
+from winobench.training.hardneg import make_mesh
+
+if TYPE_CHECKING:
+    import ml_collections
+
+LABELS = (nli_data.ENTAILMENT, nli_data.CONTRADICTION)
+"""What the head's outputs mean."""
+
+ACCURACY = "validation/accuracy"
+"""Share of the validation pairs that are labelled right."""
+
+# Batches within which pairs are sorted by length, so that pairs of one batch are about equally long.
+_SORTED_BATCHES = 64
+# What a run may change as it goes on. The length is added where the learning rate does not depend on it.
+_FREE = (
+    "log_every",
+    "checkpoint_every",
+    "data.folder",
+    "validation.batch_size",
+    "mesh.model_parallel",
+    "wandb",
+)
+_LENGTH = ("num_steps", "epochs")
+
+
+def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+    """The fields of the config that may change when a run goes on."""
+    is_free = config.optimizer.schedule == "constant" and not config.optimizer.warmup_share
+    return _FREE + (_LENGTH if is_free else ())
+
+
+def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+    """What a run's folder is called: what is trained, from which model, and a digest of all settings.
+
+    Args:
+      config: the recipe.
+      spec: how it was named, ``nli:debug``.
+      digest: tells runs with different settings apart.
+    """
+    return f"{registry.model_label(spec.replace(':', '-'))}-{registry.model_label(config.model)}-{digest}"
+
+
+def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
+    """Trains, or goes on training, and exports the model.
+
+    Args:
+      config: from ``configs/nli.py``.
+      workdir: the run's folder.
+      max_seconds: stop after this time, with a checkpoint and an export.
+
+    Returns:
+      What came of it and the command that evaluates it, in a few lines.
+
+    Raises:
+      InputError: an option, the model or the data cannot be used; `loop.DivergenceError` if training diverges.
+    """
+    parallel.one_device_per_core()
+    training = Training(config, pathlib.Path(workdir))
+    training.train(max_seconds=max_seconds)
+    return training.report()
+
+
+class Training:
+    """One run: the model, the pairs, the step, and what validation says.
+
+    Args:
+      config: from ``configs/nli.py``.
+      workdir: the run's folder.
+
+    Raises:
+      InputError: an option, the model or the data cannot be used.
+    """
+
+    def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
+        self._config, self._workdir = config, workdir
+        # What is cheap to check comes before data and model are read.
+        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
+            if config[name] < 1:
+                raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
+        if not 0 <= config.optimizer.warmup_share < 1:
+            raise InputError(f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1")
+        dtype = models.as_dtype(config.dtype)
+        self._mesh = make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
+        sets = [name.strip() for name in config.data.sets.split(",") if name.strip()]
+        pairs = nli_data.read_pairs(config.data.folder, sets, "train", LABELS)
+        validation = nli_data.read_pairs(config.data.folder, sets, "dev", LABELS) if config.validate_every else []
+        self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
+
+        model, self._tokenizer = encoder_layouts.load_bert_for_tuning(
+            config.model,
+            LABELS,
+            seed=config.seed,
+            variant=config.variant,
+            revision=config.revision,
+            allow_pickle=config.allow_pickle,
+        )
+        self._bert = model.config
+        longest = self._bert.max_position_embeddings
+        if not 3 < config.data.max_tokens <= longest:
+            raise InputError(
+                f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens"
+            )
+        self._pairs = PairSet(pairs, self._tokenizer, config.data.max_tokens)
+        self.num_steps = config.num_steps or math.ceil(config.epochs * len(self._pairs) / config.batch_size)
+        # Computed in another dtype than it is kept in.
+        abstract = nnx.eval_shape(
+            lambda: BertForSequenceClassification(
+                self._bert, dtype=dtype, param_dtype=jnp.float32, rngs=models._SameKey(jax.random.key(0))
+            )
+        )
+        self._graphdef = nnx.graphdef(abstract)
+        params = nnx.to_pure_dict(nnx.state(model))
+        optimizer = _optimizer(config.optimizer, self.num_steps)
+        self._step = loop.make_step(
+            functools.partial(_loss, self._graphdef),
+            optimizer,
+            seed=config.seed,
+            ema_decay=None,
+            accumulate=config.accumulate,
+            mesh=self._mesh,
+        )
+        self._state = loop.create_state(params, optimizer, average=False)
+        self._validation = None
+        if validation:
+            self._validation = Validation(
+                validation,
+                self._tokenizer,
+                self._graphdef,
+                max_tokens=config.data.max_tokens,
+                limit=config.validation.limit,
+                batch_size=config.validation.batch_size,
+                mesh=self._mesh,
+            )
+
+    def _batches_from(self, first: int) -> Iterator[loop.Batch]:
+        size = self._config.batch_size
+        rows = loop.local_rows(size)
+        for batch in self._pairs.batches(size, self._config.seed, first):
+            yield {name: array[rows] for name, array in batch.items()}
+
+    def train(self, *, max_seconds: float | None = None) -> None:
+        """Trains up to the last step, with validations, checkpoints and exports."""
+        config = self._config
+        best_metric = None if self._validation is None else ACCURACY
+        checkpoints = loop.Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
+        best = checkpoints.best()
+        best_value = -math.inf if best is None else best[1]
+
+        def validate(state: loop.TrainState) -> dict[str, float]:
+            nonlocal best_value
+            values = self._validation(state.params)
+            # As the checkpoints do, of equal ones the newest; not the model before its first step.
+            if int(state.step) and values[ACCURACY] >= best_value:
+                best_value = values[ACCURACY]
+                self.export(state)
+            return values
+
+        def keep(state: loop.TrainState) -> None:
+            if self._validation is None:
+                self.export(state)
+
+        try:
+            state = loop.train(
+                self._step,
+                self._state,
+                self._batches_from,
+                num_steps=self.num_steps,
+                checkpoints=checkpoints,
+                metrics_file=self._workdir / "metrics.jsonl",
+                writers=self._writers,
+                name="training",
+                log_every=config.log_every,
+                checkpoint_every=config.checkpoint_every,
+                on_checkpoint=keep,
+                max_seconds=max_seconds,
+                mesh=self._mesh,
+                validate=None if self._validation is None else validate,
+                validate_every=config.validate_every,
+                explosion_factor=config.explosion_factor,
+            )
+            keep(state)  # once more, for a run that was killed between its last checkpoint and this
+            checkpoints.wait()
+            self._best = checkpoints.best()
+        finally:
+            checkpoints.close()
+
+    def export(self, state: loop.TrainState) -> None:
+        """Writes the model of a state as ``<workdir>/model``, from the first process."""
+        # Every process has a part in this where the parameters are spread over several.
+        params = jax.tree.map(parallel.fetch, state.params)
+        if jax.process_index() == 0:
+            model = nnx.merge(self._graphdef, params)
+            encoder_layouts.save_bert(self._workdir / "model", model, self._tokenizer)
+
+    def report(self) -> str:
+        """What validation said, and where the model is."""
+        lines = []
+        if self._best is not None:
+            step, value = self._best
+            lines.append(f"validation accuracy {100 * value:.1f}% at step {step}, the best")
+        folder = self._workdir / "model"
+        lines.append(f"exported {folder}: judge it with")
+        command = ["python", "-m", "launch.eval", "--config=winoviz", f"--config.model={folder}"]
+        lines.append(f"  {shlex.join(command)}")
+        return "\n".join(lines)
+
+
+class PairSet:
+    """Tokenised pairs with their labels.
+
+    Args:
+      pairs: with labels in ``LABELS``.
+      tokenizer: a fast BERT tokenizer of transformers.
+      max_tokens: longer pairs are truncated.
+    """
+
+    def __init__(self, pairs: Sequence[nli_data.Pair], tokenizer: Any, max_tokens: int):
+        self._rows = text_encoders.pack(tokenizer, [(pair.premise, pair.hypothesis) for pair in pairs], max_tokens)
+        self._labels = np.asarray([LABELS.index(pair.label) for pair in pairs], np.int32)
+        self._lengths = np.asarray([len(row) - 1 for row in self._rows])
+        self._buckets = text_encoders.buckets(max_tokens)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, numbers: Sequence[int], size: int) -> loop.Batch:
+        """Some pairs at the shortest length that holds them all, and rows of zeros up to a size.
+
+        Returns:
+          ``rows`` int32 [size, bucket + 2], as of `text_encoders.padded`, and ``labels`` int32 [size].
+        """
+        longest = max(self._lengths[number] for number in numbers)
+        bucket = next(bucket for bucket in self._buckets if longest <= bucket)
+        rows, labels = np.zeros((size, bucket + 2), np.int32), np.zeros(size, np.int32)
+        for row, number in enumerate(numbers):
+            rows[row] = text_encoders.padded(self._rows[number], bucket)
+            labels[row] = self._labels[number]
+        return {"rows": rows, "labels": labels}
+
+    def by_length(self) -> list[int]:
+        """The numbers of all pairs, the shortest first."""
+        return np.argsort(self._lengths, kind="stable").tolist()
+
+    def batches(self, size: int, seed: int, first: int) -> Iterator[loop.Batch]:
+        """Batches without end from a number on; batch n depends on (size, seed, n) alone.
+
+        Every epoch has its own order, and leaves out what does not fill a batch. Pairs of a batch are about equally
+        long: long stretches of the order are sorted by length, cut into batches, and these are shuffled.
+
+        Raises:
+          InputError: there are fewer pairs than a batch has.
+        """
+        count = len(self) // size
+        if not count:
+            raise InputError(f"there are {len(self)} pairs to train on, fewer than config.batch_size={size}: lower it")
+        epoch, number = divmod(first, count)
+        while True:
+            for numbers in self._epoch(size, seed, epoch)[number:]:
+                yield self.batch(numbers, size)
+            epoch, number = epoch + 1, 0
+
+    def _epoch(self, size: int, seed: int, epoch: int) -> np.ndarray:
+        """The pairs of each batch: int [batches, size]."""
+        rng = np.random.default_rng((seed, epoch))
+        order = rng.permutation(len(self))[: len(self) // size * size]
+        stretch = size * _SORTED_BATCHES
+        parts = [order[start : start + stretch] for start in range(0, len(order), stretch)]
+        order = np.concatenate([part[np.argsort(self._lengths[part], kind="stable")] for part in parts])
+        return rng.permutation(order.reshape(-1, size))
+
+
+class Validation:
+    """Measures how many pairs a model labels right, by part and over all.
+
+    Args:
+      pairs: the validation set.
+      tokenizer: a fast BERT tokenizer of transformers.
+      graphdef: of the network.
+      max_tokens: longer pairs are truncated.
+      limit: pairs of each part, evenly chosen; None for all.
+      batch_size: pairs at once on each device.
+      mesh: the devices.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[nli_data.Pair],
+        tokenizer: Any,
+        graphdef: Any,
+        *,
+        max_tokens: int,
+        limit: int | None,
+        batch_size: int,
+        mesh: Mesh,
+    ):
+        parts: dict[str, list[nli_data.Pair]] = {}
+        for pair in pairs:
+            parts.setdefault(pair.part, []).append(pair)
+        chosen = [pair for part in parts.values() for pair in _evenly(part, limit)]
+        self._pairs = PairSet(chosen, tokenizer, max_tokens)
+        self._parts = np.asarray([pair.part for pair in chosen])
+        self._graphdef = graphdef
+        self._size = common.positive("config.validation.batch_size", batch_size) * mesh.size
+        self._mesh = mesh
+
+    def __call__(self, params: Any) -> dict[str, float]:
+        """The accuracies: ``validation/accuracy`` over all pairs, ``validation/<part>`` of each part."""
+        order = self._pairs.by_length()
+        is_right = np.zeros(len(order), bool)
+        rows = parallel.split_rows(self._mesh)
+        for start in range(0, len(order), self._size):
+            numbers = order[start : start + self._size]
+            batch = self._pairs.batch(numbers, self._size)
+            found = parallel.fetch(_predict(self._graphdef, params, parallel.put(batch["rows"], rows)))
+            is_right[numbers] = (found == batch["labels"])[: len(numbers)]
+        by_part = {f"validation/{part}": is_right[self._parts == part] for part in dict.fromkeys(self._parts.tolist())}
+        return {ACCURACY: float(is_right.mean())} | {name: float(part.mean()) for name, part in by_part.items()}
+
+
+def _evenly(items: Sequence[Any], limit: int | None) -> list[Any]:
+    if limit is None or limit >= len(items):
+        return list(items)
+    return [items[number * len(items) // limit] for number in range(limit)]
+
+
+@functools.partial(jax.jit, static_argnames="graphdef")
+def _predict(graphdef: Any, params: Any, rows: jax.Array) -> jax.Array:
+    """The most probable label of each pair: int32 [B]."""
+    model = nnx.merge(graphdef, params)
+    with common.precision(model.dtype):
+        return jnp.argmax(text_encoders.classify(model, rows), axis=-1)
+
+
+def _loss(graphdef: Any, params: Any, batch: Mapping[str, jax.Array], key: jax.Array) -> tuple[jax.Array, Any]:
+    """Cross-entropy in nats, and the share of the pairs that is labelled right."""
+    model = nnx.merge(graphdef, params)
+    with common.precision(model.dtype):
+        logits = text_encoders.classify(model, batch["rows"], key=key)
+    right = jnp.take_along_axis(jax.nn.log_softmax(logits), batch["labels"][:, None], axis=-1)
+    return -jnp.mean(right), {"accuracy": jnp.mean(jnp.argmax(logits, axis=-1) == batch["labels"])}
+
+
+def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:
+    rate = optimizers.make_schedule(
+        settings.schedule,
+        settings.learning_rate,
+        warmup_steps=round(settings.warmup_share * num_steps),
+        total_steps=num_steps,
+    )
+    return optimizers.make_optimizer(
+        settings.name,
+        rate,
+        weight_decay=settings.weight_decay,
+        clip_norm=settings.clip_norm,
+        b1=settings.b1,
+        b2=settings.b2,
+        eps=settings.eps,
+    )
