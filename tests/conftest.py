@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: a small random pipeline, and the folder of reference data."""
+"""Fixtures that all tests share: small random models, and the folder of reference data."""
 
 import os
 import pathlib
@@ -108,3 +108,30 @@ def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
         requires_safety_checker=False,
     ).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_language_model(tmp_path_factory) -> pathlib.Path:
+    """A small random LLaMA in transformers' layout, without a chat template; the same on every run.
+
+    It reads any text and answers with random pieces of some. Tests must not change the folder.
+    """
+    from tests.tiny_language_models import write_language_model
+
+    return write_language_model(tmp_path_factory.mktemp("tiny_language_model"))
+
+
+@pytest.fixture(scope="session")
+def tiny_chat_model(tmp_path_factory) -> pathlib.Path:
+    """A small random Qwen3 with a chat template; as `tiny_language_model`."""
+    from tests.tiny_language_models import CHAT_TEMPLATE, write_language_model
+
+    return write_language_model(tmp_path_factory.mktemp("tiny_chat_model"), "qwen3", chat_template=CHAT_TEMPLATE)
+
+
+@pytest.fixture(scope="session")
+def tiny_t5(tmp_path_factory) -> pathlib.Path:
+    """A small random T5; as `tiny_language_model`."""
+    from tests.tiny_language_models import write_language_model
+
+    return write_language_model(tmp_path_factory.mktemp("tiny_t5"), "t5")

@@ -1,0 +1,327 @@
+"""Compiled programs of language models: log-likelihoods of options, and generation of texts.
+
+All shapes are static: a program is compiled for each combination of the widths of its arrays, which callers take from a
+small set. Rows never see each other, so that each device works on its own, and what fills a batch up changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from winobench import parallel
+from winobench.models import decoder, t5
+from winobench.scorers import common, frozen
+
+# The generator is named, so that jax_default_prng_impl cannot change an answer.
+GENERATOR = "threefry2x32"
+# Positions whose logits are in memory at once: 128 MB with a vocabulary of 128,000.
+_POSITIONS_AT_ONCE = 256
+
+_WHOLE, _ROWS = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What everything is compiled for.
+
+    Attributes:
+      structure: the network's.
+      mesh: the devices.
+      dtype: of the computation and of cached keys and values.
+      start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
+      ends: ids of tokens that end a text.
+    """
+
+    structure: frozen.Structure
+    mesh: Mesh
+    dtype: str
+    start: int | None = None
+    ends: tuple[int, ...] = ()
+
+    def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+        return parallel.map_over_data(function, self.mesh, in_specs, out_specs)
+
+    def _reader(self, params: list[jax.Array], prompts: Prompts) -> Any:
+        model = self.structure.module(params)
+        return (
+            _Decoder(model, self.dtype, prompts) if self.start is None else _EncoderDecoder(model, self.start, prompts)
+        )
+
+
+class Prompts(NamedTuple):
+    """Prompts of a batch.
+
+    Attributes:
+      prefix: the keys and values of what all begin with, from `encode_prefix`; None where nothing is shared.
+      prefix_length: int32 [], number of its tokens.
+      ids: int32 [rows, width], the tokens behind the prefix, at the left.
+      lengths: int32 [rows], how many of them there are, at least 1.
+    """
+
+    prefix: Any
+    prefix_length: jax.Array
+    ids: jax.Array
+    lengths: jax.Array
+
+
+_PROMPTS = Prompts(_WHOLE, _WHOLE, _ROWS, _ROWS)
+
+
+class Draws(NamedTuple):
+    """Randomness of a batch's texts.
+
+    Attributes:
+      keys: uint32 [rows, 2]; a row's text depends on its own alone.
+      temperatures: float32 [rows]; 0 for the most likely token.
+    """
+
+    keys: jax.Array
+    temperatures: jax.Array
+
+
+@functools.partial(jax.jit, static_argnames="program")
+def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
+    """The keys and values of a text that many prompts begin with.
+
+    Args:
+      program: of a decoder alone.
+      params: the network's.
+      ids: int32 [1, width].
+      length: int32 [], how many of them are the text.
+
+    Returns:
+      A cache of one row and ``width`` slots, on every device.
+    """
+
+    def run(params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
+        model = program.structure.module(params)
+        with common.precision(program.dtype):
+            cache = decoder.make_cache(model.config, 1, ids.shape[1], program.dtype)
+            return model(ids, _positions(jnp.zeros(1, jnp.int32), length[None], ids.shape[1]), cache)[1]
+
+    return program._over_rows(run, (_WHOLE, _WHOLE, _WHOLE), _WHOLE)(params, ids, length)
+
+
+@functools.partial(jax.jit, static_argnames="program")
+def score_options(
+    program: Program, params: list[jax.Array], prompts: Prompts, options: jax.Array, option_lengths: jax.Array
+) -> jax.Array:
+    """Log-likelihoods of options. A prompt is read once, whatever the number of its options.
+
+    Args:
+      program: of the model.
+      params: the network's.
+      prompts: int32 [rows, ...].
+      options: int32 [rows, number of options, longest], at the left.
+      option_lengths: int32 [rows, number of options], at least 1.
+
+    Returns:
+      float32 [rows, number of options], sums over the options' tokens, in nats.
+    """
+
+    def run(params, prompts, options, option_lengths):
+        _, count, longest = options.shape
+        reader = program._reader(params, prompts)
+        with common.precision(program.dtype):
+            logits, state, before = reader.read(longest - 1)
+            scores = jnp.take_along_axis(jax.nn.log_softmax(logits), options[:, :, 0], axis=1)
+            if longest > 1:
+                flat, remaining = options.reshape(-1, longest), option_lengths.reshape(-1) - 1
+                positions = _positions(jnp.repeat(before, count), remaining, longest - 1)
+                state = reader.repeat(state, count)
+                hidden, _ = reader.advance(state, flat[:, :-1], positions)
+                more = _log_probabilities(reader.logits, hidden, flat[:, 1:])
+                # Not a product: what is computed for padding may be anything.
+                more = jnp.where(positions >= 0, more, 0.0).sum(axis=1)
+                scores += more.reshape(scores.shape)
+        return scores
+
+    return program._over_rows(run, (_WHOLE, _PROMPTS, _ROWS, _ROWS), _ROWS)(params, prompts, options, option_lengths)
+
+
+@functools.partial(jax.jit, static_argnames=("program", "width"))
+def generate(
+    program: Program,
+    params: list[jax.Array],
+    prompts: Prompts,
+    limits: jax.Array,
+    draws: Draws | None,
+    *,
+    width: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Texts, token after token; a device is done when all of its rows have ended.
+
+    Args:
+      program: of the model.
+      params: the network's.
+      prompts: int32 [rows, ...].
+      limits: int32 [rows], the most tokens of each text, up to ``width``; 0 for a row that only fills the batch.
+      draws: of the rows; None where every text is the most likely one.
+      width: of the result.
+
+    Returns:
+      int32 [rows, width] tokens, the one that ends a text included, and int32 [rows], their numbers.
+    """
+
+    def run(params, prompts, limits, draws):
+        reader = program._reader(params, prompts)
+        ends = jnp.asarray(program.ends, jnp.int32)
+
+        def choose(logits: jax.Array, step: jax.Array) -> jax.Array:
+            return jnp.argmax(logits if draws is None else _perturbed(logits, draws, step), axis=-1).astype(jnp.int32)
+
+        def record(step, token, texts, counts, done):
+            texts = texts.at[:, step].set(jnp.where(done, 0, token))
+            counts += ~done
+            return texts, counts, done | (counts >= limits) | (token[:, None] == ends).any(axis=1)
+
+        def unfinished(carry):
+            return carry[-1]
+
+        def write(carry):
+            step, state, token, texts, counts, done, _ = carry
+            positions = jnp.where(done, -1, before + step)[:, None]
+            hidden, state = reader.advance(state, token[:, None], positions)
+            token = choose(reader.logits(hidden)[:, 0], step + 1)
+            texts, counts, done = record(step + 1, token, texts, counts, done)
+            return step + 1, state, token, texts, counts, done, going(done)
+
+        def going(done: jax.Array) -> jax.Array:
+            any_left = (~done).any()
+            # Devices that share parameters talk to each other at every step, so that none may stop before the others.
+            return (
+                any_left
+                if program.mesh.size == parallel.data_parallelism(program.mesh)
+                else jax.lax.pmax(any_left.astype(jnp.int32), parallel.DATA_AXIS).astype(bool)
+            )
+
+        with common.precision(program.dtype):
+            logits, state, before = reader.read(width - 1)
+            rows = len(limits)
+            token = choose(logits, jnp.int32(0))
+            texts, counts, done = record(
+                0, token, jnp.zeros((rows, width), jnp.int32), jnp.zeros(rows, jnp.int32), limits < 1
+            )
+            carry = (jnp.int32(0), state, token, texts, counts, done, going(done))
+            _, _, _, texts, counts, _, _ = jax.lax.while_loop(unfinished, write, carry)
+        return texts, counts
+
+    specs = (_WHOLE, _PROMPTS, _ROWS, None if draws is None else Draws(_ROWS, _ROWS))
+    return program._over_rows(run, specs, (_ROWS, _ROWS))(params, prompts, limits, draws)
+
+
+class _Decoder:
+    """Reads prompts and goes on from them, with a decoder alone; a state is a cache."""
+
+    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts):
+        self._model, self._dtype, self._prompts = model, dtype, prompts
+        self.logits = model.logits
+
+    def read(self, more: int) -> tuple[jax.Array, decoder.Cache, jax.Array]:
+        """Reads the prompts.
+
+        Args:
+          more: how many tokens a row is to be continued by.
+
+        Returns:
+          float32 [rows, vocabulary], the logits of what follows; the state; int32 [rows], the position that follows.
+        """
+        config = self._model.config
+        prefix, prefix_length, ids, lengths = self._prompts
+        rows, width = ids.shape
+        slots = width + more + (0 if prefix is None else prefix.length)
+        # What is longer than the model can read is no more than padding.
+        slots = slots if config.longest is None else min(slots, config.longest)
+        if prefix is None:
+            cache = decoder.make_cache(config, rows, slots, self._dtype)
+        else:
+            cache = prefix.resize(slots).repeat(rows)
+        before = jnp.broadcast_to(prefix_length, (rows,))
+        hidden, cache = self._model(ids, _positions(before, lengths, width), cache)
+        last = hidden[jnp.arange(rows), lengths - 1]
+        return self.logits(last), cache, before + lengths
+
+    def advance(self, state: decoder.Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, decoder.Cache]:
+        """Reads more tokens, int32 [rows, n] at these positions: what `logits` takes, [rows, n, ...], and the state."""
+        return self._model(tokens, positions, state)
+
+    def repeat(self, state: decoder.Cache, count: int) -> decoder.Cache:
+        """The state of each row, ``count`` times."""
+        return state.repeat(count)
+
+
+class _EncoderDecoder:
+    """As `_Decoder`, with an encoder for the prompts; a state is the decoder's cache, whose rows go in step."""
+
+    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts):
+        self._model, self._start, self._prompts = model, start, prompts
+
+    def read(self, more: int) -> tuple[jax.Array, t5.T5Cache, jax.Array]:
+        """As of `_Decoder`; the first position of an answer follows the token that all begin with."""
+        ids, lengths = self._prompts.ids, self._prompts.lengths
+        rows, width = ids.shape
+        mask = jnp.arange(width) < lengths[:, None]
+        cache = self._model.make_cache(self._model.encode(ids, mask), mask, 1 + more)
+        logits, cache = self._model.decode(jnp.full((rows, 1), self._start, jnp.int32), cache=cache)
+        return logits[:, 0], cache, jnp.ones(rows, jnp.int32)
+
+    def advance(self, state: t5.T5Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, t5.T5Cache]:
+        """As of `_Decoder`, but the first result is the logits; positions follow from the state."""
+        return self._model.decode(tokens, cache=state)
+
+    def logits(self, logits: jax.Array) -> jax.Array:
+        """What `advance` has returned."""
+        return logits
+
+    def repeat(self, state: t5.T5Cache, count: int) -> t5.T5Cache:
+        """As of `_Decoder`."""
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0) if leaf.ndim else leaf, state)
+
+
+def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:
+    """int32 [rows, width]: the positions of tokens that follow ``before`` others; -1 where there is none."""
+    column = jnp.arange(width, dtype=jnp.int32)
+    return jnp.where(column < lengths[:, None], before[:, None] + column, -1)
+
+
+def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:
+    """Logits whose largest one is a draw from the softmax of logits / temperature (Gumbel's trick)."""
+
+    def noise(key: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=GENERATOR), step)
+        return jax.random.gumbel(key, logits.shape[1:], jnp.float32)
+
+    # Scaled noise in place of scaled logits: a temperature of 0 needs no case of its own.
+    return logits + draws.temperatures[:, None] * jax.vmap(noise)(draws.keys)
+
+
+def _log_probabilities(logits: Callable[[jax.Array], jax.Array], hidden: jax.Array, tokens: jax.Array) -> jax.Array:
+    """float32 [rows, width]: the log-probability of each token at its place, without all logits in memory at once.
+
+    Args:
+      logits: [1, n, ...] -> float32 [1, n, vocabulary].
+      hidden: [rows, width, ...].
+      tokens: int32 [rows, width].
+    """
+    count = tokens.size
+    part = min(_POSITIONS_AT_ONCE, count)
+    parts = -(-count // part)
+
+    def cut(values: jax.Array) -> jax.Array:
+        values = values.reshape(count, *values.shape[2:])
+        values = jnp.pad(values, [(0, parts * part - count)] + [(0, 0)] * (values.ndim - 1))
+        return values.reshape(parts, part, *values.shape[1:])
+
+    def score(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        values = logits(pair[0][None])[0]
+        chosen = jnp.take_along_axis(values, pair[1][:, None], axis=1)[:, 0]
+        return chosen - jax.nn.logsumexp(values, axis=1)
+
+    return jax.lax.map(score, (cut(hidden), cut(tokens))).reshape(-1)[:count].reshape(tokens.shape)
