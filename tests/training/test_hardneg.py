@@ -184,11 +184,11 @@ def test_eight_devices_do_as_one(config, tmp_path):
 
 
 def test_meshes_of_a_cpu_fit_the_batch():
-    assert hardneg.make_mesh(6, 1, 1).size == max(count for count in range(1, jax.device_count() + 1) if 6 % count == 0)
+    assert loop.make_mesh(6, 1, 1).size == max(count for count in range(1, jax.device_count() + 1) if 6 % count == 0)
     with pytest.raises(InputError, match="a batch of 7 cannot be shared by 2 micro-batches"):
-        hardneg.make_mesh(7, 2, 1)
+        loop.make_mesh(7, 2, 1)
     with pytest.raises(InputError, match="model_parallel is 3, but it must divide"):
-        hardneg.make_mesh(8, 1, 3)
+        loop.make_mesh(8, 1, 3)
 
 
 @pytest.mark.parametrize(

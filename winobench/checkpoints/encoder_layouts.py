@@ -267,12 +267,12 @@ def _read_bert(
     return source, config, from_bert_layouts(weights.read_weights(paths))
 
 
-def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: int) -> Any:
+def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: int | None = None) -> Any:
     """Reads BERT's tokenizer.
 
     Args:
       source: as of `load_bert`; ``tokenizer.json`` or ``vocab.txt`` must be there.
-      vocab_size: token ids that the network knows.
+      vocab_size: token ids that the network knows; None where the caller checks that they suffice.
 
     Returns:
       A fast BERT tokenizer of transformers.
@@ -298,7 +298,7 @@ def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: 
     missing = [name for name in ("cls_token", "sep_token", "pad_token") if getattr(tokenizer, f"{name}_id") is None]
     if missing:
         raise InputError(f"the tokenizer in {folder} has no {missing[0]}: get its files anew")
-    if len(tokenizer) > vocab_size:
+    if vocab_size is not None and len(tokenizer) > vocab_size:
         raise InputError(
             f"the tokenizer in {folder} has {len(tokenizer)} tokens, but the network knows {vocab_size}: the two are"
             " not of the same model"

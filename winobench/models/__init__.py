@@ -1,16 +1,23 @@
 """Networks in Flax NNX with the attribute names, configs and weights of their published torch originals."""
 
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
 from winobench.models.blip import BlipConfig, BlipForImageTextRetrieval
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel, CLIPTextOutput
 from winobench.models.clip_model import CLIPConfig, CLIPModel
 from winobench.models.clip_resnet import CLIPResNetConfig
 from winobench.models.clip_vision import CLIPVisionConfig
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.models.unet_2d_condition import UNet2DConditionConfig, UNet2DConditionModel
 
 __all__ = [
     "AutoencoderKL",
     "AutoencoderKLConfig",
+    "BertConfig",
+    "BertForSequenceClassification",
+    "BertModel",
     "BlipConfig",
     "BlipForImageTextRetrieval",
     "CLIPConfig",
@@ -20,6 +27,10 @@ __all__ = [
     "CLIPTextModel",
     "CLIPTextOutput",
     "CLIPVisionConfig",
+    "Decoder",
+    "DecoderConfig",
+    "T5Config",
+    "T5ForConditionalGeneration",
     "UNet2DConditionConfig",
     "UNet2DConditionModel",
 ]

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 from winobench import parallel, registry
-from winobench.checkpoints import models, sources
+from winobench.checkpoints import encoder_layouts, models, sources
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 from winobench.models.blip import BlipForImageTextRetrieval
@@ -48,9 +48,6 @@ _TEXTS = (64, 16)
 # take 42 MB in float32.
 _TABLE_BYTES = (1 << 32, 1 << 29)
 _MAX_ROWS = 4096
-
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-_VOCABULARY_FILE = "vocab.txt"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +232,7 @@ class ItmHead:
         common.choice("head", options.get("head", "itm"), HEADS)
         place = sources.resolve(source, revision=revision)
         processor = _read_processor(place)
-        tokenizer = _read_tokenizer(place)
+        tokenizer = encoder_layouts.read_bert_tokenizer(place)
         model = models.load_model(
             BlipForImageTextRetrieval, place, dtype=dtype, variant=variant, allow_pickle=allow_pickle
         )
@@ -412,25 +409,3 @@ def _read_processor(source: sources.Source) -> ImageProcessor:
         return ImageProcessor.from_config("blip", options)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _read_tokenizer(source: sources.Source) -> Any:
-    """Reads BERT's tokenizer."""
-    # Without torch, transformers would say at import that it has no models; we only want its tokenizers.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    import transformers
-
-    paths = [source.find(name) for name in (*_TOKENIZER_FILES, _VOCABULARY_FILE)]
-    if paths[0] is None:
-        source.require(_VOCABULARY_FILE, "so it has no BERT tokenizer")
-    folder = os.path.dirname(next(path for path in paths if path is not None))
-    try:
-        tokenizer = transformers.BertTokenizerFast.from_pretrained(folder, local_files_only=True)
-    # The library passes on whatever its JSON and Rust parts raise.
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable BERT tokenizer: {reason}") from error
-    missing = [name for name in ("cls_token", "sep_token", "pad_token") if getattr(tokenizer, f"{name}_id") is None]
-    if missing:
-        raise InputError(f"the tokenizer in {folder} has no {missing[0]}: get its files anew")
-    return tokenizer

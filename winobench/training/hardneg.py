@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 from flax import nnx
-from jax.sharding import Mesh
 
 from winobench import parallel, registry
 from winobench.data import hard_negatives as negative_data
@@ -122,7 +121,7 @@ class Training:
         for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
             if config[name] < 1:
                 raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
-        self._mesh = make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
+        self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
@@ -354,27 +353,6 @@ def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
         names = ",".join(own) if config.data.name == CLEVR else _COCO_VALIDATION
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     return evaluate.choose_tasks([own.get(name, name) for name in chosen], config.data.data_dir)
-
-
-def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
-    """All devices; of the cores of one CPU, as many as can share a micro-batch equally.
-
-    Args:
-      batch_size: rows of a whole batch.
-      accumulate: number of micro-batches.
-      model_parallel: devices that share one copy of the parameters.
-
-    Raises:
-      InputError: the devices cannot share the batch, or the parameters.
-    """
-    devices = jax.devices()
-    if devices[0].platform == "cpu" and jax.process_count() == 1 and batch_size % accumulate == 0:
-        rows = batch_size // accumulate
-        counts = [count for count in range(1, len(devices) + 1) if rows % count == 0 and count % model_parallel == 0]
-        devices = devices[: max(counts, default=len(devices))]
-    mesh = parallel.make_mesh(devices, model_parallel=model_parallel)
-    loop.check_batch_size(batch_size, accumulate, mesh)
-    return mesh
 
 
 def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:

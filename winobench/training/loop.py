@@ -271,6 +271,27 @@ def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> Non
         raise InputError(f"a batch of {batch_size} cannot be shared by {many}: make batch_size {near}")
 
 
+def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
+    """All devices; of the cores of one CPU, as many as can share a micro-batch equally.
+
+    Args:
+      batch_size: rows of a whole batch.
+      accumulate: number of micro-batches.
+      model_parallel: devices that share one copy of the parameters.
+
+    Raises:
+      InputError: the devices cannot share the batch, or the parameters.
+    """
+    devices = jax.devices()
+    if devices[0].platform == "cpu" and jax.process_count() == 1 and batch_size % accumulate == 0:
+        rows = batch_size // accumulate
+        counts = [count for count in range(1, len(devices) + 1) if rows % count == 0 and count % model_parallel == 0]
+        devices = devices[: max(counts, default=len(devices))]
+    mesh = parallel.make_mesh(devices, model_parallel=model_parallel)
+    check_batch_size(batch_size, accumulate, mesh)
+    return mesh
+
+
 def _share(batch: Batch, rows: NamedSharding) -> dict[str, jax.Array]:
     """Puts this process's rows on its devices, as its part of the whole batch."""
     check_batch_size(len(next(iter(batch.values()))) * jax.process_count(), 1, rows.mesh)

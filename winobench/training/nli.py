@@ -33,7 +33,6 @@ from winobench.errors import InputError
 from winobench.models.bert import BertForSequenceClassification
 from winobench.scorers import common, text_encoders
 from winobench.training import loop, optimizers, writers
-from winobench.training.hardneg import make_mesh
 
 if TYPE_CHECKING:
     import ml_collections
@@ -115,7 +114,7 @@ class Training:
         if not 0 <= config.optimizer.warmup_share < 1:
             raise InputError(f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1")
         dtype = models.as_dtype(config.dtype)
-        self._mesh = make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
+        self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         sets = [name.strip() for name in config.data.sets.split(",") if name.strip()]
         pairs = nli_data.read_pairs(config.data.folder, sets, "train", LABELS)
         validation = nli_data.read_pairs(config.data.folder, sets, "dev", LABELS) if config.validate_every else []
