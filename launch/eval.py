@@ -1,4 +1,4 @@
-"""Judges a text-to-image model: python -m launch.eval --config=gdbench"""
+"""Judges a text-to-image model, or a language model: python -m launch.eval --config=gdbench"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 import winobench
-from launch import configuration
+from launch import configuration, text
 from winobench import registry
 
 if TYPE_CHECKING:
@@ -32,13 +32,20 @@ the paper's number where it has one.
   python -m launch.eval --list_tasks                              what can be asked, and whether the data are there
   python -m launch.eval --list_models                             what can be judged by a short name
 
-Errors are recorded while they come in; a run that was stopped goes on when the same command is given again, and runs
-beside each other share what they have in common. python -m launch.report makes a page of one or more runs.
+Asks language models questions without images, by a protocol (docs/winoviz.md, docs/wscplus.md):
+
+  python -m launch.eval --config=winoviz --config.model=flan-t5-base --config.protocol=all
+  python -m launch.eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
+  python -m launch.eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
+
+Errors and responses are recorded while they come in; a run that was stopped goes on when the same command is given
+again, and runs beside each other share what they have in common. python -m launch.report makes a page of one or more
+runs.
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<model>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
-_REUSE = flags.DEFINE_bool("reuse", True, "Take errors that runs beside this one have recorded.")
+_REUSE = flags.DEFINE_bool("reuse", True, "Take errors and responses that runs beside this one have recorded.")
 _LIST_TASKS = flags.DEFINE_bool("list_tasks", False, "List the tasks: what they ask, and how to get their data.")
 _LIST_MODELS = flags.DEFINE_bool("list_models", False, "List the models that have a short name.")
 
@@ -47,10 +54,19 @@ _SOME_TASKS_FAILED = 2
 
 def main(config: ml_collections.ConfigDict) -> None:
     """Evaluates the config's models on its tasks and prints a table of each one's results; or lists tasks or models."""
-    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     if _LIST_TASKS.value or _LIST_MODELS.value:
-        print(task_listing(config.data_dir) if _LIST_TASKS.value else model_listing())
+        print(task_listing(config.get("data_dir")) if _LIST_TASKS.value else model_listing())
         return
+    if "protocol" in config:  # a benchmark of texts
+        text.main(
+            config,
+            spec=_label(flags.FLAGS.config),
+            workdir=_WORKDIR.value,
+            overwrite=_OVERWRITE.value,
+            reuse=_REUSE.value,
+        )
+        return
+    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     # Late, so that --help and --list_tasks answer at once.
     from winobench import parallel
     from winobench.evaluation import evaluate, table
@@ -156,10 +172,10 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
     )
 
 
-def parse_timesteps(text: str) -> str | list[int]:
+def parse_timesteps(rule: str) -> str | list[int]:
     """The name of a rule as it is, or timesteps with commas as numbers."""
-    words = [word.strip() for word in text.split(",")]
-    return [int(word) for word in words] if all(word.isdigit() for word in words) else text
+    words = [word.strip() for word in rule.split(",")]
+    return [int(word) for word in words] if all(word.isdigit() for word in words) else rule
 
 
 def task_listing(data_dir: str | None) -> str:
@@ -179,7 +195,7 @@ def task_listing(data_dir: str | None) -> str:
             f"    {images} x {texts}, metric {task.metric}" + (f" (chance: {chance})" if chance else ""),
             f"    data: {data}",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [text.task_listing(data_dir)])])
 
 
 def model_listing() -> str:
@@ -187,7 +203,7 @@ def model_listing() -> str:
     width = max(map(len, [*registry.MODELS, *registry.plugged_in()]))
     lines = [f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.MODELS.items()]
     lines += [f"{name:<{width}}  plugged in ({point.value})" for name, point in registry.plugged_in().items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "models that answer questions:", text.model_listing()])
 
 
 def _counted(count: int, noun: str) -> str:

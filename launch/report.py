@@ -22,8 +22,9 @@ CSV file behind each figure and table. It reads what the runs have recorded; no 
   python -m launch.report runs/a runs/b --out=comparison             ... in comparison/
 
 One run gives: what was run, the task table beside the paper's numbers, a radar chart, CLEVR's sub-tasks, bias, accuracy
-against the number of samples, error against the timestep, and a gallery of right and wrong examples. Several runs are
-compared in all of these, and give paired differences and the overlap of their right answers. What a run has no data for
+against the number of samples, error against the timestep, and a gallery of right and wrong examples. Runs of text
+benchmarks give WinoViz's tables, WSC+'s figures and the questions that were answered wrongly. Several runs are compared
+in all of these, and give paired differences and the overlap of their right answers. What a run has no data for
 is left out. The first run is the one that the others are compared with where there are more than three.
 """
 
@@ -53,17 +54,22 @@ def main(words: list[str]) -> None:
 
 
 def eval_command(run: Run) -> str | None:
-    """The launch.eval command that makes a run: the fields in which its config differs from gdbench's.
+    """The launch.eval command that makes a run: the fields in which its config differs from its benchmark's.
 
     Returns:
       None for a run that was made by a call of `winobench.evaluate`, which records other fields.
     """
+    name = "gdbench"
+    if run.is_text:
+        from winobench.evaluation import published_texts
+
+        name = published_texts.benchmark_of(next(iter(run.tasks), "")) or "winoviz"
     fields = _flat(run.config.get("config") or {})
-    defaults = _flat(configuration.plain(configuration.load("gdbench")))
+    defaults = _flat(configuration.plain(configuration.load(name)))
     if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():
         return None
     changed = [f"--config.{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
-    return " \\\n  ".join(["python -m launch.eval --config=gdbench", *map(shlex.quote, changed)])
+    return " \\\n  ".join([f"python -m launch.eval --config={name}", *map(shlex.quote, changed)])
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""winobench: how well does a text-to-image model understand what it draws?
+"""winobench: how well does a text-to-image model understand what it draws, and a language model what it reads?
 
 The public names are imported when they are first used, so that ``import winobench`` costs nothing.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from winobench.diffusion.stable_diffusion import StableDiffusion
     from winobench.errors import InputError
     from winobench.evaluation.evaluate import evaluate
+    from winobench.evaluation.questions import evaluate_questions
     from winobench.metrics import METRICS
     from winobench.models.autoencoder_kl import AutoencoderKL
     from winobench.models.clip import CLIPTextModel
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from winobench.scorers.contrastive import Contrastive
     from winobench.scorers.diffusion_itm import DiffusionITM, denoising_errors
     from winobench.scorers.itm_head import ItmHead
-    from winobench.scorers.loading import load_scorer
-    from winobench.tasks import TASKS, get_task
+    from winobench.scorers.loading import load_responder, load_scorer
+    from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
     from winobench.tasks.base import Association, Example, TargetPair, Task
+    from winobench.tasks.questions import Protocol, TextQuestion, TextTask
 
 _HOME = {
     "METRICS": "winobench.metrics",
     "TASKS": "winobench.tasks",
+    "TEXT_TASKS": "winobench.tasks",
     "Association": "winobench.tasks.base",
     "AutoencoderKL": "winobench.models.autoencoder_kl",
     "CLIPTextModel": "winobench.models.clip",
@@ -38,19 +41,26 @@ _HOME = {
     "InputError": "winobench.errors",
     "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
+    "Protocol": "winobench.tasks.questions",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
     "TargetPair": "winobench.tasks.base",
     "Task": "winobench.tasks.base",
+    "TextQuestion": "winobench.tasks.questions",
+    "TextTask": "winobench.tasks.questions",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "denoising_errors": "winobench.scorers.diffusion_itm",
     "evaluate": "winobench.evaluation.evaluate",
+    "evaluate_questions": "winobench.evaluation.questions",
     "get_task": "winobench.tasks",
+    "get_text_task": "winobench.tasks",
+    "load_responder": "winobench.scorers.loading",
     "load_scorer": "winobench.scorers.loading",
 }
 
 __all__ = [
     "METRICS",
     "TASKS",
+    "TEXT_TASKS",
     "Association",
     "AutoencoderKL",
     "CLIPTextModel",
@@ -60,14 +70,20 @@ __all__ = [
     "InputError",
     "ItmHead",
     "NoiseSchedule",
+    "Protocol",
     "StableDiffusion",
     "TargetPair",
     "Task",
+    "TextQuestion",
+    "TextTask",
     "UNet2DConditionModel",
     "__version__",
     "denoising_errors",
     "evaluate",
+    "evaluate_questions",
     "get_task",
+    "get_text_task",
+    "load_responder",
     "load_scorer",
 ]
 

@@ -25,7 +25,8 @@ class Model:
     Attributes:
       source: folder or hub id, in the layout of the model's own library.
       description: one line for listings.
-      scorer: what judges with it, a name in `winobench.scorers.loading.SCORERS`.
+      scorer: what judges with it, a name in `winobench.scorers.loading.SCORERS`; ``language_model`` for those that
+        answer questions instead.
       options: of the scorer, such as the head of a model that has two.
       timestep_range: (first, end) of the timesteps that a diffusion model is judged on unless the caller says
         otherwise; None for all of them.
@@ -68,30 +69,57 @@ MODELS: dict[str, Model] = {
         "Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", "itm_head", {"head": "itc"}
     ),
 }
-"""Short name -> checkpoint."""
+"""Short name -> checkpoint that judges images and texts."""
+
+LANGUAGE_MODELS: dict[str, Model] = {
+    name: Model(source, description, "language_model")
+    for name, source, description in (
+        ("flan-t5-small", "google/flan-t5-small", "FLAN-T5, 77M parameters"),
+        ("flan-t5-base", "google/flan-t5-base", "FLAN-T5, 250M parameters"),
+        ("flan-t5-large", "google/flan-t5-large", "FLAN-T5, 780M parameters"),
+        ("flan-t5-xl", "google/flan-t5-xl", "FLAN-T5, 3B parameters"),
+        ("flan-t5-xxl", "google/flan-t5-xxl", "FLAN-T5, 11B parameters"),
+        ("llama2-7b-chat", "meta-llama/Llama-2-7b-chat-hf", "LLaMA 2, 7B parameters, chat; gated"),
+        ("llama2-13b", "meta-llama/Llama-2-13b-hf", "LLaMA 2, 13B parameters; gated"),
+        ("llama2-13b-chat", "meta-llama/Llama-2-13b-chat-hf", "LLaMA 2, 13B parameters, chat; gated"),
+        ("llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "LLaMA 3.1, 8B parameters, chat; gated"),
+        ("llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "LLaMA 3.2, 1B parameters, chat; gated"),
+        ("llava-1.5-7b", "llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, the language side, 7B parameters"),
+        ("llava-1.5-13b", "llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, the language side, 13B parameters"),
+        ("qwen3-0.6b", "Qwen/Qwen3-0.6B", "Qwen3, 0.6B parameters, chat without thinking"),
+        ("qwen3-1.7b", "Qwen/Qwen3-1.7B", "Qwen3, 1.7B parameters, chat without thinking"),
+        ("qwen3-4b", "Qwen/Qwen3-4B", "Qwen3, 4B parameters, chat without thinking"),
+        ("qwen3-8b", "Qwen/Qwen3-8B", "Qwen3, 8B parameters, chat without thinking"),
+        ("qwen3-14b", "Qwen/Qwen3-14B", "Qwen3, 14B parameters, chat without thinking"),
+    )
+}
+"""Short name -> checkpoint that answers questions."""
 
 ENTRY_POINTS = "winobench.scorers"
-"""The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer."""
+"""The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
+a `winobench.scorers.language.Responder`."""
 
 
 @functools.cache
 def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
     """Name -> entry point of the scorers that other packages plug in; a name of ``MODELS`` stays what it is."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in MODELS}
+    own = {*MODELS, *LANGUAGE_MODELS}
+    return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in own}
 
 
 def model_source(name: str) -> str:
     """The folder or hub id that a model's name stands for; a plugged-in scorer's name stands for itself.
 
     Args:
-      name: a name in ``MODELS`` or of a plugged-in scorer, a folder, or a hub id (``owner/name``).
+      name: a name in ``MODELS``, ``LANGUAGE_MODELS`` or of a plugged-in scorer, a folder, or a hub id (``owner/name``).
 
     Raises:
       InputError: none of these; the message lists the names, the nearest first.
     """
-    if name in MODELS:
-        return MODELS[name].source
+    for models in (MODELS, LANGUAGE_MODELS):
+        if name in models:
+            return models[name].source
     if name in plugged_in():
         return name
     path = pathlib.Path(name).expanduser()
@@ -101,7 +129,7 @@ def model_source(name: str) -> str:
         raise InputError(f"model {name!r} is a file: name the folder of a pipeline (the one with model_index.json).")
     if _HUB_ID.fullmatch(name) and not name.startswith((".", "~", os.sep)):
         return name
-    known = ", ".join(near_first(name, [*MODELS, *plugged_in()]))
+    known = ", ".join(near_first(name, [*MODELS, *LANGUAGE_MODELS, *plugged_in()]))
     raise InputError(f"model {name!r} is neither a folder, nor a hub id (owner/name), nor one of {known}.")
 
 

@@ -161,7 +161,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     """Tells a local folder from a hub id.
 
     Args:
-      source: a name in `winobench.registry.MODELS`, a folder, a hub id such as
+      source: a name in `winobench.registry.MODELS` or ``LANGUAGE_MODELS``, a folder, a hub id such as
         ``"stable-diffusion-v1-5/stable-diffusion-v1-5"``, or what this function returned before. What comes first here
         wins.
       revision: branch, tag or commit of a hub repository.
@@ -172,8 +172,9 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     if isinstance(source, Source):
         return source
     name = os.fspath(source)
-    if name in registry.MODELS:
-        name = registry.MODELS[name].source
+    for models in (registry.MODELS, registry.LANGUAGE_MODELS):
+        if name in models:
+            name = models[name].source
     if os.path.isdir(name):
         return LocalFolder(name)
     if os.path.exists(name):

@@ -18,8 +18,9 @@ from winobench.evaluation import gallery, provenance, records, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
-from winobench.tasks import TASKS, get_task
+from winobench.tasks import TASKS, get_task, get_text_task
 from winobench.tasks.base import Task
+from winobench.tasks.questions import TextTask
 
 READY = "ready"
 """Instead of task names: every task whose data are there."""
@@ -235,12 +236,17 @@ def evaluate(
     return {**results, "workdir": str(folder.path)}
 
 
-def choose_tasks(tasks: str | Sequence[str | Task], data_dir: str | None = None) -> list[Task]:
+def choose_tasks(
+    tasks: str | Sequence[str | Task | TextTask],
+    data_dir: str | None = None,
+    known: Mapping[str, Task] | Mapping[str, TextTask] = TASKS,
+) -> list[Task] | list[TextTask]:
     """The tasks that are meant.
 
     Args:
-      tasks: names, `Task` objects, or ``"ready"`` for every known task whose data are there.
+      tasks: names, task objects, or ``"ready"`` for every known task whose data are there.
       data_dir: handed to the tasks.
+      known: `winobench.tasks.TASKS` or `winobench.tasks.TEXT_TASKS`.
 
     Raises:
       InputError: no task, an unknown name, or a named task whose data are not there.
@@ -249,10 +255,11 @@ def choose_tasks(tasks: str | Sequence[str | Task], data_dir: str | None = None)
         if tasks != READY:
             tasks = [name.strip() for name in tasks.split(",") if name.strip()]
         else:
-            tasks = [name for name in TASKS if get_task(name).ready(data_dir) is None]
-    chosen = [get_task(task) if isinstance(task, str) else task for task in tasks]
+            tasks = [name for name, task in known.items() if task.ready(data_dir) is None]
+    get = get_task if known is TASKS else get_text_task
+    chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     if not chosen:
-        raise InputError(f"no task is chosen: name at least one of {', '.join(TASKS)}, or {READY!r}.")
+        raise InputError(f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.")
     for task in chosen:
         how_to_get_data = task.ready(data_dir)
         if how_to_get_data is not None:

@@ -24,6 +24,9 @@ _LIBRARIES = (
     "safetensors",
     "tokenizers",
     "transformers",
+    # What hosted models are asked with.
+    "openai",
+    "anthropic",
 )
 _GIT_SECONDS = 10
 

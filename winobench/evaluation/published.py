@@ -8,9 +8,12 @@ import json
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from winobench import registry
+
+if TYPE_CHECKING:
+    from winobench.evaluation.published_texts import TextNumber
 
 _PATH = pathlib.Path(__file__).resolve().parents[1] / "assets" / "published_numbers.json"
 
@@ -153,13 +156,19 @@ def reference(
     return min(same, key=distance, default=None)
 
 
-def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber]:
+def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber | TextNumber]:
     """(task, metric) -> the number to print beside it, for all numbers of a run that have one.
+
+    Of a run of text tasks these are numbers of `winobench.evaluation.published_texts`.
 
     Args:
       results: what `winobench.evaluate` returns, or the content of a ``results.json``. The model is ``config.model``;
         that it is a diffusion model, and its number of samples, is told by the scorer's fingerprint and the config.
     """
+    if "protocols" in results:
+        from winobench.evaluation import published_texts
+
+        return published_texts.references(results)
     config = results.get("config") or {}
     scorer = (results.get("versions") or {}).get("scorer") or {}
     sampling = config.get("sampling") or {}

@@ -6,6 +6,9 @@
     gallery/<task>.parquet                   small pictures of some examples
     results.json                             the numbers
 
+The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors and pictures; see
+`winobench.evaluation.responses`.
+
 Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
 synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else.
 """
@@ -46,6 +49,12 @@ _ERRORS_SCHEMA = pa.schema(
     ]
 )
 _TEMPORARY = ".tmp"
+
+ERRORS, RESPONSES = "errors", "responses"
+"""What a run records while it goes on, and the folder that it does so in."""
+
+_EXAMPLES, _GALLERY = "examples", "gallery"
+_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES)}
 
 # (recorded, wanted) kinds of error -> how the one becomes the other.
 _CONVERSIONS = {("squared_l2", "l2"): np.sqrt, ("l2", "squared_l2"): np.square}
@@ -98,8 +107,14 @@ class RunFolder:
     Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike, kind: str = ERRORS):
+        """
+        Args:
+          path: the folder.
+          kind: ``ERRORS`` or ``RESPONSES``.
+        """
         self.path = pathlib.Path(path)
+        self._kind = kind
         self._lock: int | None = None
         self._made = False
 
@@ -114,19 +129,24 @@ class RunFolder:
         return self.path / "results.json"
 
     @property
-    def errors_path(self) -> pathlib.Path:
+    def records_path(self) -> pathlib.Path:
         """The folder of the parts."""
-        return self.path / "errors"
+        return self.path / self._kind
+
+    @property
+    def errors_path(self) -> pathlib.Path:
+        """The folder of the parts of errors."""
+        return self.path / ERRORS
 
     @property
     def examples_path(self) -> pathlib.Path:
         """The folder with one table a task."""
-        return self.path / "examples"
+        return self.path / _EXAMPLES
 
     @property
     def gallery_path(self) -> pathlib.Path:
         """The folder with pictures, a table a task."""
-        return self.path / "gallery"
+        return self.path / _GALLERY
 
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuses a folder that does not belong to this run.
@@ -171,9 +191,8 @@ class RunFolder:
             self.check(identity)
         try:
             self._made = not self.path.exists()
-            self.errors_path.mkdir(parents=True, exist_ok=True)
-            self.examples_path.mkdir(exist_ok=True)
-            self.gallery_path.mkdir(exist_ok=True)
+            for name in _FOLDERS[self._kind]:
+                (self.path / name).mkdir(parents=True, exist_ok=True)
             self._take()
             if overwrite:
                 self._delete_records()
@@ -193,9 +212,8 @@ class RunFolder:
         """Takes away what ``open`` has made."""
         self._delete_records()
         with contextlib.suppress(OSError):  # not empty: something else has come to lie there
-            self.errors_path.rmdir()
-            self.examples_path.rmdir()
-            self.gallery_path.rmdir()
+            for name in _FOLDERS[self._kind]:
+                (self.path / name).rmdir()
             if self._made:
                 self.path.rmdir()
 
@@ -212,9 +230,9 @@ class RunFolder:
         write_table(self.gallery_path / f"{task}.parquet", table)
 
     def neighbours(self) -> list[pathlib.Path]:
-        """The ``errors`` folders of the other runs beside this one, whose errors may be of use here."""
-        own = self.errors_path.resolve()
-        return sorted(path for path in self.path.resolve().parent.glob("*/errors") if path.resolve() != own)
+        """The folders of the parts of the other runs beside this one, whose records may be of use here."""
+        own = self.records_path.resolve()
+        return sorted(path for path in self.path.resolve().parent.glob(f"*/{self._kind}") if path.resolve() != own)
 
     def close(self) -> None:
         """Lets other processes write into the folder."""
@@ -247,8 +265,8 @@ class RunFolder:
         return found
 
     def _delete_records(self) -> None:
-        for folder in (self.errors_path, self.examples_path, self.gallery_path):
-            for path in folder.glob("*.parquet"):
+        for name in {name for names in _FOLDERS.values() for name in names}:  # the other run may be of another kind
+            for path in (*(self.path / name).glob("*.parquet"), *(self.path / name).glob("*.jsonl")):
                 path.unlink()
         self.results_path.unlink(missing_ok=True)
         # Last, so that a half-deleted run is still known as one.
@@ -260,7 +278,7 @@ class RunFolder:
         except ImportError:  # no advisory locks on this system
             return
         # Held on the folder itself, so that nothing is left behind and the lock dies with the process.
-        self._lock = os.open(self.errors_path, os.O_RDONLY)
+        self._lock = os.open(self.examples_path, os.O_RDONLY)  # runs of all kinds have it
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

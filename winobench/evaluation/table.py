@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich.box
 import rich.console
@@ -15,6 +15,9 @@ import rich.text
 
 from winobench.evaluation import published
 from winobench.metrics.association import AVERAGE
+
+if TYPE_CHECKING:
+    from winobench.evaluation import published_texts
 
 # Rows of sub-tasks a task; ARO and Winoground have a hundred and more. The groups with most examples are shown.
 _MAX_PART_ROWS = 12
@@ -180,8 +183,11 @@ def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
     return table
 
 
-def _reference_notes(references: Iterable[published.PublishedNumber], model: str | None) -> list[str]:
+def _reference_notes(references: Iterable[Any], model: str | None) -> list[str]:
     """Where the paper's numbers stand, and then which of its rows, by model and number of samples."""
+    references = list(references)
+    if not isinstance(references[0], published.PublishedNumber):
+        return _text_reference_notes(references)
     rows: dict[tuple[str, int | None], dict[str, set[str]]] = {}
     for number in references:
         rows.setdefault((number.model, number.num_samples), {}).setdefault(number.method, set()).add(number.table)
@@ -196,6 +202,22 @@ def _reference_notes(references: Iterable[published.PublishedNumber], model: str
             for method, tables in methods.items()
         )
         notes.append(f"  {name}{samples}: {places}")
+    return notes
+
+
+def _text_reference_notes(references: Iterable[published_texts.TextNumber]) -> list[str]:
+    """Where the numbers of the text benchmarks' papers stand."""
+    from winobench.evaluation import published_texts
+
+    places: dict[str, dict[str, set[str]]] = {}
+    for number in references:
+        places.setdefault(number.benchmark, {}).setdefault(number.method, set()).add(number.place)
+    notes = []
+    for benchmark, methods in places.items():
+        cited = published_texts.source(benchmark)
+        where = f", arXiv:{cited['arxiv']}" if "arxiv" in cited else ""
+        notes.append(f"paper: {cited['short']}{where}, on the published data")
+        notes += [f"  {method}: {'; '.join(sorted(found))}" for method, found in methods.items()]
     return notes
 
 

@@ -223,6 +223,11 @@ class HostedModel:
         """Everything that can change an answer; the key is not among it."""
         return {"api": self.api, "model": self.model, "base_url": self.base_url, **self._settings}
 
+    def log_attempts(self, path: str | os.PathLike) -> None:
+        """Appends every attempt from now on to a JSONL file, unless one was named before."""
+        if self._log.path is None:
+            self._log = _AttemptsLog(path)
+
     def cost(self, response: Response) -> float | None:
         """What a response has cost in US dollars; None where the price is not known.
 
@@ -471,7 +476,7 @@ class _AttemptsLog:
     """A line for each attempt."""
 
     def __init__(self, path: str | os.PathLike | None):
-        self._path = path
+        self.path = path
         self._lock = threading.Lock()
 
     def add(
@@ -484,7 +489,7 @@ class _AttemptsLog:
         wait: float | None,
         request_id: str | None,
     ) -> None:
-        if self._path is None:
+        if self.path is None:
             return
         from winobench.evaluation.records import digest
 
@@ -499,10 +504,10 @@ class _AttemptsLog:
             "request_id": request_id,
         }
         try:
-            with self._lock, open(self._path, "a", encoding="utf-8") as file:
+            with self._lock, open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise InputError(f"{self._path} cannot be written: {error.strerror or error}.") from error
+            raise InputError(f"{self.path} cannot be written: {error.strerror or error}.") from error
 
 
 class _Server:

@@ -1,7 +1,8 @@
 """What is asked: one short file a data set.
 
-Every module of this package that has a ``TASKS`` tuple declares tasks. Other people's packages add theirs by an entry
-point of the group ``winobench.tasks`` that names a `Task` or a sequence of tasks.
+Every module of this package that has a ``TASKS`` tuple declares tasks about images, and one with a ``TEXT_TASKS``
+tuple tasks about texts alone. Other people's packages add theirs by an entry point of the group ``winobench.tasks``
+that names a `Task`, a `TextTask`, or a sequence of them.
 """
 
 from __future__ import annotations
@@ -13,69 +14,107 @@ import importlib.metadata
 import pkgutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from winobench.errors import InputError
 from winobench.tasks.base import Association, Example, ImageSource, TargetPair, Task
+from winobench.tasks.questions import TextTask
 
 ENTRY_POINTS = "winobench.tasks"
 """The group of entry points that plug in tasks."""
 
-__all__ = ["TASKS", "Association", "Example", "ImageSource", "TargetPair", "Task", "get_task"]
+__all__ = [
+    "TASKS",
+    "TEXT_TASKS",
+    "Association",
+    "Example",
+    "ImageSource",
+    "TargetPair",
+    "Task",
+    "TextTask",
+    "get_task",
+    "get_text_task",
+]
+
+_Kind = TypeVar("_Kind", Task, TextTask)
 
 
-class _Tasks(Mapping[str, Task]):
-    """Name -> task; the declarations are read when the first one is asked for."""
+class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
+    """Name -> task of one kind; the declarations are read when the first one is asked for."""
 
-    def __getitem__(self, name: str) -> Task:
-        return _all_tasks()[name]
+    def __init__(self, kind: type[_Kind]):
+        self._kind = kind
+
+    def __getitem__(self, name: str) -> _Kind:
+        return _all_tasks()[self._kind][name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_all_tasks())
+        return iter(_all_tasks()[self._kind])
 
     def __len__(self) -> int:
-        return len(_all_tasks())
+        return len(_all_tasks()[self._kind])
 
 
-TASKS: Mapping[str, Task] = _Tasks()
-"""Name -> task: this package's, in the order of their names, and then those that other packages plug in."""
+TASKS: Mapping[str, Task] = _Tasks(Task)
+"""Name -> task about images: this package's, in the order of their modules, then those that other packages plug in."""
+
+TEXT_TASKS: Mapping[str, TextTask] = _Tasks(TextTask)
+"""Name -> task about texts alone, in the same order."""
 
 
 def get_task(name: str) -> Task:
-    """The task of this name.
+    """The task about images of this name.
 
     Raises:
       InputError: there is none; the message names near ones.
     """
-    if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, n=1)
+    return _get(TASKS, name, "task")
+
+
+def get_text_task(name: str) -> TextTask:
+    """The task about texts of this name.
+
+    Raises:
+      InputError: there is none; the message names near ones.
+    """
+    return _get(TEXT_TASKS, name, "text task")
+
+
+def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
+    if name not in tasks:
+        near = difflib.get_close_matches(name, tasks, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no task {name!r}: {hint}the tasks are {', '.join(TASKS)}")
-    return TASKS[name]
+        raise InputError(f"there is no {noun} {name!r}: {hint}the {noun}s are {', '.join(tasks)}")
+    return tasks[name]
 
 
 @functools.cache
-def _all_tasks() -> dict[str, Task]:
-    tasks: dict[str, Task] = {}
+def _all_tasks() -> dict[type, dict[str, Any]]:
+    tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
     for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
-        declared = getattr(importlib.import_module(f"{__name__}.{module}"), "TASKS", ())
-        _add(tasks, declared, f"winobench/tasks/{module}.py")
+        found = importlib.import_module(f"{__name__}.{module}")
+        where = f"winobench/tasks/{module}.py"
+        _add(tasks, [*getattr(found, "TASKS", ()), *getattr(found, "TEXT_TASKS", ())], where)
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         where = f"the entry point {entry.name!r} ({entry.value})"
         # A broken plug-in must not take the others away.
         try:
             declared = entry.load()
-            _add(tasks, (declared,) if isinstance(declared, Task) else declared, where)
+            _add(tasks, (declared,) if isinstance(declared, Task | TextTask) else declared, where)
         except Exception as error:
             warnings.warn(f"{where} adds no tasks: {type(error).__name__}: {error}", stacklevel=2)
     return tasks
 
 
-def _add(tasks: dict[str, Task], declared: Iterable[Task], where: str) -> None:
-    new: dict[str, Task] = {}
+def _add(tasks: dict[type, dict[str, Any]], declared: Iterable[Any], where: str) -> None:
+    new: list[Task | TextTask] = []
+    taken = {name for some in tasks.values() for name in some}
     for task in declared:
-        if not isinstance(task, Task):
+        if not isinstance(task, Task | TextTask):
             raise TypeError(f"{where} declares {task!r}, which is no winobench.Task")
-        if task.name in tasks or task.name in new:
+        if task.name in taken:
             raise ValueError(f"{where} declares the task {task.name!r}, which there is already")
-        new[task.name] = task
-    tasks.update(new)
+        taken.add(task.name)
+        new.append(task)
+    for task in new:
+        tasks[Task if isinstance(task, Task) else TextTask][task.name] = task

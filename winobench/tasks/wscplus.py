@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -478,9 +479,9 @@ def _ready(data_dir: str | None) -> str | None:
     return None if path.is_file() else HOW_TO_GET.format(path=path)
 
 
-def _validation(data_dir: str | None, limit: int | None) -> list[data.Item]:
+def _validation(data_dir: str | None, limit: int | None, results: str | os.PathLike | None = None) -> list[data.Item]:
     """In the shuffled order of the result files; ``limit`` counts items."""
-    path, results = data.data_file(data_dir), data.result_file(data_dir)
+    path, results = data.data_file(data_dir), results or data.result_file(data_dir)
     items = data.validation(path, results)
     expected = len(data.validation_ids())
     if not items:
@@ -537,3 +538,22 @@ TEXT_TASKS = (
     ),
     _task("wscplus_test", "WSC+, test set: what neither the validation set nor the few-shot examples hold.", _test),
 )
+
+
+def of_results(path: str | os.PathLike) -> TextTask | None:
+    """The validation set as it was put to the model of a published result file; the two files differ in a question.
+
+    Args:
+      path: a CSV file of recorded answers.
+
+    Returns:
+      A task in the place of ``wscplus``; None where the file has responses but not the columns of a result file.
+    """
+    try:
+        rows = data.read_rows(path)
+    except InputError:
+        return None
+    if not rows or not {*data.COLUMNS, "query", "predicted_answer"} <= rows[0].keys():
+        return None
+    first = TEXT_TASKS[0]
+    return _task(first.name, first.description, functools.partial(_validation, results=path))

@@ -3,11 +3,11 @@
 import pytest
 
 from winobench.evaluation.report.labels import TASK_LABELS, model_label, shortened, task_label
-from winobench.tasks import TASKS
+from winobench.tasks import TASKS, TEXT_TASKS
 
 
 def test_every_task_has_a_label_and_no_two_the_same():
-    own = {name for name, task in TASKS.items() if task_label(name) == TASK_LABELS.get(name)}
+    own = {name for name in (*TASKS, *TEXT_TASKS) if task_label(name) == TASK_LABELS.get(name)}
     assert own >= set(TASK_LABELS)
     assert len(set(TASK_LABELS.values())) == len(TASK_LABELS)
 

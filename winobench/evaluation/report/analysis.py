@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from winobench.evaluation.report.runs import Batch, TaskRun, mean_scores, outcomes
+from winobench.evaluation.report.runs import TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
 
 RESAMPLES = 2_000
 """Bootstrap resamples of a paired difference by default."""
@@ -20,6 +20,9 @@ BAND = (5, 95)
 
 FEW_CLUSTERS = 10
 """With fewer images whose answers differ than this, a bootstrap interval is too narrow to be believed."""
+
+PAIR_METRICS = ("pair", "pair_accuracy")
+"""What text tasks call the share of pairs of which both questions are right."""
 
 _SIZES = 12
 _MAX_BINS = 12
@@ -56,6 +59,8 @@ class Row:
 
 def rows_of(record: TaskRun) -> list[Row]:
     """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``."""
+    if record.metric == TEXT_METRIC:
+        return _text_rows(record)
     answers = outcomes(record)
     if not answers:
         return []
@@ -75,6 +80,33 @@ def rows_of(record: TaskRun) -> list[Row]:
     for group, indices in members.items():
         for name, correct in answers.items():
             rows.append(Row(f"{group}/{name}", np.array(indices), correct[indices], None))
+    return rows
+
+
+def _text_rows(record: TaskRun) -> list[Row]:
+    """Rows of the headline and of whole pairs, of all questions and by group, as far as the results have them."""
+    if record.examples is None or not record.results:
+        return []
+    examples = record.examples
+    headline = next(iter(record.results)).rpartition("/")[2]
+    members: dict[str, list[int]] = {"": list(range(len(examples.ids)))}
+    for index, groups in enumerate(examples.groups):
+        for group in groups:
+            members.setdefault(f"{group}/", []).append(index)
+    rows = []
+    for prefix, indices in members.items():
+        pairs: dict[str, list[int]] = {}
+        for index in indices:
+            if examples.pairs[index] is not None:
+                pairs.setdefault(examples.pairs[index], []).append(index)
+        whole = [both for both in pairs.values() if len(both) == 2]
+        both_right = np.array([examples.correct[both].all() for both in whole], bool)
+        found = [Row(f"{prefix}{headline}", np.array(indices), examples.correct[indices], None)]
+        found += [
+            Row(f"{prefix}{name}", np.array([both[0] for both in whole], np.int64), both_right, None)
+            for name in PAIR_METRICS
+        ]
+        rows += [row for row in found if row.name in record.results and len(row.members)]
     return rows
 
 
@@ -204,10 +236,8 @@ def shared_rows(first: TaskRun, second: TaskRun) -> tuple[np.ndarray, np.ndarray
 def select(record: TaskRun, rows: np.ndarray) -> TaskRun:
     """The task run with only these examples, in this order."""
     examples = record.examples
-    lists = {
-        name: [getattr(examples, name)[row] for row in rows]
-        for name in ("ids", "groups", "images", "texts", "targets", "scores")
-    }
+    values = {field.name: getattr(examples, field.name) for field in dataclasses.fields(examples)}
+    lists = {name: [value[row] for row in rows] for name, value in values.items() if isinstance(value, list)}
     kept = dataclasses.replace(examples, correct=examples.correct[rows], **lists)
     return dataclasses.replace(record, examples=kept)
 

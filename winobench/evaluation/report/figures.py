@@ -97,7 +97,9 @@ _BAND_ALPHA = 0.18
 # every panel knows its margins: searching for margins takes longer than drawing, and fails where a label is long.
 _EM_WIDE, _EM_HIGH = 0.64, 1.2
 _POINTS_AN_INCH = 72
-_LEGEND_LETTERS, _FOREST_LETTERS, _RADAR_LETTERS = 60, 30, 36
+_LEGEND_LETTERS, _FOREST_LETTERS, _RADAR_LETTERS, _BAR_LETTERS = 60, 30, 36, 16
+# With more bars than this there is no room for their numbers.
+_MOST_BAR_NUMBERS = 16
 _TITLE_HEIGHT, _LEGEND_LINE, _GAP = 0.27, 0.21, 0.2  # inches, of a file's panels
 
 Draw = Callable[[Axes], None]
@@ -478,6 +480,65 @@ def set_bars(axes: Axes, marks: Sequence[Mark], sets: Sequence[tuple[Sequence[bo
     axes.set_xlim(-step * (len(marks) + 0.7), longest * 1.42)
     axes.set_ylim(-len(sets) + 0.4, 0.6)
     axes.set_axis_off()
+
+
+def grouped_bars(
+    axes: Axes,
+    labels: Sequence[str],
+    series: Sequence[tuple[Mark, np.ndarray]],
+    *,
+    chance: float | None = None,
+    ylabel: str = "right",
+    percent: bool = True,
+) -> None:
+    """A group of bars a label, a bar a series, with intervals where there are any.
+
+    Args:
+      axes: where to.
+      labels: of the groups.
+      series: looks and [3, groups] (value, low, high) of each; proportions, or counts if not ``percent``; NaN where a
+        series lacks a group, and as low and high where there is no interval.
+      chance: level of guessing, as the values.
+      ylabel: what is drawn.
+      percent: whether the values are proportions.
+    """
+    scale = 100 if percent else 1
+    width = 0.8 / max(1, len(series))
+    if chance is not None:
+        axes.axhline(scale * chance, color=MUTED, linestyle=(0, (3, 2)), linewidth=1, zorder=3)
+    for number, (mark, (values, lows, highs)) in enumerate(series):
+        for place, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
+            if not np.isfinite(value):
+                continue
+            x = place + (number - (len(series) - 1) / 2) * width
+            axes.bar(x, scale * value, width=0.88 * width, color=mark.colour, linewidth=0)
+            top = scale * value
+            if np.isfinite(low):
+                axes.plot([x, x], [scale * low, scale * high], color=INK, linewidth=1, solid_capstyle="butt")
+                top = scale * high
+            text = f"{scale * value:.1f}" if percent else f"{value:,.0f}"
+            if len(series) * len(labels) <= _MOST_BAR_NUMBERS:
+                axes.annotate(
+                    text, (x, top), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7, color=INK
+                )
+    axes.set_xticks(range(len(labels)), [textwrap.fill(label, _BAR_LETTERS) for label in labels])
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.55, len(labels) - 0.45)
+    axes.grid(False, axis="x")
+    if percent:
+        axes.set_ylim(0, 112)
+        axes.set_yticks(range(0, 101, 25))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    else:
+        axes.margins(y=0.12)
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.set_ylabel(ylabel)
+
+
+def bars_margins(labels: Sequence[str]) -> Margins:
+    """The margins of grouped bars with these labels."""
+    lines = max(len(textwrap.wrap(label, _BAR_LETTERS)) for label in labels)
+    return Margins(bottom=0.16 + lines * 0.15)
 
 
 def forest(

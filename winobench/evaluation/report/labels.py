@@ -26,6 +26,14 @@ TASK_LABELS = {
     "genderbias": "Gender bias",
     "coco_hardneg_text": "COCO hard negatives, text",
     "coco_hardneg_image": "COCO hard negatives, image",
+    "winoviz_single": "WinoViz single-hop",
+    "winoviz_multi": "WinoViz multi-hop",
+    "winoviz_decoupled": "WinoViz decoupled",
+    "winoviz_mini_single": "WinoViz mini, single-hop",
+    "winoviz_mini_multi": "WinoViz mini, multi-hop",
+    "winoviz_mini_decoupled": "WinoViz mini, decoupled",
+    "wscplus": "WSC+",
+    "wscplus_test": "WSC+ test set",
 }
 """Task -> what people call it; a plugged-in task's name is turned into a label by `task_label`."""
 

@@ -13,8 +13,7 @@ import markupsafe
 
 import winobench
 from winobench.errors import InputError
-from winobench.evaluation.published import source
-from winobench.evaluation.report import analysis, figures
+from winobench.evaluation.report import analysis, figures, paper
 from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run, read_runs
 from winobench.evaluation.report.sections import (
@@ -23,11 +22,14 @@ from winobench.evaluation.report.sections import (
     differences,
     gallery,
     overlap,
+    questions,
     radar,
     samples,
     tasks,
     timesteps,
     what_was_run,
+    winoviz,
+    wscplus,
 )
 from winobench.evaluation.report.sections.gallery import Gallery
 from winobench.evaluation.report.sections.shared import Bar, Material, Section
@@ -76,8 +78,11 @@ def write_report(
     material = Material(read_runs(paths), resamples, seed)
     first = pathlib.Path(paths[0])
     folder = pathlib.Path(out) if out is not None else first / "report" if len(paths) == 1 else pathlib.Path("report")
-    sections = _sections(material)
-    galleries, gallery_files = gallery.galleries(material, gallery_examples)
+    if material.is_text:
+        sections, galleries, gallery_files = _text_sections(material, gallery_examples), [], None
+    else:
+        sections = _sections(material)
+        galleries, gallery_files = gallery.galleries(material, gallery_examples)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
@@ -143,7 +148,7 @@ def render(
         files=files,
         colours=figures.COLOURS,
         version=winobench.__version__,
-        paper=source(),
+        papers=paper.sources(material.runs),
         command=shlex.join(command) if command else "",
     )
     return re.sub(r"\n\s*\n+", "\n", html)
@@ -161,6 +166,24 @@ def _sections(material: Material) -> list[Section]:
         timesteps.timestep_section,
     )
     return [section for section in (maker(material) for maker in makers) if section is not None]
+
+
+def _text_sections(material: Material, examples: int) -> list[Section]:
+    made = [
+        *(
+            maker(material)
+            for maker in (
+                tasks.task_section,
+                radar.radar_section,
+                differences.difference_section,
+                winoviz.winoviz_section,
+                wscplus.wscplus_section,
+                overlap.overlap_section,
+            )
+        ),
+        questions.questions_section(material, examples),
+    ]
+    return [section for section in made if section is not None]
 
 
 def _delete_former(folder: pathlib.Path) -> None:

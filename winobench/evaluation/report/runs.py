@@ -1,4 +1,8 @@
-"""Run folders as arrays: what was asked, the answers, and the per-sample errors behind them."""
+"""Run folders as arrays: what was asked, the answers, and the per-sample errors behind them.
+
+Runs of text benchmarks have responses in place of errors, and questions in place of images and candidates; what they
+share with the others (who was right on which example) has the same form.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +35,13 @@ _SAME_SCORE = 1e-9
 _SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
 
 # Of a model's name and of each thing that tells runs of one model apart: what tables and legends have room for.
-_MOST_LETTERS, _MOST_LETTERS_MORE = 32, 20
+_MOST_LETTERS, _MOST_LETTERS_MORE = 32, 26
 
 BIAS_METRIC = "effect_size"
 """The metric of bias tasks, whose rows are effect sizes and not proportions."""
+
+TEXT_METRIC = "answers"
+"""The metric of text tasks, whose examples say by themselves whether they are right."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +91,42 @@ class Examples:
 
 
 @dataclasses.dataclass(frozen=True)
+class Questions(Examples):
+    """A text task's questions as one run has answered them, without those whose calls failed.
+
+    ``images`` are empty, ``texts`` what the prompts were made of and the options, ``targets`` the right options, and
+    ``scores`` those of the options, or empty where the protocol has none.
+
+    Attributes:
+      named: what the prompts were made of, by name.
+      options: what can be answered.
+      pairs: questions of the same pair are right only together; None for a question without a partner.
+      choices: index of the chosen option; None where none could be read.
+      orders: the choice in each of the protocol's requests.
+      responses: the texts that came in; None for a response without one.
+      num_failed: questions that are left out.
+    """
+
+    named: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    options: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
+    pairs: list[str | None] = dataclasses.field(default_factory=list)
+    choices: list[int | None] = dataclasses.field(default_factory=list)
+    orders: list[tuple[int | None, ...]] = dataclasses.field(default_factory=list)
+    responses: list[tuple[str | None, ...]] = dataclasses.field(default_factory=list)
+    num_failed: int = 0
+
+    @functools.cached_property
+    def clusters(self) -> np.ndarray:
+        """[n] int64; questions of a pair share a number."""
+        numbers: dict[tuple[str, str], int] = {}
+        keys = [
+            ("pair", pair) if pair is not None else ("question", name)
+            for pair, name in zip(self.pairs, self.ids, strict=True)
+        ]
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
 class Batch:
     """Errors of those examples of a task that have the same number of images and texts.
 
@@ -114,7 +157,8 @@ class TaskRun:
     Attributes:
       name: the task's.
       results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
-      metric: a name in `winobench.metrics.METRICS`, ``effect_size`` for bias, None where the rows do not tell.
+      metric: a name in `winobench.metrics.METRICS`, ``effect_size`` for bias, ``answers`` for texts, None where the
+        rows do not tell.
       identity: version and fingerprint of the task's data, as the run recorded them.
       examples: None where the run has no table of them.
       num_samples: samples a pair; None where the run does not say.
@@ -165,6 +209,16 @@ class Run:
         launched = self.config.get("config") or {}
         return str(launched.get("model") or self.config.get("model") or self.path.resolve().name)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether questions were asked without images."""
+        return "protocol" in (self.config.get("identity") or {})
+
+    @property
+    def protocol(self) -> str:
+        """How the questions were put; empty for runs with images."""
+        return ", ".join(dict.fromkeys((self.config["identity"].get("protocol") or {}).values()))
+
     @functools.cached_property
     def errors(self) -> list[ErrorStore]:
         """The recorded errors, those of one way to sample and score in one store."""
@@ -178,7 +232,7 @@ class Run:
           the scores were not made from them.
         """
         record = self.tasks[task]
-        if record.examples is None or record.is_bias or record.metric is None:
+        if record.examples is None or record.is_bias or record.metric is None or self.is_text:
             return None
         for store in self.errors:
             batches = store.batches(record.examples, record.num_samples)
@@ -306,7 +360,7 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
     """Reads runs and gives each a name of its own.
 
     Raises:
-      InputError: no run, one that is named twice, or one that `read_run` refuses.
+      InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses.
     """
     if not paths:
         raise InputError("no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.")
@@ -315,6 +369,12 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
         if folder.resolve() in [other.resolve() for other in folders[:number]]:
             raise InputError(f"run {folder} is named twice: name each run once.")
     runs = [read_run(folder) for folder in folders]
+    kinds = {run.is_text: run.path for run in runs}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images, which have nothing in"
+            " common: make a report on each kind."
+        )
     tell_apart(runs)
     return runs
 
@@ -418,6 +478,7 @@ def tell_apart(runs: Sequence[Run]) -> None:
         told: list[tuple[str, ...]] = [() for _ in alike]
         for said in (
             _different_parts([run.model for run in alike]),
+            [run.protocol for run in alike],
             [f"normalize {run.config['identity'].get('normalize')}" for run in alike],
             [_samples_said(run) for run in alike],
             [str((run.config["identity"].get("scorer") or {}).get("dtype") or "") for run in alike],
@@ -458,6 +519,17 @@ def _task_run(
     identity: Mapping[str, Any],
 ) -> TaskRun:
     table_path = path / "examples" / f"{name}.parquet"
+    if "protocol" in identity:
+        return TaskRun(
+            name=name,
+            results=entries,
+            metric=TEXT_METRIC,
+            identity=(identity.get("tasks") or {}).get(name, {}),
+            examples=_read_questions(table_path) if table_path.is_file() else None,
+            num_samples=None,
+            timesteps=None,
+            deterministic=True,
+        )
     if described is None:  # a run from before rounds were recorded: one way to sample for all tasks
         sampling = identity.get("sampling") or {}
         # The published rule chooses another number of timesteps than it is given.
@@ -496,6 +568,29 @@ def _read_examples(path: pathlib.Path) -> Examples:
         scores=[np.array(scores, np.float64) for scores in table["scores"].to_pylist()],
         correct=np.array(table["correct"].to_pylist(), object).astype(bool),
         normalized=normalized,
+    )
+
+
+def _read_questions(path: pathlib.Path) -> Questions:
+    columns = ("id", "groups", "pair", "texts", "options", "answer", "status", "choice", "choices", "scores")
+    rows = _read_table(path, (*columns, "responses", "correct")).to_pylist()
+    known = [row for row in rows if row["correct"] is not None]
+    return Questions(
+        ids=[row["id"] for row in known],
+        groups=[tuple(row["groups"]) for row in known],
+        images=[() for _ in known],
+        texts=[(*(text for _, text in row["texts"]), *row["options"]) for row in known],
+        targets=[row["answer"] for row in known],
+        scores=[np.array([row["scores"] or []], np.float64) for row in known],
+        correct=np.array([row["correct"] for row in known], bool),
+        normalized=None,
+        named=[dict(row["texts"]) for row in known],
+        options=[tuple(row["options"]) for row in known],
+        pairs=[row["pair"] for row in known],
+        choices=[row["choice"] for row in known],
+        orders=[tuple(row["choices"]) for row in known],
+        responses=[tuple(row["responses"]) for row in known],
+        num_failed=len(rows) - len(known),
     )
 
 

@@ -27,15 +27,16 @@ def difference_section(material: Material) -> Section | None:
     """Paired bootstrap differences between runs."""
     if len(material.runs) < 2:
         return None
+    clusters, a_cluster = ("pairs", "a pair") if material.is_text else ("images", "an image")
     section = Section(
         "differences",
         "Differences between runs",
         [
             "Percentage points by which the second run is better than the first, over the examples that both have "
-            f"answered. 95% percentile intervals of a paired bootstrap: {material.resamples:,} resamples of the images "
-            f"(all examples of an image together), seed {material.seed}, both runs on the same draw.",
+            f"answered. 95% percentile intervals of a paired bootstrap: {material.resamples:,} resamples of the "
+            f"{clusters} (all examples of {a_cluster} together), seed {material.seed}, both runs on the same draw.",
             "● the interval excludes 0.  ○ it does, but the runs differ on fewer than "
-            f"{analysis.FEW_CLUSTERS} images, too few for a bootstrap to be believed.",
+            f"{analysis.FEW_CLUSTERS} {clusters}, too few for a bootstrap to be believed.",
         ],
     )
     if len(material.runs) > FEW_RUNS:
@@ -93,7 +94,7 @@ def difference_section(material: Material) -> Section | None:
                     "low": difference.low,
                     "high": difference.high,
                     "excludes_zero": difference.excludes_zero,
-                    "images_apart": difference.clusters_apart,
+                    f"{clusters}_apart": difference.clusters_apart,
                     "n": difference.num_examples,
                     "only_first": difference.only_first,
                     "only_second": difference.only_second,
@@ -122,9 +123,13 @@ def _compare(material: Material, one: Run, other: Run, task: str) -> tuple[list[
     first, second = analysis.select(first, in_first), analysis.select(second, in_second)
     # The groups of the first run count for both: they are no part of what was asked.
     second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
+    rows, others = ({row.name: row for row in analysis.rows_of(record)} for record in (first, second))
+    names = [name for name in rows if name in others]  # a run with a limit may lack whole pairs
+    if not names:
+        return None
     found = analysis.paired_differences(
-        analysis.rows_of(first),
-        analysis.rows_of(second),
+        [rows[name] for name in names],
+        [others[name] for name in names],
         first.examples.clusters,
         resamples=material.resamples,
         seed=material.seed,

@@ -14,7 +14,7 @@ from winobench.evaluation.report.figures import Mark, Panel
 from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run, TaskRun
 
-HEADLINE_METRICS = ("accuracy", "recall@1", "text", "image")
+HEADLINE_METRICS = ("accuracy", "individual", "recall@1", "text", "image")
 """Metrics that sum a task up; its other ones follow from the same answers."""
 
 FEW_RUNS = 3
@@ -159,6 +159,11 @@ class Material:
     def marks(self) -> list[Mark]:
         """The looks of the runs."""
         return [figures.run_mark(number, run.label) for number, run in enumerate(self.runs)]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the runs are of text benchmarks; they all are, or none is."""
+        return self.runs[0].is_text
 
     @property
     def tasks(self) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winobench.evaluation.published import source
+from winobench.evaluation import published_texts
+from winobench.evaluation.published import PublishedNumber
+from winobench.evaluation.published_texts import TextNumber
 from winobench.evaluation.report import analysis, paper
 from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import TaskRun
@@ -22,6 +24,7 @@ from winobench.evaluation.report.sections.shared import (
 )
 
 _SAME_VALUE = 1e-9
+_SHARED_IMAGE = "an image widened to what their images carry)"
 
 
 def task_section(material: Material) -> Section:
@@ -31,11 +34,17 @@ def task_section(material: Material) -> Section:
         "tasks",
         "Tasks",
         [
-            "Right answers in percent with their 95% interval (Wilson's, for examples that share an image widened to "
-            "what their images carry). A tie is wrong. The small bar runs from 0 to 100%: dot and line are value and "
-            "interval, the tick is chance.",
+            "Right answers in percent with their 95% interval (Wilson's, for examples that share "
+            + ("a pair widened to what their pairs carry)" if material.is_text else _SHARED_IMAGE)
+            + ". A tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is "
+            "chance.",
         ],
     )
+    if material.is_text:
+        section.intro.append(
+            "An answer that cannot be read is wrong too, and counted as unparsable. Questions whose calls failed count "
+            "nowhere. Rows of kinds of errors are shares of all errors."
+        )
     several = len(material.runs) > 1
     main, parts, rows = [], {}, []
     for task in tasks:
@@ -78,11 +87,18 @@ def task_section(material: Material) -> Section:
     columns = ["task and metric", *range(len(material.runs)), "chance", "examples"]
     if main:
         section.tables.append(Table([*columns, "paper"], main))
+    cited = "; ".join(source["short"] for source in paper.sources(material.runs))
     if any(row["paper"] for row in rows):
         section.intro.append(
-            f"Beside ours stands what the paper ({source()['short']}) states for the same model, or for Stable "
-            "Diffusion 2.1 where it has no diffusion model like ours; its row and table are named."
+            f"Beside ours stands what the paper ({cited}) states for the same model, "
+            + (
+                "asked by the same prompt, or in WSC+ for people; "
+                if material.is_text
+                else "or for Stable Diffusion 2.1 where it has no diffusion model like ours; "
+            )
+            + "its row and table are named."
         )
+    if any(row["paper"] for row in rows) or (material.is_text and any(map(paper.of_task, tasks))):
         section.folds.append(Fold("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     for task, part in parts.items():
         section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
@@ -112,14 +128,22 @@ def _paper_table(tasks: Sequence[str]) -> Table:
         if of_task:
             rows.append(TableRow([Cell(task_label(task), task)], heading=True))
         for other in of_task:
-            samples = "none" if other.num_samples is None else f"{other.num_samples:,}"
-            where = f"{other.table}, {other.column}"
+            if isinstance(other, TextNumber):
+                asked, where = other.protocol or "", f"{other.place}, {other.column}"
+            else:
+                asked = "none" if other.num_samples is None else f"{other.num_samples:,}"
+                where = f"{other.table}, {other.column}"
             rows.append(
                 TableRow(
-                    [Cell(other.metric), Cell(percent(other.in_our_unit)), Cell(other.row), Cell(samples), Cell(where)]
+                    [Cell(other.metric), Cell(percent(other.in_our_unit)), Cell(_row(other)), Cell(asked), Cell(where)]
                 )
             )
-    return Table(["task and metric", "%", "model", "samples a pair", "table, column"], rows)
+    is_text = any(published_texts.benchmark_of(task) for task in tasks)
+    return Table(["task and metric", "%", "model", "prompt" if is_text else "samples a pair", "table, column"], rows)
+
+
+def _row(number: PublishedNumber | TextNumber) -> str:
+    return number.method if isinstance(number, TextNumber) else number.row
 
 
 def _disagreeing(record: TaskRun) -> str | None:

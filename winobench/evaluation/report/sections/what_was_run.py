@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run
 from winobench.evaluation.report.sections.shared import DASH, HEADLINE_METRICS, Material, measure, percent
+
+# Of what a model says about itself, what is said elsewhere or to machines alone.
+_NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")
 
 
 def run_facts(run: Run) -> list[tuple[str, str]]:
@@ -18,25 +22,32 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
     device = versions.get("device") or {}
     facts = [("model", run.model)]
     if scorer:
-        facts.append(("scorer", str(scorer.get("scorer", "unknown"))))
+        kind = scorer.get("scorer") or scorer.get("responder") or scorer.get("api")
+        if kind:
+            facts.append(("scorer" if "scorer" in scorer else "model's kind", str(kind)))
         described = [
             f"{name.replace('_', ' ')} {value if not isinstance(value, list) else DASH.join(map(str, value))}"
             for name, value in scorer.items()
-            if name not in ("scorer", "scoring_version", "model") and value is not None
+            if name not in _NO_SETTINGS and value is not None and not isinstance(value, dict)
         ]
         if described:
             facts.append(("settings", ", ".join(described)))
-        if scorer.get("model"):
+        # A hosted model has a name here, and no weights that anybody could count.
+        if re.fullmatch(r"[0-9a-f]{64}", str(scorer.get("model") or "")):
             facts.append(("weights", f"SHA-256 {str(scorer['model'])[:16]}…"))
-    facts.append(("samples a pair", _samples_text(run)))
-    facts.append(("normalisation", str(identity.get("normalize", "unknown"))))
+    if run.is_text:
+        facts.append(("protocol", _protocol_text(run)))
+    else:
+        facts.append(("samples a pair", _samples_text(run)))
+        facts.append(("normalisation", str(identity.get("normalize", "unknown"))))
     if identity.get("limit") is not None:
-        facts.append(("limit", f"{identity['limit']:,} scenes or items a task"))
+        facts.append(("limit", f"{identity['limit']:,} {'items' if run.is_text else 'scenes or items'} a task"))
     facts.append(("started", _date(run.config.get("started"))))
     if run.results.get("passes") is not None:
         computed = run.results.get("computed_passes")
         text = f"{run.results['passes']:,}"
         facts.append(("passes", text if computed is None else f"{text}, of which the last call computed {computed:,}"))
+    facts += _asked(run.results) if run.is_text else []
     if run.results.get("seconds") is not None:
         facts.append(("time", _duration(run.results["seconds"])))
     if device:
@@ -78,6 +89,32 @@ def summary_sentences(material: Material) -> list[str]:
             )
         sentences.append(text + ".")
     return sentences
+
+
+def _protocol_text(run: Run) -> str:
+    """One protocol, or that of each task where they differ."""
+    by_task = run.config["identity"]["protocol"]
+    if len(set(by_task.values())) == 1:
+        return next(iter(by_task.values()))
+    return ", ".join(f"{name} for {task_label(task)}" for task, name in by_task.items())
+
+
+def _asked(results: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How much a language model was asked, and what it took."""
+    facts = [("requests", f"{results['requests']:,}, of which the last call made {results['asked']:,}")]
+    if results.get("failed_calls"):
+        calls = results["failed_calls"]
+        left_out = "1 question is" if calls["questions"] == 1 else f"{calls['questions']:,} questions are"
+        facts.append(("failed calls", f"{calls['requests']:,}; {left_out} left out"))
+    tokens = results.get("tokens") or {}
+    counts = [
+        f"{tokens[name]:,} {verb}" for name, verb in (("input", "read"), ("output", "written")) if tokens.get(name)
+    ]
+    if counts:
+        facts.append(("tokens", ", ".join(counts)))
+    if results.get("cost") is not None:
+        facts.append(("cost", f"${results['cost']:,.4f}"))
+    return facts
 
 
 def _above_chance(entry: Mapping[str, Any]) -> float:

@@ -1,0 +1,290 @@
+"""Judges language models on text benchmarks; what launch.eval does where the config has a protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from launch import configuration
+from winobench import registry
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    import ml_collections
+
+    from winobench.scorers.language import Responder
+    from winobench.tasks.questions import TextTask
+
+ALL = "all"
+"""In place of protocols: every one that the model can answer."""
+
+INCOMPLETE = 2
+"""Exit status of runs that left something out: a task without data, or questions whose calls failed."""
+
+_EXAMPLE = "winoviz"
+
+
+def main(
+    config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, reuse: bool
+) -> list[str]:
+    """Evaluates the config's models by its protocols and prints a table of each one's results.
+
+    Args:
+      config: of the form of ``configs/winoviz.py``.
+      spec: what the config is called; begins the default folder's name.
+      workdir: the run's folder, with one inside for each model and each protocol where there are several.
+      overwrite, reuse: as of `winobench.evaluation.questions.evaluate_questions`.
+
+    Returns:
+      The runs' folders.
+
+    Raises:
+      SystemExit: with the status ``INCOMPLETE``, after everything else.
+    """
+    configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
+    # Late, so that --help and --list_tasks answer at once.
+    from winobench.evaluation import questions, table
+    from winobench.scorers import loading
+    from winobench.scorers.language import KINDS
+
+    # What is cheap to check comes before the models are loaded.
+    models = _words(config.model) or [config.model]
+    for model in models:
+        loading.check_responder_name(model)
+    tasks = choose_tasks(config.tasks, config.data_dir)
+    for protocol in _protocols(config.protocol, tasks, frozenset(KINDS)):
+        for task in tasks:
+            questions.choose_protocol(task, protocol, frozenset(KINDS))
+    api = _api_options(config)
+    runs, incomplete = [], []
+    for model in models:
+        responder = load_responder(config, model, api)
+        asked = _as_recorded(tasks, model)
+        protocols = _protocols(config.protocol, asked, responder.kinds)
+        for protocol in protocols:
+            if len(models) > 1 or len(protocols) > 1:
+                print(", ".join([f"model {model}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
+            label = model_label(model)
+            parts = [label] * (len(models) > 1) + [str(protocol)] * (len(protocols) > 1)
+            results = questions.evaluate_questions(
+                responder,
+                asked,
+                os.path.join(workdir, *parts) if workdir else None,
+                protocol=protocol,
+                data_dir=config.data_dir,
+                limit=config.limit,
+                overwrite=overwrite,
+                reuse=reuse,
+                name="-".join([spec, label, *([protocol] if protocol else [])]),
+                model=display_name(model),
+                config=configuration.plain(config) | {"model": model, "protocol": protocol},
+            )
+            table.print_results(results)
+            print(spent_line(results))
+            runs.append(results["workdir"])
+            incomplete += [line for line in [questions.failure_line(results)] if line] + list(results["failed"])
+            if results["failed_calls"]:
+                print(questions.failure_line(results), file=sys.stderr)
+    print(_how_to_get_data(config.tasks, config.data_dir), end="")
+    print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
+    if incomplete:
+        sys.exit(INCOMPLETE)
+    return runs
+
+
+def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
+    """The tasks that are meant.
+
+    Args:
+      text: names with commas; one that ends in a star, such as ``winoviz_*``, stands for every task whose name begins
+        so and whose data are there.
+      data_dir: handed to the tasks.
+
+    Raises:
+      InputError: no task, an unknown name, or a named task whose data are not there.
+    """
+    from winobench.evaluation import evaluate
+    from winobench.tasks import TEXT_TASKS
+
+    names: list[str] = []
+    for word in _words(text):
+        meant = _meant(word)
+        ready = [name for name in meant if TEXT_TASKS[name].ready(data_dir) is None]
+        if word.endswith("*") and not ready:
+            ways = "; ".join(dict.fromkeys(str(TEXT_TASKS[name].ready(data_dir)) for name in meant))
+            raise InputError(f"of the tasks {word!r} none has its data{f' ({ways})' if ways else ''}: name others.")
+        names += ready if word.endswith("*") else [word]
+    return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
+
+
+def load_responder(config: ml_collections.ConfigDict, model: str, api: dict[str, Any] | None = None) -> Responder:
+    """Loads a model with the config's options.
+
+    Raises:
+      InputError: the source is no model that answers questions, or an option is not one of its choices.
+    """
+    from winobench.scorers import loading
+
+    return loading.load_responder(
+        model,
+        config.dtype,
+        revision=config.revision,
+        batch_size=config.batch_size,
+        int8=config.int8,
+        model_parallel=config.model_parallel,
+        chat_template=config.chat_template,
+        seed=config.seed,
+        hosted=_api_options(config) if api is None else api,
+    )
+
+
+def model_label(model: str) -> str:
+    """A short form of a model's name that can be part of a file's name; of a hosted one without its server."""
+    return registry.model_label(display_name(model))
+
+
+def display_name(model: str) -> str:
+    """What reports call a model: its name or hub id, the last part of a folder's or file's path, or the API's name."""
+    prefix, _, rest = model.partition(":")
+    if prefix == "recorded":
+        return pathlib.Path(rest).stem
+    if prefix in ("openai", "anthropic") and rest:
+        return rest.partition("@http")[0]
+    return registry.model_label(model) if os.path.isdir(os.path.expanduser(model)) else model
+
+
+def spent_line(results: dict[str, Any]) -> str:
+    """How much was asked, and what it took."""
+    parts = [f"{results['requests']:,} requests, {results['asked']:,} of them made now"]
+    tokens = results["tokens"] or {}
+    if tokens.get("input") is not None:
+        parts.append(f"{tokens['input']:,} tokens read, {tokens.get('output') or 0:,} written")
+    if results["cost"] is not None:
+        parts.append(f"${results['cost']:,.2f}" if results["cost"] >= 0.01 else f"${results['cost']:.4f}")
+    return "; ".join(parts)
+
+
+def task_listing(data_dir: str | None) -> str:
+    """What ``--list_tasks`` prints of text tasks."""
+    from winobench.tasks import TEXT_TASKS
+
+    lines = []
+    for name, task in TEXT_TASKS.items():
+        how_to_get_data = task.ready(data_dir)
+        data = f"not ready: {how_to_get_data}"
+        if how_to_get_data is None:
+            count = task.count(data_dir)
+            data = "ready" if count is None else f"ready, {count:,} questions"
+        chance = ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in task.chance.items())
+        width = max(map(len, task.protocols))
+        lines += [
+            f"{name} (version {task.version})",
+            f"    {task.description}",
+            *([f"    chance: {chance}"] if chance else []),
+            f"    data: {data}",
+            "    protocols:",
+            *(
+                f"        {protocol.name:<{width}}  {protocol.description} ({protocol.kind})"
+                for protocol in task.protocols.values()
+            ),
+        ]
+    return "\n".join(lines)
+
+
+def model_listing() -> str:
+    """What ``--list_models`` prints of models that answer questions."""
+    width = max(map(len, registry.LANGUAGE_MODELS))
+    lines = [
+        f"{name:<{width}}  {model.description} ({model.source})" for name, model in registry.LANGUAGE_MODELS.items()
+    ]
+    others = {
+        "openai:MODEL": "OpenAI's API; openai:MODEL@http://HOST:PORT/v1 for any server that speaks its protocol",
+        "anthropic:MODEL": "Anthropic's API",
+        "recorded:FILE.csv": "a file of recorded answers",
+    }
+    return "\n".join([*lines, *(f"{name:<{width}}  {what}" for name, what in others.items())])
+
+
+def _as_recorded(tasks: Sequence[TextTask], model: str) -> list[TextTask]:
+    """The tasks, of which a published result file brings the questions that were asked."""
+    prefix, _, file = model.partition(":")
+    if prefix != "recorded":
+        return list(tasks)
+    from winobench.tasks import wscplus
+
+    own = wscplus.of_results(pathlib.Path(file).expanduser())
+    return [own if own is not None and task.name == own.name else task for task in tasks]
+
+
+def _how_to_get_data(text: str, data_dir: str | None) -> str:
+    """A line for each task that a star stands for and that has no data."""
+    from winobench.tasks import TEXT_TASKS
+
+    starred = [name for word in _words(text) if word.endswith("*") for name in _meant(word)]
+    missing = {name: way for name in starred if (way := TEXT_TASKS[name].ready(data_dir)) is not None}
+    if not missing:
+        return ""
+    by_way: dict[str, list[str]] = {}
+    for name, way in missing.items():
+        by_way.setdefault(way, []).append(name)
+    lines = ["not evaluated, as their data are not here:"]
+    lines += [f"  {', '.join(names)}: {way}" for way, names in by_way.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _meant(word: str) -> list[str]:
+    """The tasks that a word with a star at its end stands for."""
+    from winobench.tasks import TEXT_TASKS
+
+    return [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
+
+
+def _protocols(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str]) -> list[str | None]:
+    """The protocols that are meant; None stands for each task's first one that the model can answer."""
+    if text is None:
+        return [None]
+    if text != ALL:
+        return list(dict.fromkeys(_words(text))) or [text]
+    able = [
+        name
+        for name in tasks[0].protocols
+        if all(name in task.protocols and task.protocols[name].kind in kinds for task in tasks)
+    ]
+    return able or [None]  # which is then refused with the reason
+
+
+def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """The options of hosted models, as their class has them.
+
+    Raises:
+      InputError: ``extra_body`` is no JSON object, or the price is not two numbers.
+    """
+    options = dict(config.api.items())
+    text, price = options.pop("extra_body"), options.pop("price")
+    if text is not None:
+        try:
+            options["extra_body"] = json.loads(text)
+        except ValueError:
+            options["extra_body"] = None
+        if not isinstance(options["extra_body"], dict):
+            raise InputError(
+                f'--config.api.extra_body is a JSON object such as \'{{"reasoning_effort": "low"}}\', not {text!r}.'
+            )
+    if price is not None:
+        if len(price) != 2 or not all(isinstance(part, int | float) for part in price):
+            raise InputError(
+                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r}."
+            )
+        options["prices"] = {
+            display_name(model): tuple(map(float, price)) for model in _words(config.model) if ":" in model
+        }
+    return options
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -1,0 +1,318 @@
+"""The flow of text tasks with a responder that follows a script: asked once, recorded, resumed, summarised."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.evaluation import killed_questions, text_fakes
+from tests.evaluation.text_fakes import PaidResponder, ScriptedResponder
+from winobench.errors import InputError
+from winobench.evaluation import questions, responses
+
+ROOT = pathlib.Path(__file__).parents[2]
+TASKS = (text_fakes.text_task(), text_fakes.text_task("shapes", pairs=2))
+NUM_QUESTIONS = 8  # those of the second task are among those of the first
+
+
+def run(responder, workdir, tasks=TASKS, **changes):
+    return questions.evaluate_questions(responder, tasks, workdir, progress=False, **{"reuse": False, **changes})
+
+
+def numbers(results):
+    return {key: value for key, value in results.items() if key not in ("seconds", "asked", "workdir")}
+
+
+def examples(workdir, task="colours"):
+    return pq.read_table(workdir / "examples" / f"{task}.parquet").to_pylist()
+
+
+def stored(workdir):
+    """Key of every line that holds a response."""
+    lines = [line for path in sorted((workdir / "responses").glob("part-*.jsonl")) for line in path.open("rb")]
+    return [entry["key"] for entry in map(_parsed, lines) if entry is not None and "raw" in entry]
+
+
+def _parsed(line):
+    try:
+        return json.loads(line)
+    except ValueError:  # cut off by the kill
+        return None
+
+
+def test_every_request_is_made_once_and_summarised(tmp_path):
+    responder = ScriptedResponder()
+    results = run(responder, tmp_path / "run")
+    assert len(responder.asked) == len(set(responder.asked)) == NUM_QUESTIONS
+    assert results.pop("workdir") == str(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "results.json").read_text()) == results
+    assert list(results["tasks"]) == ["colours", "shapes"]
+    assert list(results["tasks"]["colours"]) == ["accuracy", "even/accuracy", "odd/accuracy"]
+    assert results["failed"] == {}
+    assert results["failed_calls"] is None
+    assert questions.failure_line(results) is None
+    assert results["requests"] == results["asked"] == NUM_QUESTIONS
+    assert results["tokens"] == {"input": 7 * NUM_QUESTIONS, "output": 3 * NUM_QUESTIONS}
+    assert results["cost"] is None
+    assert results["seconds"] > 0
+    assert results["config"] == {"tasks": ["colours", "shapes"], "protocol": None, "data_dir": None, "limit": None}
+    assert results["versions"]["scorer"]["scorer"] == "scripted"
+    rows = examples(tmp_path / "run")
+    assert [row["id"] for row in rows][:2] == ["0-0", "0-1"]
+    assert rows[0]["texts"] == [("premise", "The fruit 0 has the state 0")]
+    assert rows[0]["options"] == ["It is green.", "It is brown."]
+    assert {row["status"] for row in rows} == {"answered"}
+    for row in rows:
+        assert row["responses"] == [f"Option {row['choice'] + 1}."]
+        assert row["correct"] == (row["choice"] == row["answer"])
+    right = sum(row["correct"] for row in rows) / len(rows)
+    assert results["tasks"]["colours"]["accuracy"]["value"] == right
+    assert 0 < right < 1
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["status"] == "finished"
+    assert config["identity"]["protocol"] == {"colours": "generated", "shapes": "generated"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "config.json",
+        "results.json",
+        "examples",
+        "responses",
+    }
+
+
+def test_a_response_is_on_disk_before_it_is_read(tmp_path):
+    class Reader(PaidResponder):
+        def read(self, request, raw):
+            lines = [line for path in (tmp_path / "run").glob("responses/part-*") for line in path.open()]
+            assert json.loads(lines[-1])["raw"] == raw
+            return super().read(request, raw)
+
+    assert run(Reader(), tmp_path / "run")["requests"] == NUM_QUESTIONS
+
+
+def test_the_cost_is_that_of_all_answers_whoever_asked_for_them(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(PaidResponder(stop_after=3), tmp_path / "run")
+    again = PaidResponder()
+    results = run(again, tmp_path / "run")
+    assert results["asked"] == len(again.asked) == NUM_QUESTIONS - 3
+    assert results["cost"] == pytest.approx(0.01 * NUM_QUESTIONS)
+
+
+@pytest.mark.parametrize("protocol", ["generated", "scored", "voted"])
+def test_a_finished_run_asks_nothing_again(protocol, tmp_path):
+    first = run(ScriptedResponder(), tmp_path / "run", protocol=protocol)
+    again = ScriptedResponder()
+    assert numbers(run(again, tmp_path / "run", protocol=protocol)) == numbers(first)
+    assert again.asked == []
+    assert first["requests"] == NUM_QUESTIONS * (3 if protocol == "voted" else 1)
+    row = examples(tmp_path / "run")[0]
+    assert (row["scores"] is not None) == (protocol == "scored")
+    assert len(row["choices"]) == (3 if protocol == "voted" else 1)
+
+
+def test_an_interrupted_run_goes_on(tmp_path):
+    whole = run(ScriptedResponder(), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(ScriptedResponder(stop_after=5), tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "interrupted"
+    assert not (tmp_path / "run" / "results.json").exists()
+    rest = ScriptedResponder()
+    assert numbers(run(rest, tmp_path / "run")) == numbers(whole)
+    assert len(rest.asked) == NUM_QUESTIONS - 5
+    assert len(stored(tmp_path / "run")) == len(set(stored(tmp_path / "run"))) == NUM_QUESTIONS
+
+
+def test_a_run_that_ends_before_its_first_answer_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(ScriptedResponder(stop_after=0), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    """kill -9 in the midst of asking: no stored answer is asked for again, and the numbers are a whole run's."""
+    workdir = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-m", "tests.evaluation.killed_questions", str(workdir)], cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 60
+        while (not workdir.exists() or len(stored(workdir)) < 5) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+    before, total = stored(workdir), 2 * killed_questions.PAIRS
+    assert 5 <= len(before) < total
+    tasks = [text_fakes.text_task(pairs=killed_questions.PAIRS)]
+    rest = ScriptedResponder(seconds=0.0)
+    results = run(rest, workdir, tasks)
+    assert len(rest.asked) == total - len(before)
+    assert len(set(stored(workdir))) == len(stored(workdir)) == total
+    assert numbers(results) == numbers(run(ScriptedResponder(), tmp_path / "whole", tasks))
+
+
+def test_runs_beside_each_other_share(tmp_path):
+    run(ScriptedResponder(), tmp_path / "one", [TASKS[1]], reuse=True)
+    other = ScriptedResponder()
+    results = run(other, tmp_path / "two", reuse=True)
+    assert len(other.asked) == results["asked"] == NUM_QUESTIONS - 4
+    alone = ScriptedResponder()
+    run(alone, tmp_path / "three", reuse=False)
+    assert len(alone.asked) == NUM_QUESTIONS
+    stranger = ScriptedResponder(seed=1)  # another model's answers are not taken
+    run(stranger, tmp_path / "four", reuse=True)
+    assert len(stranger.asked) == NUM_QUESTIONS
+
+
+def test_failed_calls_are_counted_and_asked_again(tmp_path):
+    results = run(ScriptedResponder(failing=["fruit 1 "]), tmp_path / "run", TASKS[:1])
+    assert results["failed_calls"] == {"requests": 2, "questions": 2, "first": "server: status 500"}
+    assert questions.failure_line(results) == (
+        "2 of 8 calls failed and 2 questions are left out (first: server: status 500): give the same command again, "
+        "which asks only for what is missing"
+    )
+    assert results["tasks"]["colours"]["accuracy"]["n"] == 6
+    rows = examples(tmp_path / "run")
+    assert [row["correct"] for row in rows[2:4]] == [None, None]
+    assert [row["status"] for row in rows[2:4]] == ["failed", "failed"]
+    assert rows[2]["responses"] == [None]
+    mended = ScriptedResponder()
+    results = run(mended, tmp_path / "run", TASKS[:1])
+    assert len(mended.asked) == 2
+    assert results["failed_calls"] is None
+    assert numbers(results) == numbers(run(ScriptedResponder(), tmp_path / "whole", TASKS[:1]))
+
+
+def test_a_malformed_answer_is_a_failed_call(tmp_path):
+    results = run(ScriptedResponder(malformed=["fruit 2 "]), tmp_path / "run", TASKS[:1])
+    assert results["failed_calls"] == {"requests": 2, "questions": 2, "first": "malformed: the body has no text"}
+    mended = ScriptedResponder()
+    assert run(mended, tmp_path / "run", TASKS[:1])["failed_calls"] is None
+    assert len(mended.asked) == 2
+
+
+def test_a_task_without_any_answer_has_no_numbers(tmp_path):
+    mute = ScriptedResponder(failing=["fruit 2 ", "fruit 3 "])
+    late = text_fakes.text_task("late", load=lambda data_dir, limit: list(TASKS[0].load(data_dir, None))[4:], pairs=4)
+    results = run(mute, tmp_path / "run", [TASKS[1], late])
+    assert list(results["tasks"]) == ["shapes"]
+    assert results["failed"] == {"late": "all 4 questions of late have failed calls, the first one: server: status 500"}
+    with pytest.raises(InputError, match="all 4 questions of late have failed calls"):
+        run(ScriptedResponder(failing=["fruit"]), tmp_path / "none", [late])
+    # The failures' notes stay.
+    assert list((tmp_path / "none" / "responses").iterdir())
+
+
+def test_what_cannot_be_parsed_is_wrong_and_no_failure(tmp_path):
+    results = run(ScriptedResponder(silent=["fruit 0 "], skill=1.0), tmp_path / "run", TASKS[:1])
+    assert results["failed_calls"] is None
+    assert results["tasks"]["colours"]["accuracy"]["n"] == 8
+    assert results["tasks"]["colours"]["accuracy"]["value"] == 6 / 8
+    rows = examples(tmp_path / "run")
+    assert [row["status"] for row in rows[:2]] == ["unparsable"] * 2
+    assert [row["correct"] for row in rows[:2]] == [False, False]
+    assert rows[0]["responses"] == ["I would rather not say"]
+
+
+def test_the_first_protocol_that_the_model_can_answer_is_the_default(tmp_path):
+    results = run(ScriptedResponder(kinds=["options"]), tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["identity"]["protocol"]["colours"] == "scored"
+    assert results["requests"] == NUM_QUESTIONS
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds", "message"),
+    [
+        (
+            {"protocol": "generated"},
+            ["options"],
+            "protocol 'generated' asks for generation, and the model does options: for task 'colours' it can do scored",
+        ),
+        ({"protocol": "generate"}, ["options"], "task 'colours' has no protocol 'generate': did you mean generated"),
+        ({}, ["similarity"], "can answer none of the protocols of task 'colours': it does similarity"),
+        ({"tasks": "colors"}, ["options"], "there is no text task 'colors'"),
+        ({"tasks": ""}, ["options"], "no task is chosen"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(changes, kinds, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        run(ScriptedResponder(kinds=kinds), tmp_path / "run", **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_run_is_refused(tmp_path):
+    run(ScriptedResponder(), tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=r"differs in scorer.model \(\"0\" there, \"1\" here\)"):
+        run(ScriptedResponder(seed=1), tmp_path / "run")
+    with pytest.raises(InputError, match=r"differs in protocol.colours \(\"generated\" there, \"scored\" here\)"):
+        run(ScriptedResponder(), tmp_path / "run", protocol="scored")
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    other = ScriptedResponder(seed=1)
+    run(other, tmp_path / "run", overwrite=True)
+    assert len(other.asked) == NUM_QUESTIONS
+    assert len(stored(tmp_path / "run")) == NUM_QUESTIONS
+
+
+def test_a_task_whose_data_are_broken_is_left_out(tmp_path):
+    def load(data_dir, limit):
+        raise InputError("its file is torn")
+
+    results = run(ScriptedResponder(), tmp_path / "run", [TASKS[0], text_fakes.text_task("torn", load=load)])
+    assert list(results["tasks"]) == ["colours"]
+    assert results["failed"] == {"torn": "its file is torn"}
+    with pytest.raises(InputError, match="its file is torn"):
+        run(ScriptedResponder(), tmp_path / "other", [text_fakes.text_task("torn", load=load)])
+
+
+def test_two_questions_of_one_id_are_a_mistake_of_the_task(tmp_path):
+    twice = text_fakes.text_task(load=lambda data_dir, limit: 2 * list(TASKS[0].load(data_dir, limit)))
+    with pytest.raises(ValueError, match="two questions of the id '0-0'"):
+        run(ScriptedResponder(), tmp_path / "run", [twice])
+
+
+def test_the_folder_of_a_run_is_named_by_what_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = run(ScriptedResponder(), None, name="text")["workdir"]
+    second = run(ScriptedResponder(), None, name="text", protocol="scored")["workdir"]
+    assert first != second
+    assert os.path.dirname(first) == "runs"
+    assert pathlib.Path(first).name.startswith("text-")
+
+
+def test_only_what_is_paid_for_is_synced_one_by_one(tmp_path, monkeypatch):
+    given = []
+    real = responses.ResponseStore
+
+    def store(folder, **options):
+        given.append(options)
+        return real(folder, **options)
+
+    monkeypatch.setattr(responses, "ResponseStore", store)
+    run(PaidResponder(), tmp_path / "paid")
+    run(ScriptedResponder(), tmp_path / "local")
+    assert given[0]["seconds_between_syncs"] == 0
+    assert given[1]["seconds_between_syncs"] > 0
+
+
+def test_a_responder_may_be_told_all_questions_and_where_to_log(tmp_path):
+    class Curious(ScriptedResponder):
+        def bind(self, asked):
+            self.known = dict(asked)
+
+        def log_attempts(self, path):
+            self.path = path
+
+    responder = Curious()
+    run(responder, tmp_path / "run", TASKS[:1], limit=1)
+    assert len(responder.asked) == 2
+    assert len(responder.known) == 8
+    assert set(responder.known["0-0"]) <= set(responder.asked)
+    assert responder.path == tmp_path / "run" / "responses" / "attempts.jsonl"

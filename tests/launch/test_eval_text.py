@@ -1,0 +1,391 @@
+"""python -m launch.eval on the text benchmarks: local models, recorded answers, a server; listings and refusals."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from launch import configuration, text
+from launch import eval as launcher
+from launch import report as report_launcher
+from tests import tiny_encoders, wscplus_files
+from tests.scorers import api_server, tiny_models
+from winobench import registry
+from winobench.errors import InputError
+from winobench.evaluation import published_texts
+from winobench.evaluation.report import runs as report_runs
+from winobench.scorers import loading
+from winobench.tasks import TEXT_TASKS
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run(spec, workdir, **fields):
+    """Runs a config in this process; returns the runs' folders."""
+    overrides = [(name.replace("__", "."), str(value)) for name, value in fields.items()]
+    config = configuration.load(spec, overrides, "eval")
+    return text.main(config, spec=spec.replace(":", "-"), workdir=str(workdir), overwrite=False, reuse=True)
+
+
+def launch(*words, cwd):
+    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
+    command = [sys.executable, "-m", "launch.eval", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=_environment())
+    return done.returncode, done.stdout, done.stderr
+
+
+def _environment():
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "COLUMNS": "120"}
+
+
+def results_of(folder):
+    return json.loads((pathlib.Path(folder) / "results.json").read_text())
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with api_server.running() as running:
+        monkeypatch.setenv("OPENAI_API_KEY", api_server.KEY)
+        running.answer = lambda prompt: "Final Answer: 2; nobody can tell."
+        yield running
+
+
+def test_a_local_model_scores_options(tiny_language_model, tmp_path, capsys):
+    fields = {"model": tiny_language_model, "protocol": "zero_shot_options_swapped", "limit": 1}
+    (folder,) = run("winoviz", tmp_path / "run", tasks="winoviz_mini_single", **fields)
+    out = capsys.readouterr().out
+    assert re.search(r"winoviz_mini_single *\n +individual +\d+\.\d +\d+\.\d to \d+\.\d +50\.0 +2", out)
+    assert re.search(r"position_bias/first_option", out)
+    assert "4 requests, 4 of them made now; " in out
+    results = results_of(folder)
+    assert results["tokens"]["input"] > 0
+    assert results["cost"] is None
+    assert len(results["versions"]["weights"]) == 64
+    assert results["protocols"] == {"winoviz_mini_single": "zero_shot_options_swapped"}
+    (row, _) = pq.read_table(pathlib.Path(folder) / "examples" / "winoviz_mini_single.parquet").to_pylist()
+    assert len(row["scores"]) == len(row["choices"]) == 2
+    # The plain protocol needs nothing that is not there; a run beside it takes it over.
+    (other,) = run(
+        "winoviz", tmp_path / "other", tasks="winoviz_mini_single", **fields | {"protocol": "zero_shot_options"}
+    )
+    assert results_of(other)["asked"] == 0
+
+
+@pytest.mark.slow  # every protocol is compiled
+@pytest.mark.parametrize("fixture", ["tiny_language_model", "tiny_chat_model", "tiny_t5"])
+def test_all_protocols_of_both_configs_in_one_command_each(fixture, request, tmp_path):
+    model = request.getfixturevalue(fixture)
+    data_dir = tmp_path / "data"
+    wscplus_files.write(data_dir)
+    for spec, task in (("winoviz:debug", "winoviz_mini_single"), ("wscplus:debug", "wscplus")):
+        words = [f"--config={spec}", f"--config.model={model}", f"--config.data_dir={data_dir}", "--config.limit=1"]
+        status, out, err = launch(*words, cwd=tmp_path)
+        assert status == 0, err
+        kinds = ("generation", "options")
+        able = [name for name, protocol in TEXT_TASKS[task].protocols.items() if protocol.kind in kinds]
+        assert re.findall(r"protocol (\w+)$", out, re.MULTILINE) == able
+        assert out.count("requests, ") == len(able)
+        # The same again asks nothing and says the same numbers.
+        status, again, err = launch(*words, cwd=tmp_path)
+        assert status == 0, err
+        assert again.count(" 0 of them made now") == len(able)
+        assert re.sub("requests, .*", "", again) == re.sub("requests, .*", "", out)
+
+
+def test_recorded_answers_and_a_second_model_in_one_command(tmp_path, capsys):
+    file = wscplus_files.write(tmp_path, said=lambda number, answer: 2)
+    right = file.with_name("GPT3_results.csv")
+    right.write_bytes(wscplus_files.write(tmp_path / "other").read_bytes())
+    first, second = run(
+        "wscplus", tmp_path / "run", model=f"recorded:{file},recorded:{right}", data_dir=tmp_path, protocol="toe"
+    )
+    assert [pathlib.Path(folder).name for folder in (first, second)] == ["GPT4_results", "GPT3_results"]
+    entries = results_of(first)["tasks"]["wscplus"]
+    assert entries["accuracy"]["value"] == 0.5
+    assert entries["traditional/accuracy"]["value"] == 0
+    assert entries["response_evasion"]["value"] == 1
+    assert results_of(second)["tasks"]["wscplus"]["pair_accuracy"] | {"low": 0} == {
+        "value": 1.0, "low": 0, "high": 1.0, "chance": pytest.approx(1 / 9), "n": 6, "ties": 0,
+    }  # fmt: skip
+    out = capsys.readouterr().out
+    assert "model recorded:" in out
+    assert "68.7" in out  # the paper's, beside GPT-4's
+    assert "GPT-4: abstract and section 1" in out
+    assert out.rstrip().endswith(f"python -m launch.report {first} {second}")
+
+
+def test_the_published_answers_give_the_papers_numbers(reference_data, tmp_path, capsys):
+    """481 of 700 for GPT-4 and 310 of 700 for GPT-3.5, by type, and the errors of Figure 8."""
+    files = [reference_data / "wscplus" / f"{name}_results.csv" for name in ("GPT4", "GPT3")]
+    model = ",".join(f"recorded:{file}" for file in files)
+    folders = run("wscplus", tmp_path / "run", model=model, data_dir=reference_data)
+    gpt4, gpt3 = (results_of(folder)["tasks"]["wscplus"] for folder in folders)
+
+    def count(entry):
+        return round(entry["value"] * entry["n"]), entry["n"]
+
+    assert count(gpt4["accuracy"]) == (481, 700)
+    assert f"{100 * gpt4['accuracy']['value']:.2f}" == "68.71"
+    by_type = [f"{100 * gpt4[f'{name}/accuracy']['value']:.1f}" for name in ("traditional", "ambiguous", "offensive")]
+    assert by_type == ["69.3", "44.8", "86.3"]
+    errors = ("ambiguity_misinterpretation", "entity_misselection", "response_evasion", "no_answer")
+    assert [count(gpt4[name])[0] for name in errors] == [119, 81, 19, 0]
+    assert count(gpt3["accuracy"]) == (310, 700)
+    assert [count(gpt3[name])[0] for name in errors] == [267, 118, 5, 0]
+    assert f"{100 * gpt3['GPT3/accuracy']['value']:.1f}" == "36.1"
+    assert " 68.7  700" in capsys.readouterr().out.replace("   ", "  ")
+
+
+def test_a_server_is_asked_once_and_failures_are_told(server, tmp_path, capsys):
+    wscplus_files.write(tmp_path)
+    model = f"openai:small-1@{server.address}/v1"
+    fields = {"model": model, "protocol": "nt_zero_shot", "data_dir": tmp_path, "api__concurrency": 2}
+    fields |= {"api__price": "1000,2000", "api__attempts": 1}
+    server.script = ["ok"] * 5 + [(500, {}, {"error": {"message": "out of order"}})]
+    with pytest.raises(SystemExit) as end:
+        run("wscplus", tmp_path / "run", **fields)
+    assert end.value.code == 2
+    results = results_of(tmp_path / "run")
+    assert results["requests"] == len(server.calls) == 24
+    assert results["failed_calls"]["requests"] == results["failed_calls"]["questions"] == 1
+    assert results["tasks"]["wscplus"]["accuracy"]["n"] == 23
+    captured = capsys.readouterr()
+    assert captured.err.count("1 of 24 calls failed and 1 question is left out") == 1
+    assert "give the same command again, which asks only for what is missing" in captured.err
+    run("wscplus", tmp_path / "run", **fields)
+    assert len(server.calls) == 25
+    results = results_of(tmp_path / "run")
+    assert results["failed_calls"] is None
+    assert (results["requests"], results["asked"]) == (24, 1)
+    assert results["tasks"]["wscplus"]["accuracy"]["value"] == 0.5
+    assert results["tokens"] == {"input": 24 * 12, "output": 24 * 5}
+    assert results["cost"] == pytest.approx(24 * (12 * 1000 + 5 * 2000) / 1e6)
+    assert "24 requests, 1 of them made now; 288 tokens read, 120 written; $0.53" in capsys.readouterr().out
+    attempts = (tmp_path / "run" / "responses" / "attempts.jsonl").read_text().splitlines()
+    assert len(attempts) == 25
+    for path in (tmp_path / "run").rglob("*"):
+        assert not path.is_file() or api_server.KEY.encode() not in path.read_bytes()
+
+
+@pytest.mark.slow  # two launches; tests/scorers/test_hosted.py has the same without the launcher
+def test_a_killed_evaluation_asks_a_server_for_nothing_twice(server, tmp_path):
+    wscplus_files.write(tmp_path)
+    words = ["--config=wscplus", f"--config.model=openai:small-1@{server.address}/v1", "--workdir=run"]
+    words += [f"--config.data_dir={tmp_path}", "--config.protocol=nt_zero_shot", "--config.api.concurrency=1"]
+    server.seconds = 0.05
+    process = subprocess.Popen(
+        [sys.executable, "-m", "launch.eval", *words], cwd=tmp_path, env=_environment(), stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while len(server.answered) < 5 and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.01)
+        # Whatever is under way now gets no answer, so that nothing is answered that the run does not hear of.
+        server.holds.clear()
+        while not server.held and time.monotonic() < deadline:
+            time.sleep(0.01)
+        before = len(server.answered)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+    finally:
+        process.kill()
+        server.holds.set()
+    assert 5 <= before < 24
+    server.seconds = 0
+    calls = len(server.calls)
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    assert f"{before} are recorded" in err
+    assert len(server.calls) - calls == 24 - before
+    assert f"24 requests, {24 - before} of them made now" in out
+
+
+def test_stars_stand_for_tasks_whose_data_are_there(tmp_path):
+    mini = [name for name in TEXT_TASKS if name.startswith("winoviz_mini")]
+    assert len(mini) == 3
+    assert [task.name for task in text.choose_tasks("winoviz_*", str(tmp_path))] == mini
+    assert text.choose_tasks("winoviz_mini_multi,winoviz_*", None)[0].name == "winoviz_mini_multi"
+    lines = text._how_to_get_data("winoviz_*", str(tmp_path)).splitlines()
+    assert lines[0] == "not evaluated, as their data are not here:"
+    assert lines[1].startswith("  winoviz_single, winoviz_multi, winoviz_decoupled: ")
+    assert text._how_to_get_data("winoviz_mini_single", str(tmp_path)) == ""
+    with pytest.raises(InputError, match=r"of the tasks 'wscplus\*' none has its data \(get WSC\+\.csv"):
+        text.choose_tasks("wscplus*", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields", "message"),
+    [
+        ("winoviz", {"protocol": "zeroshot"}, "has no protocol 'zeroshot': did you mean zero_shot?"),
+        ("winoviz", {"tasks": "winoviz_mini"}, "there is no text task 'winoviz_mini'"),
+        ("winoviz", {"tasks": "winoviz_single"}, "task 'winoviz_single' has no data yet"),
+        ("winoviz", {"tasks": "clevr"}, "there is no text task 'clevr'"),
+        ("winoviz", {"model": "clevr-tiny"}, "'clevr-tiny' is a model of images, which answers no questions"),
+        ("winoviz", {"model": "qwen3_8b"}, "nor one of qwen3-8b"),
+        ("winoviz", {"model": "opnai:gpt-4"}, "before a colon stands one of openai, anthropic, recorded"),
+        ("winoviz", {"model": "openai:gpt-4o-mini"}, "OPENAI_API_KEY is not set"),
+        ("winoviz", {"model": "recorded:{tmp}/none.csv"}, "none.csv does not exist"),
+        ("winoviz", {"model": "recorded:{file}", "protocol": "zero_shot_options"}, "the model does generation"),
+        ("winoviz", {"model": "{empty}"}, "is no language model"),
+        ("winoviz", {"model": "{blip}"}, "has the model_type 'blip'"),
+        ("winoviz", {"model": "openai:m@http://localhost:1/v1", "api__extra_body": "low"}, "is a JSON object such as"),
+        ("winoviz", {"model": "openai:m@http://localhost:1/v1", "api__price": "1"}, "api.price is two numbers"),
+        ("winoviz", {"dtype": "int8", "model": "{llama}"}, "int8"),
+        ("wscplus", {}, "put it at"),
+        ("wscplus", {"data_dir": "{bad}"}, "pronoun"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    spec, fields, message, tiny_language_model, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for name in ("empty", "blip", "bad/wscplus"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "blip" / "config.json").write_text('{"model_type": "blip"}')
+    (tmp_path / "bad" / "wscplus" / "WSC+.csv").write_text("statement,answer\nx,0\n")
+    names = {name: str(tmp_path / name) for name in ("empty", "blip", "bad")} | {"tmp": str(tmp_path)}
+    names |= {"llama": str(tiny_language_model), "file": str(wscplus_files.write(tmp_path / "data"))}
+    fields = {"model": "recorded:{file}"} | fields
+    fields = {name: value.format(**names) if name != "api__extra_body" else value for name, value in fields.items()}
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError) as refusal:
+        run(spec, tmp_path / "run", **fields)
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_models_of_one_kind_are_told_from_those_of_the_other():
+    with pytest.raises(InputError, match=r"'qwen3-0.6b' is a language model, which sees no images"):
+        loading.load_scorer("qwen3-0.6b")
+    assert not {*registry.MODELS} & {*registry.LANGUAGE_MODELS}
+    for name in (*registry.LANGUAGE_MODELS, "clip-vit-l14", "openai:m", "recorded:x.csv"):
+        loading.check_responder_name(name)
+
+
+def test_options_reach_the_model(tiny_language_model, monkeypatch):
+    from winobench.scorers import hosted, language_model
+
+    given = {}
+    monkeypatch.setattr(language_model.LanguageModel, "from_pretrained", lambda *args, **options: (args, options))
+    overrides = {"dtype": "bfloat16", "int8": "true", "batch_size": "3", "seed": "7", "model_parallel": "2"}
+    config = configuration.load("winoviz", overrides.items())
+    (source, dtype), options = text.load_responder(config, str(tiny_language_model))
+    assert (source, dtype) == (str(tiny_language_model), "bfloat16")
+    assert options.pop("mesh").shape["model"] == 2
+    assert options == {"int8": True, "batch_size": 3, "revision": None, "chat_template": "auto", "seed": 7}
+
+    monkeypatch.setattr(hosted, "HostedModel", lambda name, **options: given.update(options, name=name))
+    overrides = {"api.extra_body": '{"top_p": 1}', "api.price": "1,2", "api.timeout": "5", "model": "openai:gpt-9"}
+    text.load_responder(configuration.load("wscplus", overrides.items()), "openai:gpt-9")
+    assert given == {
+        "name": "openai:gpt-9",
+        "concurrency": 8,
+        "timeout": 5.0,
+        "attempts": 8,
+        "send_temperature": True,
+        "extra_body": {"top_p": 1},
+        "prices": {"gpt-9": (1.0, 2.0)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("openai:gpt-4o-mini", "gpt-4o-mini"),
+        ("openai:Qwen/Qwen3-8B@http://localhost:8000/v1", "Qwen/Qwen3-8B"),
+        ("recorded:/a/GPT4_results.csv", "GPT4_results"),
+        ("qwen3-8b", "qwen3-8b"),
+    ],
+)
+def test_what_reports_call_a_model(model, name):
+    assert text.display_name(model) == name
+    assert re.fullmatch(r"[\w.-]+", text.model_label(model))
+
+
+def test_listings():
+    out = launcher.task_listing(None)
+    for name, task in TEXT_TASKS.items():
+        assert re.search(rf"^{name} \(version \d+\)$", out, re.MULTILINE)
+        for protocol in task.protocols.values():
+            assert f"({protocol.kind})" in out
+            assert re.search(rf"^        {protocol.name} ", out, re.MULTILINE)
+    assert "winoviz_mini_single (version 1)" in out
+    assert re.search(r"data: ready, \d+ questions", out)
+    models = launcher.model_listing()
+    for name in registry.LANGUAGE_MODELS:
+        assert re.search(rf"^{re.escape(name)} ", models, re.MULTILINE)
+    assert "recorded:FILE.csv" in models
+
+
+def test_the_commands_of_the_configs_use_known_names():
+    for name in ("winoviz", "wscplus"):
+        spec = configuration.load(name)
+        source = (configuration.CONFIGS / f"{name}.py").read_text()
+        for config in re.findall(rf"--config=({name}\S*)", source):
+            configuration.load(config)
+        for field in re.findall(r"--config\.([\w.]+)=", source):
+            assert field in configuration.flat(spec)
+        assert list(configuration.field_help(name)) == list(dict.fromkeys(configuration.field_help(name)))
+        assert {*configuration.field_help(name)} == {*configuration.flat(spec)}
+        module, _ = configuration._load_module(name)
+        for form, (tasks, protocols, _) in module.FORMS.items():
+            configuration.load(f"{name}:{form}")
+            for task in TEXT_TASKS.values():
+                if task.name in tasks.split(","):
+                    assert protocols in (None, "all") or {*protocols.split(",")} <= {*task.protocols}
+
+
+def test_the_command_that_makes_a_run_again(tmp_path):
+    file = wscplus_files.write(tmp_path)
+    (folder,) = run("wscplus", tmp_path / "run", model=f"recorded:{file}", data_dir=tmp_path, limit=5)
+    command = report_launcher.eval_command(report_runs.read_run(folder))
+    assert command.startswith("python -m launch.eval --config=wscplus \\\n")
+    assert f"--config.model=recorded:{file}" in command
+    assert "--config.limit=5" in command
+    assert "--config.seed" not in command
+
+
+def test_the_papers_numbers_stand_beside_the_same_model_and_prompt():
+    beside = published_texts.reference
+    gpt4 = {"model": "openai:gpt-4-0613", "protocol": "toe"}
+    assert beside("wscplus", "accuracy", **gpt4).printed == "68.7"
+    assert beside("wscplus", "accuracy", **gpt4, limit=100).printed == "71"
+    assert beside("wscplus", "accuracy", model="gpt-4", protocol="nt_zero_shot") is None
+    people = beside("wscplus", "offensive/accuracy", model="qwen3-8b", protocol="options")
+    assert (people.model, people.printed, people.place) == ("human", "100", "Table 6")
+    flan = {"model": "google/flan-t5-xxl"}
+    assert beside("winoviz_single", "individual", **flan, protocol="zero_shot_options").printed == "86.24"
+    assert beside("winoviz_multi", "pair", **flan, protocol="few_shot_swapped").printed == "42.05"
+    assert beside("winoviz_mini_single", "individual", **flan, protocol="zero_shot") is None
+    assert beside("winoviz_single", "individual", model="qwen3-8b", protocol="zero_shot") is None
+
+
+@pytest.mark.slow  # compiles two networks
+def test_encoders_answer_by_their_own_protocol(tmp_path, capsys):
+    """BERT by entailment and CLIP by similarity, where no protocol is named; and what they cannot do."""
+    models = [str(tiny_encoders.write_bert(tmp_path / "bert", max_position_embeddings=64))]
+    models.append(str(tiny_models.write_clip(tmp_path / "clip")))
+    fields = {"tasks": "winoviz_mini_single", "limit": 2}
+    folders = run("winoviz", tmp_path / "run", model=",".join(models), **fields)
+    asked = [results_of(folder)["protocols"]["winoviz_mini_single"] for folder in folders]
+    assert asked == ["entailment", "similarity"]
+    for folder in folders:
+        assert results_of(folder)["tasks"]["winoviz_mini_single"]["individual"]["n"] == 4
+    with pytest.raises(InputError, match=r"the model does entailment: for task 'winoviz_mini_single' it can do entail"):
+        run("winoviz", tmp_path / "other", model=models[0], protocol="zero_shot", **fields)
+    with pytest.raises(InputError, match=r"int8 is an option of models that write"):
+        run("winoviz", tmp_path / "other", model=models[0], int8="true", **fields)
+    wscplus_files.write(tmp_path)
+    with pytest.raises(InputError, match=r"can answer none of the protocols of task 'wscplus': it does similarity"):
+        run("wscplus", tmp_path / "other", model=models[1], protocol="all", data_dir=tmp_path)
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,448 @@
+"""One evaluation of text tasks from beginning to end: ask what is not yet recorded, record, read, summarise."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import difflib
+import os
+import pathlib
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from winobench.errors import InputError
+from winobench.evaluation import progress as progress_bars
+from winobench.evaluation import provenance, records, responses
+from winobench.evaluation.evaluate import READY, choose_tasks
+from winobench.scorers.language import KINDS, Raw, Request, Responder, Response
+from winobench.tasks import TEXT_TASKS
+from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
+
+ATTEMPTS = "attempts.jsonl"
+"""Beside the parts, where the model notes its attempts."""
+
+# Of models whose responses cost time but no money: how much of it a crash of the machine may take.
+_SECONDS_BETWEEN_SYNCS = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """A task with all that is to be asked.
+
+    Attributes:
+      task: the task.
+      protocol: how it is asked.
+      questions: its questions.
+      requests: those of each question.
+      keys: of each question's requests, in the store.
+    """
+
+    task: TextTask
+    protocol: Protocol
+    questions: list[TextQuestion]
+    requests: list[tuple[Request, ...]]
+    keys: list[tuple[str, ...]]
+
+
+@dataclasses.dataclass
+class _Answers:
+    """What is known of the requests, by their keys.
+
+    Attributes:
+      read: answers, read.
+      failed: why a call failed, of those made by this process.
+      seconds: that the run's own answers took when an earlier call of it asked for them.
+    """
+
+    read: dict[str, Response] = dataclasses.field(default_factory=dict)
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def evaluate_questions(
+    responder: Responder,
+    tasks: str | Sequence[str | TextTask] = READY,
+    workdir: str | os.PathLike | None = None,
+    *,
+    protocol: str | None = None,
+    data_dir: str | None = None,
+    limit: int | None = None,
+    overwrite: bool = False,
+    reuse: bool = True,
+    progress: bool = True,
+    name: str = "evaluation",
+    model: str | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Evaluates a language model on text tasks and returns their numbers.
+
+    Every request that the tasks need is made once, and every answer is on disk before anything reads it. A call with
+    the same arguments continues where an earlier one was stopped, and asks again only what has failed. Answers that a
+    run in a neighbouring folder has recorded for the same request to the same model are not asked for again.
+
+    Args:
+      responder: answers; see `winobench.scorers.language.Responder`. It may also have ``cost(response)``, in dollars or
+        None, ``log_attempts(path)``, which is told the file for its attempts, and ``bind(questions)``, which is told
+        (id, requests) of all questions of the tasks.
+      tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
+      workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
+      protocol: how the questions are put, a name in each task's ``protocols``; None for the first of each task that the
+        responder can answer.
+      data_dir: where the tasks find their data.
+      limit: items a task, as the task counts them; None means all.
+      overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
+      reuse: look for answers in the folders beside ``workdir``.
+      progress: show requests, requests a second and the time left.
+      name: begins the default folder's name.
+      model: what reports call the responder.
+      config: recorded in the results as it is, in place of these arguments.
+
+    Returns:
+      The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
+      "failed": {task: why its data could not be used}, "failed_calls": None, or {"requests", "questions": how many,
+      "first": why the first one failed}, "protocols": {task: how it was asked}, "config", "versions", "requests": that
+      the numbers rest on, failed ones included, "asked": those made by this call, "seconds": with those of the calls
+      that this one continues, "tokens": {"input", "output"} or None where the model does not count them, "cost": in
+      dollars, or None where prices are not known}, and "workdir", the run's folder.
+
+    Raises:
+      InputError: unknown or unready tasks, a protocol that a task or the responder lacks, no task with usable data, a
+        folder of another run.
+    """
+    started = time.monotonic()
+    chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
+    protocols = {task.name: choose_protocol(task, protocol, responder.kinds) for task in chosen}
+    fingerprint = dict(responder.fingerprint())
+    failed: dict[str, str] = {}
+    asked = [
+        one
+        for task in chosen
+        if (one := _prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed)) is not None
+    ]
+    if not asked:
+        raise InputError(next(iter(failed.values())) if len(failed) == 1 else _listed(failed))
+    if hasattr(responder, "bind"):
+        # All questions, also where a limit keeps most of them from being asked.
+        responder.bind(
+            [
+                (question.id, tuple(one.protocol.requests(question)))
+                for one in asked
+                for question in (one.questions if limit is None else one.task.load(data_dir, None))
+            ]
+        )
+    identity = {
+        # In this order a folder's refusal names what differs: causes before what follows from them.
+        "limit": limit,
+        "protocol": {one.task.name: one.protocol.name for one in asked},
+        "scorer": fingerprint,
+        "tasks": {
+            one.task.name: {
+                "version": one.task.version,
+                "data": one.task.data_fingerprint(data_dir, limit),
+                "prompts": records.digest([list(keys) for keys in one.keys]),
+            }
+            for one in asked
+        },
+    }
+    if config is None:
+        names = [task.name for task in chosen]
+        config = {"tasks": names, "protocol": protocol, "data_dir": data_dir, "limit": limit}
+    versions = {
+        **provenance.software(),
+        # Hosted and recorded models compute nothing here.
+        "device": None if hasattr(responder, "cost") or hasattr(responder, "bind") else provenance.devices(),
+        "weights": fingerprint.get("model"),
+        "scorer": fingerprint,
+        "data": {name: described["data"] for name, described in identity["tasks"].items()},
+    }
+    description = {
+        "status": "running",
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "model": model or fingerprint.get("scorer", type(responder).__name__),
+        "config": config,
+        "identity": identity,
+        "versions": versions,
+    }
+    if workdir is None:
+        workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
+    folder = records.RunFolder(workdir, records.RESPONSES)
+    folder.open(description, overwrite=overwrite)
+    paid = hasattr(responder, "cost")
+    store = responses.ResponseStore(folder.records_path, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS)
+    answers = _Answers()
+    try:
+        if progress:
+            progress_bars.say(f"records in {folder.path}")
+        wanted = {
+            key: request
+            for one in asked
+            for keys, requests in zip(one.keys, one.requests, strict=True)
+            for key, request in zip(keys, requests, strict=True)
+        }
+        store.open()
+        if hasattr(responder, "log_attempts"):
+            responder.log_attempts(folder.records_path / ATTEMPTS)
+        _read_recorded(responder, store, wanted, answers, reuse=reuse)
+        missing = {key: request for key, request in wanted.items() if key not in answers.read}
+        _ask(responder, store, missing, answers, len(wanted), progress)
+        results: dict[str, Any] = {"tasks": {}, "failed": failed, "failed_calls": None}
+        results["protocols"] = identity["protocol"]
+        left_out = sum(_summarise(one, answers, folder, results) for one in asked)
+        if not results["tasks"]:
+            raise InputError(next(iter(failed.values())) if len(failed) == 1 else _listed(failed))
+        if answers.failed:
+            first = next(iter(answers.failed.values()))
+            results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}
+        results |= {"config": config, "versions": versions, "requests": len(wanted), "asked": len(missing)}
+        results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
+        results |= _spent(responder, wanted, answers)
+        records.write_json(folder.results_path, results)
+        folder.describe({**description, "status": "finished"})
+    except BaseException as error:
+        store.close()
+        if not len(store) and not answers.failed:
+            folder.discard()
+        else:
+            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
+            with contextlib.suppress(InputError):  # the first error is the one to tell
+                folder.describe({**description, "status": reason})
+        raise
+    finally:
+        store.close()
+        folder.close()
+    return {**results, "workdir": str(folder.path)}
+
+
+def choose_protocol(task: TextTask, name: str | None, kinds: frozenset[str]) -> Protocol:
+    """The protocol of a task that is meant.
+
+    Args:
+      task: the task.
+      name: the protocol's; None for the task's first one that the model can answer.
+      kinds: what the model can be asked, of `winobench.scorers.language.KINDS`.
+
+    Raises:
+      InputError: the task has no such protocol, or the model cannot answer it.
+    """
+    able = [protocol.name for protocol in task.protocols.values() if protocol.kind in kinds]
+    if name is not None and name not in task.protocols:
+        near = difflib.get_close_matches(name, task.protocols, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise InputError(
+            f"task {task.name!r} has no protocol {name!r}: {hint}its protocols are {', '.join(task.protocols)}."
+        )
+    if not able:
+        needed = ", ".join(dict.fromkeys(protocol.kind for protocol in task.protocols.values()))
+        raise InputError(
+            f"the model can answer none of the protocols of task {task.name!r}: it does {_joined(kinds)}, and they"
+            f" need {needed}."
+        )
+    chosen = task.protocols[able[0] if name is None else name]
+    if chosen.kind not in kinds:
+        raise InputError(
+            f"protocol {chosen.name!r} asks for {chosen.kind}, and the model does {_joined(kinds)}: for task"
+            f" {task.name!r} it can do {', '.join(able)}."
+        )
+    return chosen
+
+
+def failure_line(results: Mapping[str, Any]) -> str | None:
+    """One line on calls that failed, and how to go on; None where none did.
+
+    Args:
+      results: what `evaluate_questions` returns.
+    """
+    calls = results.get("failed_calls")
+    if not calls:
+        return None
+    questions = f"{calls['questions']:,} question{'s are' if calls['questions'] != 1 else ' is'} left out"
+    return (
+        f"{calls['requests']:,} of {results['requests']:,} calls failed and {questions} (first: {calls['first']}): "
+        "give the same command again, which asks only for what is missing"
+    )
+
+
+def _prepare(
+    task: TextTask,
+    protocol: Protocol,
+    fingerprint: Mapping[str, Any],
+    data_dir: str | None,
+    limit: int | None,
+    failed: dict[str, str],
+) -> _Asked | None:
+    """Reads a task's questions and makes its requests; a task whose data cannot be used ends up in ``failed``."""
+    try:
+        questions = list(task.load(data_dir, limit))
+        if not questions:
+            raise InputError(f"task {task.name!r} has no questions: look at its data, or raise the limit.")
+    except InputError as error:
+        failed[task.name] = str(error)
+        return None
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise ValueError(f"task {task.name!r} has two questions of the id {question.id!r}.")
+        seen.add(question.id)
+    requests = [tuple(protocol.requests(question)) for question in questions]
+    keys = [tuple(responses.key(fingerprint, request) for request in some) for some in requests]
+    return _Asked(task, protocol, questions, requests, keys)
+
+
+def _read_recorded(
+    responder: Responder,
+    store: responses.ResponseStore,
+    wanted: Mapping[str, Request],
+    answers: _Answers,
+    *,
+    reuse: bool,
+) -> None:
+    """Takes what this run has recorded, then what its neighbours have."""
+    if reuse:
+        store.share(store.neighbours(), wanted)
+    for key, request in wanted.items():
+        stored = store.get(key)
+        if stored is None:
+            continue
+        try:
+            answers.read[key] = responder.read(request, stored.raw)
+        except ValueError as error:
+            store.reject(key, str(error))
+            continue
+        if stored.origin is None:
+            answers.seconds += stored.seconds
+
+
+def _ask(
+    responder: Responder,
+    store: responses.ResponseStore,
+    missing: Mapping[str, Request],
+    answers: _Answers,
+    total: int,
+    progress: bool,
+) -> None:
+    """Asks for what is missing; every answer is stored before it is read."""
+    keys, requests = list(missing), list(missing.values())
+    if not requests:
+        if progress:
+            progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
+        return
+    left = set(range(len(keys)))
+    bar = progress_bars.passes(total, total - len(keys), enabled=progress, doing="asking", noun="requests")
+    with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
+        last = time.monotonic()
+        for index, raw in incoming:
+            # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
+            seconds, last = time.monotonic() - last, time.monotonic()
+            key, request = keys[index], requests[index]
+            left.remove(index)
+            error = raw.get("error")
+            if isinstance(error, Mapping) and "kind" in error:
+                store.fail(key, request, error, seconds)
+                answers.failed[key] = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
+            else:
+                store.add(key, request, raw, seconds)
+                try:
+                    answers.read[key] = responder.read(request, raw)
+                except ValueError as malformed:
+                    store.reject(key, str(malformed))
+                    answers.failed[key] = f"malformed: {malformed}"
+            advance(1)
+    if left:
+        raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
+
+
+def _iterator(incoming: Iterator[tuple[int, Raw]]) -> Generator[tuple[int, Raw], None, None]:
+    """A generator, which can be closed, of what may be any iterator; calls under way end with it."""
+    yield from incoming
+
+
+def _summarise(one: _Asked, answers: _Answers, folder: records.RunFolder, results: dict[str, Any]) -> int:
+    """Adds a task's numbers, or the reason why it has none, and writes its examples; returns how many are left out."""
+    name = one.task.name
+    received = [tuple(answers.read.get(key) for key in keys) for keys in one.keys]
+    read = [one.protocol.read(question, list(some)) for question, some in zip(one.questions, received, strict=True)]
+    try:
+        if all(answer.status == FAILED for answer in read):
+            first = next(answers.failed[key] for keys in one.keys for key in keys if key in answers.failed)
+            raise InputError(f"all {len(read):,} questions of {name} have failed calls, the first one: {first}")
+        entries = one.task.metrics(one.questions, read)
+        results["tasks"][name] = {metric: dict(entry) for metric, entry in entries.items()}
+    except InputError as error:
+        results["failed"][name] = str(error)
+    folder.write_examples(name, example_table(one.questions, read, received))
+    return sum(answer.status == FAILED for answer in read)
+
+
+def example_table(
+    questions: Sequence[TextQuestion], answers: Sequence[Answer], received: Sequence[Sequence[Response | None]]
+) -> pa.Table:
+    """One row a question: what was asked, what was answered, and whether it is right.
+
+    Args:
+      questions: the task's.
+      answers: to them.
+      received: the responses that each answer was read from; None for a failed call.
+
+    Returns:
+      Columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses (texts;
+      null where there is none) and correct (null where a call has failed).
+    """
+    strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
+    return pa.table(
+        {
+            "id": pa.array([question.id for question in questions], pa.string()),
+            "groups": pa.array([list(question.groups) for question in questions], strings),
+            "pair": pa.array([question.pair for question in questions], pa.string()),
+            "texts": pa.array([list(q.texts.items()) for q in questions], pa.map_(pa.string(), pa.string())),
+            "options": pa.array([list(question.options) for question in questions], strings),
+            "answer": pa.array([question.answer for question in questions], pa.int32()),
+            "status": pa.array([answer.status for answer in answers], pa.string()),
+            "choice": pa.array([answer.choice for answer in answers], pa.int32()),
+            "choices": pa.array([list(answer.choices) for answer in answers], numbers),
+            "scores": pa.array(
+                [None if answer.scores is None else list(answer.scores) for answer in answers],
+                pa.list_(pa.float64()),
+            ),
+            "tie": pa.array([answer.tie for answer in answers], pa.bool_()),
+            "responses": pa.array([[None if one is None else one.text for one in some] for some in received], strings),
+            "correct": pa.array(
+                [is_correct(question, answer) for question, answer in zip(questions, answers, strict=True)],
+                pa.bool_(),
+            ),
+        }
+    )
+
+
+def is_correct(question: TextQuestion, answer: Answer) -> bool | None:
+    """Whether the right option was chosen, and not by a tie; None where a call has failed."""
+    if answer.status == FAILED:
+        return None
+    return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
+
+
+def _spent(responder: Responder, wanted: Mapping[str, Request], answers: _Answers) -> dict[str, Any]:
+    """Tokens and cost of the responses that the numbers rest on, whoever asked for them."""
+    tokens = {
+        name: [getattr(answers.read[key], f"{name}_tokens") for key in wanted if key in answers.read]
+        for name in ("input", "output")
+    }
+    counted = {name: [count for count in counts if count is not None] for name, counts in tokens.items()}
+    summed = {name: sum(counts) if counts else None for name, counts in counted.items()}
+    cost = None
+    if hasattr(responder, "cost"):
+        costs = [responder.cost(answers.read[key]) for key in wanted if key in answers.read]
+        # A sum with parts missing would look like the whole.
+        cost = None if None in costs else round(sum(costs), 6)
+    return {"tokens": summed if any(counted.values()) else None, "cost": cost}
+
+
+def _joined(kinds: frozenset[str]) -> str:
+    return " and ".join(kind for kind in KINDS if kind in kinds)
+
+
+def _listed(failed: Mapping[str, str]) -> str:
+    return "no task has usable data: " + "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in failed.items())
