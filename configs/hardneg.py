@@ -33,6 +33,7 @@ HELP = {
     "lora.text_encoder": "adapt the text encoder as well",
     "loss.kind": "negatives: none, random_text, hard_text, hard_image, or mixed (1/4, 1/4, 1/2)",
     "loss.threshold": "lambda: a negative's error counts up to so many times its positive's; none for no limit",
+    "loss.threshold_over": "compare means over the batch (the paper), or each example by itself (ours)",
     "loss.objective": "hinged (the paper), or relativistic: distance of the two predictions",
     "loss.mixing": "mixed draws once a batch (the published code), or for each example",
     "loss.timestep_range": "first,end of the timesteps that are drawn; none for all of them (the published code)",
@@ -95,6 +96,7 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     config.loss = ml_collections.ConfigDict()
     config.loss.kind = "mixed"
     config.loss.threshold = config_dict.FieldReference(1.0, field_type=float)
+    config.loss.threshold_over = "batch"
     config.loss.objective = "hinged"
     config.loss.mixing = "batch"
     # The embedded model was trained on these.

@@ -177,6 +177,14 @@ def torch_loss(unet, encode, batch, kinds, config, prediction_type, *, published
     reference = target(latents if published_target else negative_latents)
     if config.objective == "relativistic":
         reference = prediction
+    if config.threshold_over == "example":
+
+        def of_examples(prediction, target):
+            return F.mse_loss(prediction.float(), target.float(), reduction="none").mean(dim=(1, 2, 3))
+
+        own = of_examples(prediction, target(latents))
+        limits = config.threshold * own.detach()
+        return (own - torch.minimum(of_examples(negative_prediction, reference), limits)).mean()
     negative_loss = F.mse_loss(negative_prediction.float(), reference.float(), reduction="mean")
     if config.threshold is not None:
         negative_loss = torch.clamp(negative_loss, max=config.threshold * loss.item())
@@ -244,6 +252,15 @@ def test_every_kind(objective, threshold, prediction_type, clipped, networks, un
         compare(result, expected, torch_gradients(expected, unet=unet[0]))
         seen.add(int(result[1]["share_clipped"]))
     assert seen == clipped
+
+
+def test_a_threshold_for_each_example(networks, unet, batch):
+    """Some examples are above it and others are not, which a threshold over the batch does not tell apart."""
+    config = LossConfig("hard_image", 1.0, threshold_over="example")
+    expected = torch_loss(unet[0], cached_states(batch), batch, ["hard_image"] * BATCH, config, "epsilon")
+    result = our_function(networks, config, "epsilon")(batch, jnp.int32(2))
+    compare(result, expected, torch_gradients(expected, unet=unet[0]))
+    assert 0 < result[1]["share_clipped"] < 1
 
 
 def test_kinds_for_each_example(networks, unet, batch):

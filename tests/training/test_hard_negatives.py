@@ -151,6 +151,27 @@ def test_loss_and_gradient_by_hand(kind, objective, threshold, prediction_type):
     assert all(value.shape == () and value.dtype == jnp.float32 for value in (loss, *metrics.values()))
 
 
+def test_a_threshold_for_each_example_by_hand():
+    """The first example's negative is worse than its positive, and the second's better; the batch's is worse."""
+    noise, noisy = np.array([1.0, -1.0]), np.array([0.6 + 0.8, 0.6 * 2 - 0.8])
+    positives = (0.5 * noisy + np.array([0.0, 1.0]) - noise) ** 2
+    differences = 0.5 * noisy + np.array([5.0, -1.0]) - noise
+    assert differences[0] ** 2 > positives[0]
+    assert differences[1] ** 2 < positives[1]
+    loss_fn = affine_loss(LossConfig("random_text", 1.0, threshold_over="example"))
+    (loss, metrics), slope = jax.value_and_grad(loss_fn, has_aux=True)(0.5, HAND_BATCH, HAND_DRAWS)
+    np.testing.assert_allclose(loss, np.mean(positives - [positives[0], differences[1] ** 2]), atol=1e-5)
+    positive_slopes = 2 * (0.5 * noisy + np.array([0.0, 1.0]) - noise) * noisy
+    np.testing.assert_allclose(slope, np.mean(positive_slopes - [0, 2 * differences[1] * noisy[1]]), atol=1e-5)
+    assert metrics["share_clipped"] == 0.5
+    (whole, metrics), _ = jax.value_and_grad(affine_loss(LossConfig("random_text", 1.0)), has_aux=True)(
+        0.5, HAND_BATCH, HAND_DRAWS
+    )
+    np.testing.assert_allclose([whole, metrics["share_clipped"]], [0.0, 1.0], atol=1e-5)
+    unhinged, _ = affine_loss(LossConfig("random_text", None, threshold_over="example"))(0.5, HAND_BATCH, HAND_DRAWS)
+    np.testing.assert_allclose(unhinged, np.mean(positives - differences**2), rtol=1e-5)
+
+
 def test_cases_by_hand_fall_on_both_sides_of_the_threshold():
     for objective in ("hinged", "relativistic"):
         errors = [by_hand(kind, objective, "epsilon", 0.5) for kind in hard_negatives.NEGATIVES]
@@ -291,6 +312,7 @@ def test_noise_is_standard_normal_and_timesteps_are_uniform():
         ({"kind": "hard"}, "kind is 'hard', but must be one of none, random_text"),
         ({"objective": "hinge"}, "objective is 'hinge'"),
         ({"mixing": "step"}, "mixing is 'step'"),
+        ({"threshold_over": "row"}, "threshold_over is 'row', but must be one of batch, example"),
         ({"threshold": 0}, "threshold is 0, but must be a positive number"),
         ({"threshold": float("inf")}, "threshold is inf"),
         ({"threshold": True}, "threshold is True"),

@@ -33,6 +33,7 @@ NEGATIVES = ("random_text", "hard_text", "hard_image")
 KINDS = ("none", *NEGATIVES, "mixed")
 OBJECTIVES = ("hinged", "relativistic")
 MIXINGS = ("batch", "example")
+THRESHOLDS_OVER = ("batch", "example")
 
 # Shares of NEGATIVES in ``mixed``, from the published code (hard_neg_finetuning.py): one toss of a coin decides between
 # an image and a text, another between a hard text and a random one.
@@ -57,6 +58,8 @@ class LossConfig:
         squared distance to the positive's prediction, through both of which gradients flow (published code).
       mixing: whether ``mixed`` draws once a ``batch`` (published code) or for each ``example``.
       timestep_range: timesteps are drawn uniformly from [first, last); None for all of the schedule's (published code).
+      threshold_over: whether E_neg is compared with lambda E_pos as means over the ``batch`` (paper, published code),
+        or for each ``example`` by itself, so that a batch's easy negatives do not silence its hard ones (ours).
 
     Raises:
       InputError: for a value that is none of these.
@@ -67,9 +70,11 @@ class LossConfig:
     objective: str = "hinged"
     mixing: str = "batch"
     timestep_range: tuple[int, int] | None = None
+    threshold_over: str = "batch"
 
     def __post_init__(self):
-        for name, choices in (("kind", KINDS), ("objective", OBJECTIVES), ("mixing", MIXINGS)):
+        known = {"kind": KINDS, "threshold_over": THRESHOLDS_OVER, "objective": OBJECTIVES, "mixing": MIXINGS}
+        for name, choices in known.items():
             if getattr(self, name) not in choices:
                 raise InputError(
                     f"hard negatives: {name} is {getattr(self, name)!r}, but must be one of {', '.join(choices)}"
@@ -131,15 +136,16 @@ def contrast(
     the lower can be reached, as no error is negative.
 
     Args:
-      positive_error: E_pos, scalar float32.
+      positive_error: E_pos, float32, a scalar or one an example.
       negative_error: E_neg, likewise.
       threshold: lambda, or None.
 
     Returns:
-      The loss, and whether E_neg was above the threshold, so that no gradient flows through it.
+      The loss, and whether E_neg was above the threshold, so that no gradient flows through it; both of the errors'
+      shape.
     """
     if threshold is None:
-        return positive_error - negative_error, jnp.zeros((), bool)
+        return positive_error - negative_error, jnp.zeros(positive_error.shape, bool)
     limit = threshold * jax.lax.stop_gradient(positive_error)
     clipped = negative_error > limit
     # As torch.clamp, and unlike jnp.minimum, the whole gradient passes at the limit itself: a negative that equals its
@@ -223,7 +229,8 @@ def make_loss(
       shapes. Other entries are ignored.
 
       ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``; with negatives ``negative_error``
-      and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0); for ``mixed``
+      and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0; with a threshold over examples, the
+      share of those where it was); for ``mixed``
       ``share_random_text``, ``share_hard_text`` and ``share_hard_image``, the kinds drawn.
 
     Raises:
@@ -286,17 +293,24 @@ def make_loss_of_draws(
         options = {"remat": True} if remat else {}
         prediction = unet(_fold(noisy), _fold(timesteps), _fold(states), **options).reshape(noisy.shape)
 
-        positive_error = batch_mean(losses.denoising_loss(prediction[:, 0], target[:, 0]))
+        positive_errors = losses.denoising_loss(prediction[:, 0], target[:, 0])
+        positive_error = batch_mean(positive_errors)
         if not contrasted:
             return positive_error, {"loss": positive_error, "positive_error": positive_error}
         reference = target[:, -1] if config.objective == "hinged" else prediction[:, 0]
-        negative_error = batch_mean(losses.denoising_loss(prediction[:, 1], reference))
-        loss, clipped = contrast(positive_error, negative_error, config.threshold)
+        negative_errors = losses.denoising_loss(prediction[:, 1], reference)
+        negative_error = batch_mean(negative_errors)
+        if config.threshold_over == "batch":
+            loss, clipped = contrast(positive_error, negative_error, config.threshold)
+            share_clipped = clipped.astype(jnp.float32)
+        else:
+            losses_of_examples, clipped = contrast(positive_errors, negative_errors, config.threshold)
+            loss, share_clipped = batch_mean(losses_of_examples), batch_mean(clipped.astype(jnp.float32))
         metrics = {
             "loss": loss,
             "positive_error": positive_error,
             "negative_error": negative_error,
-            "share_clipped": clipped.astype(jnp.float32),
+            "share_clipped": share_clipped,
         }
         if config.kind == "mixed":
             for index, name in enumerate(NEGATIVES):

@@ -117,6 +117,7 @@ class Training:
             config.loss.objective,
             config.loss.mixing,
             _pair("loss.timestep_range", config.loss.timestep_range),
+            config.loss.threshold_over,
         )
         for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
             if config[name] < 1:
