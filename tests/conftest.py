@@ -8,6 +8,11 @@ import tempfile
 # Before JAX starts: eight devices on one CPU, so that sharded code is tested wherever the tests run.
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+# Most of the time is XLA's: what one test, worker or launched program has compiled, the next one finds.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _COMPILED = tempfile.TemporaryDirectory(prefix="winobench-tests-compiled-")  # gone when the first process ends
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
 # No test may depend on the network; those about the hub bring their own cache.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Nor on data sets that this machine happens to have prepared.

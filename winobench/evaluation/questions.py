@@ -9,16 +9,16 @@ import difflib
 import os
 import pathlib
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from winobench.errors import InputError
+from winobench.evaluation import asking, provenance, records, responses
 from winobench.evaluation import progress as progress_bars
-from winobench.evaluation import provenance, records, responses
 from winobench.evaluation.evaluate import READY, choose_tasks
-from winobench.scorers.language import KINDS, Raw, Request, Responder, Response
+from winobench.scorers.language import KINDS, Request, Responder, Response
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
 
@@ -46,21 +46,6 @@ class _Asked:
     questions: list[TextQuestion]
     requests: list[tuple[Request, ...]]
     keys: list[tuple[str, ...]]
-
-
-@dataclasses.dataclass
-class _Answers:
-    """What is known of the requests, by their keys.
-
-    Attributes:
-      read: answers, read.
-      failed: why a call failed, of those made by this process.
-      seconds: that the run's own answers took when an earlier call of it asked for them.
-    """
-
-    read: dict[str, Response] = dataclasses.field(default_factory=dict)
-    failed: dict[str, str] = dataclasses.field(default_factory=dict)
-    seconds: float = 0.0
 
 
 def evaluate_questions(
@@ -173,7 +158,7 @@ def evaluate_questions(
     folder.open(description, overwrite=overwrite)
     paid = hasattr(responder, "cost")
     store = responses.ResponseStore(folder.records_path, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS)
-    answers = _Answers()
+    answers = asking.Answers()
     try:
         if progress:
             progress_bars.say(f"records in {folder.path}")
@@ -186,9 +171,7 @@ def evaluate_questions(
         store.open()
         if hasattr(responder, "log_attempts"):
             responder.log_attempts(folder.records_path / ATTEMPTS)
-        _read_recorded(responder, store, wanted, answers, reuse=reuse)
-        missing = {key: request for key, request in wanted.items() if key not in answers.read}
-        _ask(responder, store, missing, answers, len(wanted), progress)
+        asking.ask(responder, store, wanted, answers, reuse=reuse, progress=progress)
         results: dict[str, Any] = {"tasks": {}, "failed": failed, "failed_calls": None}
         results["protocols"] = identity["protocol"]
         left_out = sum(_summarise(one, answers, folder, results) for one in asked)
@@ -197,7 +180,7 @@ def evaluate_questions(
         if answers.failed:
             first = next(iter(answers.failed.values()))
             results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}
-        results |= {"config": config, "versions": versions, "requests": len(wanted), "asked": len(missing)}
+        results |= {"config": config, "versions": versions, "requests": len(wanted), "asked": answers.asked}
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
         results |= _spent(responder, wanted, answers)
         records.write_json(folder.results_path, results)
@@ -292,75 +275,7 @@ def _prepare(
     return _Asked(task, protocol, questions, requests, keys)
 
 
-def _read_recorded(
-    responder: Responder,
-    store: responses.ResponseStore,
-    wanted: Mapping[str, Request],
-    answers: _Answers,
-    *,
-    reuse: bool,
-) -> None:
-    """Takes what this run has recorded, then what its neighbours have."""
-    if reuse:
-        store.share(store.neighbours(), wanted)
-    for key, request in wanted.items():
-        stored = store.get(key)
-        if stored is None:
-            continue
-        try:
-            answers.read[key] = responder.read(request, stored.raw)
-        except ValueError as error:
-            store.reject(key, str(error))
-            continue
-        if stored.origin is None:
-            answers.seconds += stored.seconds
-
-
-def _ask(
-    responder: Responder,
-    store: responses.ResponseStore,
-    missing: Mapping[str, Request],
-    answers: _Answers,
-    total: int,
-    progress: bool,
-) -> None:
-    """Asks for what is missing; every answer is stored before it is read."""
-    keys, requests = list(missing), list(missing.values())
-    if not requests:
-        if progress:
-            progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
-        return
-    left = set(range(len(keys)))
-    bar = progress_bars.passes(total, total - len(keys), enabled=progress, doing="asking", noun="requests")
-    with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
-        last = time.monotonic()
-        for index, raw in incoming:
-            # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
-            seconds, last = time.monotonic() - last, time.monotonic()
-            key, request = keys[index], requests[index]
-            left.remove(index)
-            error = raw.get("error")
-            if isinstance(error, Mapping) and "kind" in error:
-                store.fail(key, request, error, seconds)
-                answers.failed[key] = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
-            else:
-                store.add(key, request, raw, seconds)
-                try:
-                    answers.read[key] = responder.read(request, raw)
-                except ValueError as malformed:
-                    store.reject(key, str(malformed))
-                    answers.failed[key] = f"malformed: {malformed}"
-            advance(1)
-    if left:
-        raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
-
-
-def _iterator(incoming: Iterator[tuple[int, Raw]]) -> Generator[tuple[int, Raw], None, None]:
-    """A generator, which can be closed, of what may be any iterator; calls under way end with it."""
-    yield from incoming
-
-
-def _summarise(one: _Asked, answers: _Answers, folder: records.RunFolder, results: dict[str, Any]) -> int:
+def _summarise(one: _Asked, answers: asking.Answers, folder: records.RunFolder, results: dict[str, Any]) -> int:
     """Adds a task's numbers, or the reason why it has none, and writes its examples; returns how many are left out."""
     name = one.task.name
     received = [tuple(answers.read.get(key) for key in keys) for keys in one.keys]
@@ -424,7 +339,7 @@ def is_correct(question: TextQuestion, answer: Answer) -> bool | None:
     return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
 
 
-def _spent(responder: Responder, wanted: Mapping[str, Request], answers: _Answers) -> dict[str, Any]:
+def _spent(responder: Responder, wanted: Mapping[str, Request], answers: asking.Answers) -> dict[str, Any]:
     """Tokens and cost of the responses that the numbers rest on, whoever asked for them."""
     tokens = {
         name: [getattr(answers.read[key], f"{name}_tokens") for key in wanted if key in answers.read]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from winobench.errors import InputError
-from winobench.evaluation import responses
+from winobench.evaluation import asking, responses
 from winobench.generation import parsing
 from winobench.generation.items import Item, Origin
 from winobench.generation.prompts import Prompt
@@ -66,7 +64,7 @@ def collect(
     store: responses.ResponseStore,
     *,
     reuse: bool = True,
-    watch: Callable[[int, int], Any] = lambda total, done: contextlib.nullcontext(lambda count: None),
+    progress: bool = True,
 ) -> list[Answer]:
     """Asks a model what it has not been asked yet. Every response is on disk before it is looked into.
 
@@ -76,8 +74,7 @@ def collect(
       prompts: what to ask.
       store: of the responses, open; what it holds is not asked for again.
       reuse: take responses that runs beside the store's have recorded.
-      watch: given the number of requests and of those that are answered already, returns a context manager whose value
-        is told how many more have been.
+      progress: show requests, requests a second and the time left.
 
     Returns:
       An answer for each prompt, in their order.
@@ -90,49 +87,20 @@ def collect(
             f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model."
         )
     fingerprint = responder.fingerprint()
-    requests = [prompt.request for prompt in prompts]
-    keys = [responses.key(fingerprint, request) for request in requests]
-    answers: dict[int, Answer] = {}
-
-    def read(index: int, raw: Mapping[str, Any]) -> None:
-        origin = prompts[index].origin(model)
-        try:
-            response = responder.read(requests[index], raw)
-        except ValueError as error:
-            store.reject(keys[index], str(error))
-            answers[index] = Answer(origin, FAILED, problem=f"malformed: {error}")
-        else:
-            tokens = {"input_tokens": response.input_tokens, "output_tokens": response.output_tokens}
-            price = responder.cost(response) if hasattr(responder, "cost") else None
-            answers[index] = Answer(origin, ANSWERED, response.text, response.finish == "length", **tokens, cost=price)
-
-    if reuse:
-        store.share(store.neighbours(), keys)
-    for index, key in enumerate(keys):
-        stored = store.get(key)
-        if stored is not None:
-            read(index, stored.raw)
-    # A response that turned out to be malformed is asked for again.
-    missing = [index for index in range(len(prompts)) if index not in answers or answers[index].status == FAILED]
-    if missing:
-        with watch(len(prompts), len(prompts) - len(missing)) as advance:
-            last = time.monotonic()
-            for place, raw in responder.ask([requests[index] for index in missing]):
-                # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
-                seconds, last = time.monotonic() - last, time.monotonic()
-                index = missing[place]
-                error = raw.get("error")
-                if isinstance(error, Mapping) and "kind" in error:
-                    store.fail(keys[index], requests[index], error, seconds)
-                    problem = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
-                    answers[index] = Answer(prompts[index].origin(model), FAILED, problem=problem)
-                else:
-                    store.add(keys[index], requests[index], raw, seconds)
-                    read(index, raw)
-                advance(1)
-    if len(answers) < len(prompts):
-        raise RuntimeError(f"the model left out {len(prompts) - len(answers)} of the requests that it was given.")
-    return [answers[index] for index in range(len(prompts))]
+    keys = [responses.key(fingerprint, prompt.request) for prompt in prompts]
+    known = asking.Answers()
+    wanted = {key: prompt.request for key, prompt in zip(keys, prompts, strict=True)}
+    asking.ask(responder, store, wanted, known, reuse=reuse, progress=progress)
+    answers = []
+    for key, prompt in zip(keys, prompts, strict=True):
+        origin, response = prompt.origin(model), known.read.get(key)
+        if response is None:
+            answers.append(Answer(origin, FAILED, problem=known.failed[key]))
+            continue
+        tokens = {"input_tokens": response.input_tokens, "output_tokens": response.output_tokens}
+        cost = responder.cost(response) if hasattr(responder, "cost") else None
+        answers.append(Answer(origin, ANSWERED, response.text, response.finish == "length", **tokens, cost=cost))
+    return answers
 
 
 def read_answers(answers: Iterable[Answer]) -> tuple[list[Item], list[Malformed]]:

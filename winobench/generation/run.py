@@ -31,7 +31,6 @@ from typing import Any
 from winobench import files
 from winobench.data import wscplus
 from winobench.errors import InputError
-from winobench.evaluation import progress as progress_bars
 from winobench.evaluation import provenance, records, responses
 from winobench.generation import agreement, annotate, candidates, checks, parsing, prompts, validity
 from winobench.generation.candidates import Answer
@@ -100,16 +99,7 @@ def generate(
     try:
         store.open()
         for name, load in responders.items():
-            answers += candidates.collect(
-                load(),
-                name,
-                asked,
-                store,
-                reuse=reuse,
-                watch=lambda total, done: progress_bars.passes(
-                    total, done, enabled=progress, doing="asking", noun="requests"
-                ),
-            )
+            answers += candidates.collect(load(), name, asked, store, reuse=reuse, progress=progress)
         write_lines(folder.path / ANSWERS, map(candidates.answer_json, answers))
         folder.describe({**description, "status": "generated"})
     except BaseException as error:
