@@ -87,36 +87,36 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     config.image_size = config_dict.placeholder(int)
 
     config.lora = ml_collections.ConfigDict()
-    config.lora.targets = "cross"
-    config.lora.rank = 4
+    config.lora.targets = "all"
+    config.lora.rank = 8
     config.lora.alpha = config_dict.placeholder(float)
     config.lora.dropout = 0.0
-    config.lora.text_encoder = False
+    config.lora.text_encoder = True
 
     config.loss = ml_collections.ConfigDict()
     config.loss.kind = "mixed"
-    config.loss.threshold = config_dict.FieldReference(1.0, field_type=float)
-    config.loss.threshold_over = "batch"
+    config.loss.threshold = config_dict.FieldReference(1.1, field_type=float)
+    config.loss.threshold_over = "example"
     config.loss.objective = "hinged"
     config.loss.mixing = "batch"
-    # The embedded model was trained on these.
-    config.loss.timestep_range = config_dict.FieldReference((100, 1000), field_type=tuple)
+    # On these the embedded model is judged.
+    config.loss.timestep_range = config_dict.FieldReference((300, 800), field_type=tuple)
 
     config.data = ml_collections.ConfigDict()
     config.data.name = "clevr"
-    config.data.num_scenes = 1000
+    config.data.num_scenes = 400
     config.data.data_dir = config_dict.placeholder(str)
     config.data.cache_dir = config_dict.placeholder(str)
 
-    config.batch_size = 112
+    config.batch_size = 48
     config.accumulate = 1
     config.num_steps = config_dict.FieldReference(300, field_type=int)
     config.epochs = 8.0
 
     config.optimizer = ml_collections.ConfigDict()
     config.optimizer.name = "adamw"
-    config.optimizer.learning_rate = 1e-3
-    config.optimizer.schedule = "constant"
+    config.optimizer.learning_rate = 3e-3
+    config.optimizer.schedule = "cosine"
     config.optimizer.warmup_steps = 20
     # torch's AdamW, as in the published code.
     config.optimizer.weight_decay = 1e-2
@@ -127,14 +127,14 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     config.ema_decay = config_dict.placeholder(float)
     config.explosion_factor = config_dict.FieldReference(10.0, field_type=float)
 
-    config.validate_every = config_dict.FieldReference(50, field_type=int)
+    config.validate_every = config_dict.FieldReference(100, field_type=int)
     config.validation = ml_collections.ConfigDict()
     config.validation.tasks = config_dict.placeholder(str)
     config.validation.limit = config_dict.FieldReference(20, field_type=int)
     config.validation.num_samples = 8
     config.validation.timestep_range = config_dict.placeholder(tuple)
     config.validation.batch_size = config_dict.placeholder(int)
-    config.checkpoint_every = 50
+    config.checkpoint_every = 100
     config.log_every = 10
 
     config.mesh = ml_collections.ConfigDict()
@@ -145,10 +145,17 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
         config.model = "sd21-base"
         config.dtype = "bfloat16"
         config.remat = True
+        config.lora.targets = "cross"
+        config.lora.rank = 4
+        config.lora.text_encoder = False
+        config.loss.threshold = 1.0
+        config.loss.threshold_over = "batch"
         config.loss.timestep_range = None
         config.data.name = "coco_hardneg_train"
+        config.batch_size = 112
         config.num_steps = None
         config.optimizer.learning_rate = 1e-4
+        config.optimizer.schedule = "constant"
         config.optimizer.warmup_steps = 0
         config.validate_every = 500
         config.checkpoint_every = 500

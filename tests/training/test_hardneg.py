@@ -48,6 +48,7 @@ def make_config(tiny_pipeline, tmp_path_factory):
     config.model = str(tiny_pipeline)
     config.data.cache_dir = str(tmp_path_factory.getbasetemp() / "hardneg-latents")
     config.optimizer.learning_rate = 0.05
+    config.optimizer.schedule = "constant"  # so that a run can be prolonged
     config.optimizer.warmup_steps = 0
     config.lora.text_encoder = True
     config.lora.dropout = 0.1
