@@ -48,7 +48,7 @@ from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 from winobench.models import lora
 from winobench.models.unet_2d_condition import UNet2DConditionModel
-from winobench.training import hard_negatives, hardneg, loop, optimizers
+from winobench.training import hard_negatives, loop, optimizers
 
 LORA = lora.LoRAConfig("cross", rank=4)
 LOSS = hard_negatives.LossConfig("hard_text", threshold=1.0)
@@ -146,7 +146,7 @@ class Ours:
         graphdef, trained, frozen = lora.split(unet)
         # Torch trains on one GPU.
         on_gpu = device == "cuda"
-        mesh = parallel.make_mesh(jax.devices()[:1]) if on_gpu else hardneg.make_mesh(batch_size, 1, 1)
+        mesh = parallel.make_mesh(jax.devices()[:1]) if on_gpu else loop.make_mesh(batch_size, 1, 1)
         optimizer = optimizers.make_optimizer(
             "adamw", _LEARNING_RATE, weight_decay=_WEIGHT_DECAY, clip_norm=_CLIP_NORM, b2=0.999
         )

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -13,6 +14,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _COMPILED = tempfile.TemporaryDirectory(prefix="winobench-tests-compiled-")  # gone when the first process ends
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+# A shell that starts the tests in the background has them ignore interrupts, which some of them are about.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # No test may depend on the network; those about the hub bring their own cache.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Nor on data sets that this machine happens to have prepared.

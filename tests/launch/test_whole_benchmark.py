@@ -107,6 +107,7 @@ def test_one_page_of_the_three_runs(runs, tmp_path):
     assert list(tmp_path.glob("*.png"))
 
 
+@pytest.mark.slow  # test_bad_sources.py has the same without a launch
 def test_tasks_whose_data_are_damaged_are_left_out(runs, data_dir, models, tmp_path):
     """One sentence for each of them, numbers for the others, and the exit status says that not all went well."""
     for task, place in (("pets", "examples"), ("winoground", "images")):

@@ -50,6 +50,7 @@ def make_config(tiny_pipeline, tmp_path_factory):
     config.optimizer.learning_rate = 0.05
     config.optimizer.schedule = "constant"  # so that a run can be prolonged
     config.optimizer.warmup_steps = 0
+    config.lora.targets = "cross"
     config.lora.text_encoder = True
     config.lora.dropout = 0.1
     config.accumulate = 2  # so that two devices share the batch of four

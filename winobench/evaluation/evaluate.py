@@ -18,7 +18,7 @@ from winobench.evaluation import gallery, provenance, records, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
-from winobench.tasks import TASKS, get_task, get_text_task
+from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
 from winobench.tasks.base import Task
 from winobench.tasks.questions import TextTask
 
@@ -239,24 +239,25 @@ def evaluate(
 def choose_tasks(
     tasks: str | Sequence[str | Task | TextTask],
     data_dir: str | None = None,
-    known: Mapping[str, Task] | Mapping[str, TextTask] = TASKS,
+    known: Mapping[str, Task] | Mapping[str, TextTask] | None = None,
 ) -> list[Task] | list[TextTask]:
     """The tasks that are meant.
 
     Args:
       tasks: names, task objects, or ``"ready"`` for every known task whose data are there.
       data_dir: handed to the tasks.
-      known: `winobench.tasks.TASKS` or `winobench.tasks.TEXT_TASKS`.
+      known: `winobench.tasks.TASKS`, which it is by default, or `winobench.tasks.TEXT_TASKS`.
 
     Raises:
       InputError: no task, an unknown name, or a named task whose data are not there.
     """
+    known = TASKS if known is None else known
     if isinstance(tasks, str):
         if tasks != READY:
             tasks = [name.strip() for name in tasks.split(",") if name.strip()]
         else:
             tasks = [name for name, task in known.items() if task.ready(data_dir) is None]
-    get = get_task if known is TASKS else get_text_task
+    get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     if not chosen:
         raise InputError(f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.")
