@@ -166,6 +166,7 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
         config.data.num_scenes = 2
         config.batch_size = 4
         config.num_steps = 4
+        config.optimizer.warmup_steps = 1
         config.validate_every = 2
         config.validation.limit = 1
         config.validation.num_samples = 1

@@ -185,6 +185,13 @@ def test_eight_devices_do_as_one(config, tmp_path):
     np.testing.assert_allclose(*losses, rtol=1e-4)
 
 
+@pytest.mark.parametrize("form", hardneg_config.FORMS)
+def test_the_schedule_of_every_form_fits_its_steps(form):
+    config = hardneg_config.get_config(form)
+    num_steps = config.num_steps or 1000  # the paper's are as many as its epochs have
+    assert hardneg._optimizer(config.optimizer, num_steps) is not None
+
+
 def test_meshes_of_a_cpu_fit_the_batch():
     assert loop.make_mesh(6, 1, 1).size == max(count for count in range(1, jax.device_count() + 1) if 6 % count == 0)
     with pytest.raises(InputError, match="a batch of 7 cannot be shared by 2 micro-batches"):
