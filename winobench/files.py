@@ -1,8 +1,9 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and a digest of what is written."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import tempfile
@@ -44,6 +45,11 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def write_json(path: str | os.PathLike, content: Any) -> None:
     """Writes a JSON file with sorted keys, whole or not at all."""
     write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def digest(value: Any) -> str:
+    """SHA-256, in hexadecimal, of a value that JSON can hold; the order of keys does not matter."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def sync(path: str | os.PathLike) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -31,6 +30,7 @@ import pyarrow.parquet as pq
 
 from winobench import files as whole_files
 from winobench.errors import InputError
+from winobench.files import digest as digest  # records are named by it, and so their users find it here
 
 SCHEMA_VERSION = 2
 """Raised when a folder's layout or columns change."""
@@ -74,11 +74,6 @@ class ScoreSet:
     digest: str
     timesteps: tuple[int, ...]
     kind: str = "squared_l2"
-
-
-def digest(value: Any) -> str:
-    """SHA-256, in hexadecimal, of a value that JSON can hold; the order of keys does not matter."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:

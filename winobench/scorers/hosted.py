@@ -16,6 +16,7 @@ blanked.
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import dataclasses
@@ -38,6 +39,7 @@ from typing import Any
 
 from absl import logging
 
+from winobench import files
 from winobench.errors import InputError
 from winobench.scorers.language import Generation, Raw, Request, Response, Turn
 
@@ -491,11 +493,9 @@ class _AttemptsLog:
     ) -> None:
         if self.path is None:
             return
-        from winobench.evaluation.records import digest
-
         line = {
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-            "request": digest(body)[:16],
+            "request": files.digest(body)[:16],
             "attempt": attempt,
             "status": status,
             "seconds": round(seconds, 3),
@@ -510,7 +510,7 @@ class _AttemptsLog:
             raise InputError(f"{self.path} cannot be written: {error.strerror or error}.") from error
 
 
-class _Server:
+class _Server(abc.ABC):
     """A protocol: how a request is written, sent and read."""
 
     default_url: str
@@ -535,13 +535,13 @@ class _Server:
         timeouts = self._package.Timeout(timeout, connect=min(timeout, _SECONDS_TO_CONNECT))
         self._client = self._open(key, url, timeouts, http_client)
 
+    @abc.abstractmethod
     def body(self, request: Generation) -> dict[str, Any]:
         """The fields of a request."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
         """Makes one attempt: status, body as text, headers."""
-        raise NotImplementedError
 
     def failure(self, error: Exception) -> _Failure:
         """What an exception of the client means."""
