@@ -63,7 +63,7 @@ def test_published_has_the_published_lengths(requested, count):
     assert len(timesteps) == count
 
 
-@pytest.mark.parametrize("rule", ["uniform", "stratified", "even"])
+@pytest.mark.parametrize("rule", ["uniform", "low_discrepancy", "stratified", "even"])
 def test_range_is_kept(rule):
     timesteps = samples.choose_timesteps(rule, 300, timestep_range=(100, 110))
     assert set(timesteps.tolist()) == set(range(100, 110))
@@ -79,7 +79,7 @@ def test_default_number_and_arrays():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"rule": "random"}, "one of uniform, stratified"),
+        ({"rule": "random"}, "one of uniform, low_discrepancy, stratified"),
         ({"num_samples": 0}, "at least 1"),
         ({"num_samples": 2.5}, "at least 1"),
         ({"num_samples": True}, "at least 1"),
@@ -104,3 +104,18 @@ def test_bad_input(arguments, words):
     arguments = {"rule": "uniform", "num_samples": None} | arguments
     with pytest.raises(InputError, match=words):
         samples.choose_timesteps(arguments.pop("rule"), arguments.pop("num_samples"), **arguments)
+
+
+def test_low_discrepancy_spreads_every_prefix():
+    long = samples.choose_timesteps("low_discrepancy", 64, seed=3)
+    np.testing.assert_array_equal(samples.choose_timesteps("low_discrepancy", 16, seed=3), long[:16])
+    assert (samples.choose_timesteps("low_discrepancy", 16, seed=4) != long[:16]).any()
+    for count in (4, 8, 16, 32, 64):
+        # One in each of count equal parts, which begin somewhere.
+        gaps = np.diff(np.sort(long[:count]))
+        assert gaps.min() >= 1000 // count - 1
+        assert gaps.max() <= 1000 // count + 2
+
+
+def test_low_discrepancy_timesteps_are_what_they_were():
+    np.testing.assert_array_equal(samples.choose_timesteps("low_discrepancy", 6, seed=0), [578, 78, 828, 328, 703, 203])

@@ -32,18 +32,35 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray) -> list[np.ndarra
     Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5.
     """
     means = np.mean(errors, axis=1, dtype=np.float64)
+    return [sum(sign * means[rows] for rows, sign in terms) for terms in score_terms(plan, task)]
+
+
+def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
+    """Which pairs' errors make up the scores of a task, and with which sign.
+
+    Args:
+      plan: the plan.
+      task: a task of the plan.
+
+    Returns:
+      For each question a list of (int64 [images, texts] rows of ``plan.pairs``, sign); the score matrix is the sum of
+      each sign times the errors of its rows.
+    """
     rows = plan.pair_index()
     empty = plan.texts.index(EMPTY_TEXT) if plan.normalized[task] else None
     gray = plan.image_hashes.index(image_hash(GRAY_IMAGE)) if plan.gray_normalized[task] else None
-    scores = []
+    questions = []
     for question in plan.questions[task]:
-        matrix = means[[[rows[image, text] for text in question.texts] for image in question.images]]
+        shape = (len(question.images), len(question.texts))
+        terms = [(np.array([[rows[image, text] for text in question.texts] for image in question.images]), -1)]
         if empty is not None:
-            matrix = matrix - means[[rows[image, empty] for image in question.images]][:, None]
+            column = np.array([rows[image, empty] for image in question.images])[:, None]
+            terms.append((np.broadcast_to(column, shape), 1))
         if gray is not None:
-            matrix = matrix - means[[rows[gray, text] for text in question.texts]][None, :]
-        scores.append(-matrix)
-    return scores
+            row = np.array([rows[gray, text] for text in question.texts])[None, :]
+            terms.append((np.broadcast_to(row, shape), 1))
+        questions.append(terms)
+    return questions
 
 
 def task_results(

@@ -462,11 +462,25 @@ class DiffusionITM:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
             that cannot be read.
         """
+        session = self.session(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
+        return session.iter_errors(triples)
+
+    def session(
+        self,
+        images: Sequence[Any],
+        texts: Sequence[str],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        timesteps: str | ArrayLike = "uniform",
+        noise: ArrayLike | None = None,
+    ) -> Session:
+        """For errors that are asked for in parts: what one part has encoded is there for the next ones.
+
+        Arguments and errors are those of `iter_errors`.
+        """
         images, texts = common.checked_list("images", images), common.checked_texts(texts)
         chosen, noise = self._samples(num_samples, seed, timesteps, noise)
-        triples = common.checked_rows(
-            "triples", triples, {"image": len(images), "text": len(texts), "sample": len(chosen)}
-        )
         ids = self._token_ids(texts)
         load = functools.partial(_load, images, self.image_size)
         image_table = tables.DeviceTable(
@@ -480,7 +494,7 @@ class DiffusionITM:
             self._text_encoder, len(texts), self._text_rows, ids[0], lambda numbers: (ids[number] for number in numbers)
         )
         noise = parallel.put(noise, parallel.replicated(self.mesh))
-        return self._run(image_table, text_table, triples, chosen, noise)
+        return Session(self, image_table, text_table, chosen, noise)
 
     def choose_timesteps(
         self, num_samples: int | None = None, seed: int = 0, timesteps: str | ArrayLike = "uniform"
@@ -506,25 +520,6 @@ class DiffusionITM:
             # Models without one keep the fingerprint that their records have.
             **({} if self.lora is None else {"lora": self.lora}),
         }
-
-    def _run(
-        self,
-        image_table: tables.DeviceTable,
-        text_table: tables.DeviceTable,
-        triples: np.ndarray,
-        timesteps: np.ndarray,
-        noise: jax.Array,
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        how = _Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
-        split = parallel.split_axis(self.mesh, axis=1)
-
-        def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:
-            index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]]).astype(np.int32)
-            arrays = image_table.array, text_table.array, noise, parallel.put(index, split)
-            return _fused_step(how, self._params, *arrays)
-
-        size = self.batch_size * parallel.data_parallelism(self.mesh)
-        return tables.score_rows(image_table, text_table, triples, size, step)
 
     def _samples(
         self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
@@ -565,6 +560,43 @@ class DiffusionITM:
 
     def _token_ids(self, texts: Sequence[str]) -> np.ndarray:
         return np.asarray(self.pipeline.tokenize(texts), np.int32)
+
+
+class Session:
+    """Images, texts and samples of one evaluation, and what is encoded of them; `DiffusionITM.session` makes it."""
+
+    def __init__(
+        self,
+        scorer: DiffusionITM,
+        images: tables.DeviceTable,
+        texts: tables.DeviceTable,
+        timesteps: np.ndarray,
+        noise: jax.Array,
+    ):
+        self._scorer = scorer
+        self._images = images
+        self._texts = texts
+        self._timesteps = timesteps
+        self._noise = noise
+
+    def iter_errors(self, triples: ArrayLike) -> Iterator[tuple[int, np.ndarray]]:
+        """The errors of chosen triples; argument, result and errors as of `DiffusionITM.iter_errors`.
+
+        Finish one iteration before the next begins: they share the tables.
+        """
+        limits = {"image": self._images.num_items, "text": self._texts.num_items, "sample": len(self._timesteps)}
+        triples = common.checked_rows("triples", triples, limits)
+        scorer, noise, timesteps = self._scorer, self._noise, self._timesteps
+        how = _Step(scorer._denoiser, scorer._schedule, scorer.mesh, scorer.error, scorer.target, scorer._dtype)
+        split = parallel.split_axis(scorer.mesh, axis=1)
+
+        def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:
+            index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]]).astype(np.int32)
+            arrays = self._images.array, self._texts.array, noise, parallel.put(index, split)
+            return _fused_step(how, scorer._params, *arrays)
+
+        size = scorer.batch_size * parallel.data_parallelism(scorer.mesh)
+        return tables.score_rows(self._images, self._texts, triples, size, step)
 
 
 def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:

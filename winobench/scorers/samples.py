@@ -16,7 +16,10 @@ from jax.typing import ArrayLike
 from winobench.errors import InputError
 
 DEFAULT_NUM_SAMPLES = 32
-TIMESTEP_RULES = ("uniform", "stratified", "even", "published")
+TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
+
+# Rules by which the first samples of many are samples of the whole range, too.
+PREFIX_RULES = ("uniform", "low_discrepancy")
 
 # The streams of a seed. The generator is named, so that jax_default_prng_impl cannot change a stored score.
 _NOISE_STREAM, _TIMESTEP_STREAM = 0, 1
@@ -72,6 +75,17 @@ def _uniform(seed: int, num_samples: int) -> np.ndarray:
     return np.concatenate(blocks)[:num_samples].astype(np.float64)
 
 
+def _van_der_corput(count: int) -> np.ndarray:
+    """The binary digits of 0, 1, 2, ... mirrored at the point: float64 [count] in [0, 1)."""
+    numbers = np.arange(count, dtype=np.uint64)
+    position, weight = np.zeros(count), 0.5
+    while numbers.any():
+        position += weight * (numbers & np.uint64(1))
+        numbers >>= np.uint64(1)
+        weight /= 2
+    return position
+
+
 def choose_timesteps(
     rule: str | ArrayLike | Sequence[int],
     num_samples: int | None,
@@ -84,14 +98,15 @@ def choose_timesteps(
 
     Args:
       rule: ``uniform`` draws each timestep independently, so that the first 16 of 32 samples are those of 16;
-        ``stratified`` draws one timestep from each of num_samples equal parts of the range; ``even`` takes the middle
-        of each part; ``published`` is range(10, 990, int(1000 / num_samples)), whose length is often not num_samples,
-        as in the published code; an integer array is taken as it is.
+        ``low_discrepancy`` keeps that and spreads the first n evenly over the range, whatever n (van der Corput's
+        sequence in base 2, shifted by a random number: Cranley and Patterson, 1976); ``stratified`` draws one timestep
+        from each of num_samples equal parts of the range; ``even`` takes the middle of each part; ``published`` is
+        range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code;
+        an integer array is taken as it is.
       num_samples: how many; None means `DEFAULT_NUM_SAMPLES`, or the length of an array.
-      seed: of ``uniform`` and ``stratified``; an integer from 0 to 2**32 - 1.
+      seed: of ``uniform``, ``low_discrepancy`` and ``stratified``; an integer from 0 to 2**32 - 1.
       num_train_timesteps: T, the number of timesteps of the schedule.
-      timestep_range: (first, end) of the timesteps that ``uniform``, ``stratified`` and ``even`` choose from; (0, T)
-        when None.
+      timestep_range: (first, end) of the timesteps that the rules but ``published`` choose from; (0, T) when None.
 
     Returns:
       int32 [num_samples], or [length of the range] for ``published``.
@@ -121,6 +136,8 @@ def choose_timesteps(
         return timesteps
     if rule == "uniform":
         position = _uniform(seed, count)
+    elif rule == "low_discrepancy":
+        position = (_van_der_corput(count) + _uniform(seed, 1)) % 1.0
     else:
         offset = _uniform(seed, count) if rule == "stratified" else 0.5
         position = (np.arange(count) + offset) / count

@@ -168,6 +168,11 @@ class DeviceTable:
         self._arrays: Iterator[np.ndarray] = iter(())
 
     @property
+    def num_items(self) -> int:
+        """Number of items that there are."""
+        return len(self._row_of_item)
+
+    @property
     def capacity(self) -> int:
         """Number of rows."""
         return len(self._item_of_row)

@@ -1,0 +1,256 @@
+"""Sampling where it decides: a question's candidates leave the race once their fate is sure.
+
+All questions race at once: between two looks, the pairs that any undecided question still needs are scored on the next
+samples together, so that the devices have full batches. Pairs of one question always share their samples, which makes
+the difference of two candidates much less noisy than either of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from winobench.evaluation.plan import Plan
+from winobench.evaluation.summary import score_terms
+from winobench.metrics import sequential
+from winobench.tasks.base import Task
+
+MODES = ("fixed", "race")
+"""How samples are spent: all pairs on all of them, or each pair only until its question is decided."""
+
+ALPHA = 0.01
+"""How often a decision may differ from that of the whole budget, at most, by default."""
+
+# What a metric asks of a ranking: which candidates are among the k best.
+_TOPS = {"recall": (1, 5)}
+
+
+class Ranking:
+    """A question whose candidates are ranked: texts for an image, or images for a text.
+
+    Attributes:
+      num_samples: [candidates] int, the samples that each was judged on.
+    """
+
+    def __init__(self, rows: np.ndarray, signs: np.ndarray, tops: Sequence[int] = (1,)):
+        """
+        Args:
+          rows: int [candidates, terms], rows of the errors that a candidate's score is made of.
+          signs: int [terms], of these errors in the score.
+          tops: the sets of best candidates that are asked for: the best one, the best five.
+        """
+        self._rows, self._signs = rows, signs
+        # Nothing is asked of a single candidate, but it has a score.
+        self._tops = [_Top(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_Top(len(rows), len(rows))]
+        self.num_samples = np.zeros(len(rows), np.int64)
+
+    @property
+    def decided(self) -> bool:
+        """Whether nothing is open."""
+        return not self._running().any()
+
+    def _running(self) -> np.ndarray:
+        """[candidates] bool: those that another look needs; all of them before the first."""
+        if not self.num_samples.any():
+            return np.ones(len(self._rows), bool)
+        return np.any([top.is_open for top in self._tops], axis=0)
+
+    def needed(self) -> np.ndarray:
+        """Rows of the errors that the next look needs; none once all is decided."""
+        return self._rows[self._running()].ravel()
+
+    def look(self, errors: np.ndarray, n: int, budget: int, level: float) -> None:
+        """Decides what the first n samples can decide.
+
+        Args:
+          errors: [rows, samples] floats; the first n of the needed rows are known.
+          n: at most ``budget``.
+          budget: the samples that a decision should agree with.
+          level: probability of a wrong decision at this look.
+        """
+        running = self._running()
+        self.num_samples[running] = n
+        scores = self._scores(errors, n)
+        for top in self._tops:
+            if top.is_open.any():
+                top.look(scores, budget, level)
+
+    def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
+        """[candidates, n] float64, NaN where a sample is not known."""
+        return np.tensordot(self._signs, errors[self._rows.T, :n].astype(np.float64), axes=1)
+
+    def scores(self, errors: np.ndarray) -> np.ndarray:
+        """[candidates] float64, higher = better: that of the winner, and how far the others are from it.
+
+        Differences are means over the samples that both have. Where those of a few samples would order two candidates
+        in another way than was decided, the decision stands.
+        """
+        most = int(self.num_samples.max())
+        samples = self._scores(errors, most)
+        is_winner = self._tops[0].is_in if self._tops[0].is_in.any() else self.num_samples == most
+        winner = int(np.argmax(is_winner))
+        common = np.minimum(self.num_samples, self.num_samples[winner])
+        behind = np.array([(samples[winner, :n] - row[:n]).mean() for row, n in zip(samples, common, strict=True)])
+        scores = samples[winner, : self.num_samples[winner]].mean() - behind
+        for top in self._tops:
+            rest = ~top.is_in
+            if top.is_in.any() and rest.any():
+                scores[rest] = np.minimum(scores[rest], np.nextafter(scores[top.is_in].min(), -np.inf))
+        return scores
+
+
+class _Top:
+    """Which of some candidates are the k best?"""
+
+    def __init__(self, num_candidates: int, k: int):
+        self.is_open = np.full(num_candidates, k < num_candidates)
+        self.is_in = ~self.is_open
+        self._k = k
+        # What can go wrong is a comparison of one that belongs in with one that does not.
+        self._comparisons = k * (num_candidates - k)
+
+    def look(self, scores: np.ndarray, budget: int, level: float) -> None:
+        """Settles those whose fate the scores, [candidates, n], make sure."""
+        candidates = np.flatnonzero(self.is_open)
+        places = self._k - int(self.is_in.sum())
+        order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
+        above, below = order[:places], order[places:]
+        differences = scores[above][:, None] - scores[below][None]
+        sure = sequential.will_stay_positive(differences, budget, level / self._comparisons)
+        enter, leave = above[sure.all(axis=1)], below[sure.all(axis=0)]
+        self.is_in[enter] = True
+        self.is_open[enter] = self.is_open[leave] = False
+        # All places taken, or none that could be taken from anybody.
+        places -= len(enter)
+        if places in (0, int(self.is_open.sum())):
+            self.is_in |= self.is_open & (places > 0)
+            self.is_open[:] = False
+
+
+class Matching:
+    """A question of two images and two texts that belong together in order (Winoground).
+
+    Its pairs go on together until the text score and the image score are both decided: all of a score's comparisons
+    are won, or one is lost.
+
+    Attributes:
+      num_samples: [2, 2] int, the samples that each pair was judged on.
+      decided: whether nothing is open.
+    """
+
+    def __init__(self, rows: np.ndarray, signs: np.ndarray):
+        """
+        Args:
+          rows: int [2, 2, terms], as of `Ranking`.
+          signs: int [terms].
+        """
+        self._rows, self._signs = rows, signs
+        self.decided = False
+        self.num_samples = np.zeros((2, 2), np.int64)
+
+    def needed(self) -> np.ndarray:
+        """As of `Ranking`."""
+        return np.zeros(0, np.int64) if self.decided else self._rows.ravel()
+
+    def look(self, errors: np.ndarray, n: int, budget: int, level: float) -> None:
+        """As of `Ranking`."""
+        scores = self._scores(errors, n)
+        own = scores[[0, 1], [0, 1]]
+        margins = np.stack([own - scores[[0, 1], [1, 0]], own - scores[[1, 0], [0, 1]]])  # [text or image, 2, n]
+        won, lost = (sequential.will_stay_positive(sign * margins, budget, level / 4) for sign in (1, -1))
+        self.num_samples[:] = n
+        self.decided = bool((won.all(axis=1) | lost.any(axis=1)).all())
+
+    def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
+        return np.tensordot(self._signs, errors[np.moveaxis(self._rows, -1, 0), :n].astype(np.float64), axes=1)
+
+    def scores(self, errors: np.ndarray) -> np.ndarray:
+        """[2, 2] float64, means over the samples that the pairs were judged on."""
+        return self._scores(errors, int(self.num_samples.max())).mean(axis=-1)
+
+
+@dataclasses.dataclass
+class _Entry:
+    """A question in the race."""
+
+    task: str
+    shape: tuple[int, int]
+    question: Ranking | Matching
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a race came to.
+
+    Attributes:
+      scores: task -> [images, texts] float64 a question, higher = better.
+      passes: pairs and samples that were needed.
+      fixed_passes: those of the whole budget.
+      undecided: questions that took the whole budget.
+      questions: their number in all.
+    """
+
+    scores: Mapping[str, list[np.ndarray]]
+    passes: int
+    fixed_passes: int
+    undecided: int
+    questions: int
+
+
+class Race:
+    """The questions of some tasks.
+
+    Attributes:
+      budget: samples that an undecided question ends with.
+      alpha: how often a decision may differ from that of the whole budget, at most.
+    """
+
+    def __init__(self, plan: Plan, tasks: Sequence[Task], budget: int, alpha: float = ALPHA):
+        self.budget, self.alpha = budget, alpha
+        self._num_pairs = len(plan.pairs)
+        self._entries = []
+        for task in tasks:
+            for terms in score_terms(plan, task.name):
+                rows = np.stack([rows for rows, _ in terms], axis=-1)
+                signs = np.array([sign for _, sign in terms])
+                shape = rows.shape[:2]
+                if min(shape) > 1:
+                    question: Ranking | Matching = Matching(rows, signs)
+                else:
+                    question = Ranking(rows.reshape(max(shape), -1), signs, _TOPS.get(task.metric, (1,)))
+                self._entries.append(_Entry(task.name, shape, question))
+
+    def run(self, errors: np.ndarray, score: Callable[[np.ndarray, int, int], None]) -> Outcome:
+        """Races all questions to their decisions.
+
+        Args:
+          errors: [num_pairs, budget] float32.
+          score: ``score(pairs, first, end)`` sees to it that the errors of these pairs, int [n] in increasing order,
+            are known for the samples from first to end.
+        """
+        looks = sequential.looks(self.budget)
+        level = sequential.level_of_a_look(self.alpha, self.budget)
+        scored = np.zeros(self._num_pairs, np.int64)
+        first, undecided = 0, self._entries
+        for n in looks:
+            pairs = np.unique(np.concatenate([entry.question.needed() for entry in undecided]))
+            score(pairs, first, n)
+            scored[pairs] = n
+            for entry in undecided:
+                entry.question.look(errors, n, self.budget, level)
+            first, last = n, undecided
+            undecided = [entry for entry in undecided if not entry.question.decided]
+            if not undecided:
+                break
+        scores: dict[str, list[np.ndarray]] = {}
+        for entry in self._entries:
+            scores.setdefault(entry.task, []).append(entry.question.scores(errors).reshape(entry.shape))
+        return Outcome(
+            scores,
+            passes=int(scored.sum()),
+            fixed_passes=self._num_pairs * self.budget,
+            undecided=len(last) if first == self.budget else 0,
+            questions=len(self._entries),
+        )
