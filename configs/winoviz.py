@@ -45,6 +45,7 @@ HELP = {
     "model_parallel": "devices that share one copy of the model; 1 gives each its own",
     "chat_template": "auto, tokenizer, or plain",
     "revision": "the hub repository's branch, tag or commit",
+    "allow_pickle": "load .bin weights through a restricted unpickler",
     "batch_size": "requests at once on each device; none chooses by their length",
     "seed": "of sampled texts",
     "api.base_url": "of the server; none for the one in the model's name, or the provider's own",
@@ -75,6 +76,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.model_parallel = 1
     config.chat_template = "auto"
     config.revision = config_dict.placeholder(str)
+    config.allow_pickle = False
     config.batch_size = config_dict.placeholder(int)
     config.seed = 0
 

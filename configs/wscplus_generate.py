@@ -38,6 +38,7 @@ HELP = {
     "checks.known": "CSV files in the layout of WSC+ whose sentences are no new ones, such as WSC+.csv; none for none",
     "dtype": "of local models: float32 or bfloat16",
     "revision": "the hub repository's branch, tag or commit",
+    "allow_pickle": "load .bin weights through a restricted unpickler",
     "batch_size": "requests at once on each device; none lets the model choose",
     "int8": "dense layers of local models with weights of 8 bits",
     "model_parallel": "devices that share one copy of a local model's parameters",
@@ -75,6 +76,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
 
     config.dtype = "float32"
     config.revision = config_dict.placeholder(str)
+    config.allow_pickle = False
     config.batch_size = config_dict.placeholder(int)
     config.int8 = False
     config.model_parallel = 1

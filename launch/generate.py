@@ -52,7 +52,7 @@ _PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", l
 _FINISH = flags.DEFINE_bool("finish", False, "Keep what every annotator calls valid, and draw the figures.")
 
 # Fields that leave items that are there as they are, so that they may change from call to call.
-_FREE = ("requests", "checks", "batch_size", "model_parallel", "api")
+_FREE = ("requests", "checks", "batch_size", "model_parallel", "allow_pickle", "api")
 _SOME_CALLS_FAILED = 2
 
 

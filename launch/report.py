@@ -20,6 +20,7 @@ CSV file behind each figure and table. It reads what the runs have recorded; no 
   python -m launch.report runs/gdbench-sd21-base-1a2b3c4d            one run: report.html in its folder's report/
   python -m launch.report runs/gdbench-*                             several, side by side, in report/
   python -m launch.report runs/a runs/b --out=comparison             ... in comparison/
+  python -m launch.report runs/wscplus-* --raters=anna.csv,ben.csv   with people's answers, and how far they agree
 
 One run gives: what was run, the task table beside the paper's numbers, a radar chart, CLEVR's sub-tasks, bias, accuracy
 against the number of samples, error against the timestep, and a gallery of right and wrong examples. Runs of text
@@ -31,6 +32,9 @@ is left out. The first run is the one that the others are compared with where th
 _OUT = flags.DEFINE_string("out", None, "Folder to write to; <run>/report for one run and report for several if none.")
 _GALLERY = flags.DEFINE_integer("gallery", 12, "Examples a task in the gallery, over all runs; 0 for no gallery.")
 _RESAMPLES = flags.DEFINE_integer("resamples", 2_000, "Resamples of the paired bootstrap between runs.")
+_RATERS = flags.DEFINE_list(
+    "raters", [], "CSV files of people's answers to WSC+ questions (columns item, rater, label), with commas."
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, and examples at random.")
 
 
@@ -45,6 +49,7 @@ def main(words: list[str]) -> None:
         resamples=_RESAMPLES.value,
         gallery_examples=_GALLERY.value,
         seed=_SEED.value,
+        raters=_RATERS.value,
         reproduce=eval_command,
         command=["python", "-m", "launch.report", *sys.argv[1:]],
     )

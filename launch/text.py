@@ -27,6 +27,8 @@ INCOMPLETE = 2
 """Exit status of runs that left something out: a task without data, or questions whose calls failed."""
 
 _EXAMPLE = "winoviz"
+# The folder in a training run's that holds what was trained.
+_EXPORTED = "model"
 
 
 def main(
@@ -134,6 +136,7 @@ def load_responder(config: ml_collections.ConfigDict, model: str, api: dict[str,
         model,
         config.dtype,
         revision=config.revision,
+        allow_pickle=config.allow_pickle,
         batch_size=config.batch_size,
         int8=config.int8,
         model_parallel=config.model_parallel,
@@ -149,13 +152,20 @@ def model_label(model: str) -> str:
 
 
 def display_name(model: str) -> str:
-    """What reports call a model: its name or hub id, the last part of a folder's or file's path, or the API's name."""
+    """What reports call a model: its name or hub id, the last part of a folder's or file's path, or the API's name.
+
+    A folder ``model``, which is where ``launch.train --config=nli`` exports to, is called as the run that it is in.
+    """
     prefix, _, rest = model.partition(":")
     if prefix == "recorded":
         return pathlib.Path(rest).stem
     if prefix in ("openai", "anthropic") and rest:
         return rest.partition("@http")[0]
-    return registry.model_label(model) if os.path.isdir(os.path.expanduser(model)) else model
+    folder = pathlib.Path(model).expanduser()
+    if not folder.is_dir():
+        return model
+    folder = folder.absolute()
+    return registry.model_label((folder.parent if folder.name == _EXPORTED else folder).name)
 
 
 def spent_line(results: dict[str, Any]) -> str:

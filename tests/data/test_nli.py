@@ -70,6 +70,10 @@ def test_bad_input(folder):
     path.write_text(lines + json.dumps({"sentence1": "a", "gold_label": "entailment"}) + "\n")
     with pytest.raises(InputError, match=r"snli_1.0_dev.jsonl: row 19 is no pair with a label of SNLI"):
         nli.read_pairs(folder, ["snli"], "dev", LABELS)
+    row = {"context": "a", "hypothesis": "b", "label": ["e"]}
+    (folder / "anli_v1.0" / "R1" / "dev.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match=r"dev.jsonl: row 1 is no pair with a label of ANLI"):
+        nli.read_pairs(folder, ["anli"], "dev", LABELS)
     path.write_text(lines[:-9])
     with pytest.raises(InputError, match="cannot be read as lines of JSON"):
         nli.read_pairs(folder, ["snli"], "dev", LABELS)

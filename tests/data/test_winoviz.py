@@ -120,6 +120,11 @@ def test_a_pragmatic_hypothesis_names_the_property_and_not_the_attribute():
     assert [problem.rule for problem in winoviz.check_item(item)] == ["hypothesis_attribute"] * 2
 
 
+def test_premises_with_quotations():
+    premise = "“The ball that I have pumped up is firm,” said Tom before the match."
+    assert winoviz.check_item(dataclasses.replace(ITEM, premises=(premise, ITEM.premises[1]))) == []
+
+
 def test_words_are_compared_without_endings():
     item = dataclasses.replace(ITEM, properties=("pumping", "valves"))
     assert winoviz.check_item(item) == []

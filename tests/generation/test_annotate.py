@@ -118,6 +118,7 @@ def test_people_do_not_see_each_others_labels(tmp_path):
         ({"item": IDS[0], "label": "valid"}, {"Origin": "http://evil.example"}, 403),
         ({"item": IDS[0], "label": "valid"}, {"Origin": "http://127.0.0.1:1"}, 403),
         ({"item": IDS[0], "label": "valid"}, {"Host": "evil.example"}, 403),
+        ({"item": IDS[0], "label": "valid"}, {"Host": "[localhost"}, 403),
         ({"item": IDS[0], "label": "valid"}, {"Host": "localhost:8765", "Origin": "http://localhost:8765"}, 200),
     ],
 )

@@ -60,6 +60,38 @@ Pair 1.b:
     assert malformed == []
 
 
+def test_braces_in_texts():
+    first, second = (fakes.as_json(one, reason="a {set} of\ntwo {") for one in PAIR)
+    groups, malformed = parsing.parse(f"As {{asked}}, {{}}: {first}\n{second} {{", "traditional")
+    assert (texts(groups), malformed) == (texts([PAIR]), [])
+    assert groups[0][0].reason == "a {set} of two {"
+    assert parsing.parse("{statement} is all that I have.", "traditional")[1][0].reason == parsing.NOTHING
+
+
+def test_thoughts_are_no_items():
+    draft, answer = fakes.written(fakes.PAIRS[0]), fakes.written(fakes.PAIRS[1])
+    assert parsing.parse(f"<think>{draft}</think>{answer}", "traditional") == ([tuple(PAIR)], [])
+    _, (cut,) = parsing.parse(f"<think>{draft}", "traditional", cut_off=True)
+    assert cut.reason == parsing.CUT_OFF
+
+
+@pytest.mark.parametrize("shared_first", [False, True])
+def test_lines_of_one_sentence_after_the_other(shared_first):
+    shared = "Pronoun: it\nOptions: kite / window\n"
+    blocks = []
+    for number, one in enumerate(PAIR, 1):
+        own = f"Sentence {number}: {one.statement}\n"
+        blocks.append(f"{own}{'' if shared_first else shared}Answer: {one.answer}\nReason: because")
+    groups, malformed = parsing.parse(f"Pair 1\n{shared if shared_first else ''}" + "\n".join(blocks), "traditional")
+    assert (groups, malformed) == ([tuple(PAIR)], [])
+
+
+def test_two_sentences_with_their_answers_in_a_line():
+    answer = f"Sentence 1: {PAIR[0].statement}\nSentence 2: {PAIR[1].statement}\nPronoun: it\nOptions: kite, window\n"
+    for answers in ("0/1", "kite / window", "0 and 1"):
+        assert texts(parsing.parse(f"{answer}Answer: {answers}", "traditional")[0]) == texts([PAIR])
+
+
 def test_lines_with_labels():
     shared = """**Pair 1:**
 Sentence 1: The trophy doesn't fit into the brown suitcase because it is too large.
@@ -173,6 +205,7 @@ def test_partners_are_found_without_numbers_and_across_gaps():
     ("value", "options"),
     [
         (["Paul", "George"], ["Paul", "George"]),
+        ({"0": "Paul", "1": "George", "2": "neither"}, ["Paul", "George"]),
         ("['Paul', 'George']", ["Paul", "George"]),
         ('["John\'s dog", "Jack\'s puppy"]', ["John's dog", "Jack's puppy"]),
         ("['Peter's racket', 'John's racket']", ["Peter's racket", "John's racket"]),
@@ -210,6 +243,12 @@ def test_options(value, options):
 )
 def test_answers(value, index):
     assert parsing.read_answer(value, ("the cat", "the dog")) == index
+
+
+@pytest.mark.parametrize("pronoun", ["it.", "“it”,", "(it)", "**it**"])
+def test_pronouns_come_without_punctuation(pronoun):
+    answer = "\n".join(fakes.as_json(one, pronoun=pronoun, snippet="") for one in PAIR)
+    assert parsing.parse(answer, "traditional") == ([tuple(PAIR)], [])
 
 
 def test_snippets():

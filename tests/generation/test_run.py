@@ -1,6 +1,7 @@
 """A whole generation: ask, resume, check, judge, filter and draw."""
 
 import csv
+import dataclasses
 import json
 
 import pytest
@@ -68,6 +69,17 @@ def test_failed_calls_are_counted_and_are_no_items(tmp_path):
     again = fakes.Writer()
     generate(tmp_path / "run", again)
     assert len(again.asked) == 4
+
+
+def test_other_ends_of_lines_are_part_of_the_texts(tmp_path):
+    class Separating(fakes.Writer):
+        def read(self, request, raw):
+            response = super().read(request, raw)
+            return dataclasses.replace(response, text=response.text.replace("because", "\u2028because\x85", 1))
+
+    generate(tmp_path, Separating())
+    assert run.check(tmp_path)["accepted"] == {"traditional": 4, "ambiguous": 2}
+    assert len(run.accepted_items(tmp_path)) == 6
 
 
 def test_checks_are_repeated_without_a_model(tmp_path):

@@ -278,11 +278,19 @@ def test_options_reach_the_model(tiny_language_model, monkeypatch):
     given = {}
     monkeypatch.setattr(language_model.LanguageModel, "from_pretrained", lambda *args, **options: (args, options))
     overrides = {"dtype": "bfloat16", "int8": "true", "batch_size": "3", "seed": "7", "model_parallel": "2"}
+    overrides["allow_pickle"] = "true"
     config = configuration.load("winoviz", overrides.items())
     (source, dtype), options = text.load_responder(config, str(tiny_language_model))
     assert (source, dtype) == (str(tiny_language_model), "bfloat16")
     assert options.pop("mesh").shape["model"] == 2
-    assert options == {"int8": True, "batch_size": 3, "revision": None, "chat_template": "auto", "seed": 7}
+    assert options == {
+        "int8": True,
+        "batch_size": 3,
+        "revision": None,
+        "allow_pickle": True,
+        "chat_template": "auto",
+        "seed": 7,
+    }
 
     monkeypatch.setattr(hosted, "HostedModel", lambda name, **options: given.update(options, name=name))
     overrides = {"api.extra_body": '{"top_p": 1}', "api.price": "1,2", "api.timeout": "5", "model": "openai:gpt-9"}
@@ -310,6 +318,15 @@ def test_options_reach_the_model(tiny_language_model, monkeypatch):
 def test_what_reports_call_a_model(model, name):
     assert text.display_name(model) == name
     assert re.fullmatch(r"[\w.-]+", text.model_label(model))
+
+
+def test_what_training_exports_is_called_as_its_run(tmp_path, monkeypatch):
+    (tmp_path / "nli-bert-1" / "model").mkdir(parents=True)
+    assert text.display_name(str(tmp_path / "nli-bert-1")) == "nli-bert-1"
+    for name in ("nli-bert-1/model", "nli-bert-1/model/"):
+        assert text.display_name(f"{tmp_path}/{name}") == text.model_label(f"{tmp_path}/{name}") == "nli-bert-1"
+    monkeypatch.chdir(tmp_path / "nli-bert-1")
+    assert text.display_name("model") == "nli-bert-1"
 
 
 def test_listings():

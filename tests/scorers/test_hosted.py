@@ -406,6 +406,16 @@ def test_a_key_among_the_servers_headers_is_blanked(server, name, tmp_path):
     assert KEY not in json.dumps(raw) + (tmp_path / "attempts.jsonl").read_text()
 
 
+def test_what_a_server_shows_of_a_wrong_key_is_not_written(server, name, tmp_path, caplog):
+    """OpenAI quotes the first and the last letters."""
+    server.script = [(401, {}, openai_error(f"Incorrect API key provided: {KEY[:8]}****{KEY[-4:]}."))]
+    with pytest.raises(InputError, match="does not accept the key") as raised:
+        ask(make(name, attempts_log=tmp_path / "attempts.jsonl"), questions(1))
+    (line,) = (tmp_path / "attempts.jsonl").read_text().splitlines()
+    assert json.loads(line)["outcome"] == "refused: the key is not accepted"
+    assert KEY[-4:] not in line + caplog.text + str(raised.value)
+
+
 def test_a_stand_in_for_a_key_is_not_blanked(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
     server.answer = lambda prompt: "the set is EMPTY"
@@ -493,6 +503,13 @@ def test_a_late_system_turn(server):
 def test_a_log_that_cannot_be_written(server, name, tmp_path):
     with pytest.raises(InputError, match="cannot be written: Is a directory"):
         ask(make(name, attempts_log=tmp_path), questions(2))
+    # What was answered is paid for, and handed on first.
+    server.calls.clear()
+    taken = []
+    with pytest.raises(InputError, match="cannot be written: Is a directory"):
+        taken.extend(make(name, concurrency=1, attempts_log=tmp_path).ask(questions(2)))
+    assert [index for index, _ in taken] == [0]
+    assert len(server.calls) == 1
 
 
 def test_an_interrupt_takes_what_is_under_way_and_no_more(server, name):
@@ -505,6 +522,37 @@ def test_an_interrupt_takes_what_is_under_way_and_no_more(server, name):
         taken.extend(found)
     assert sorted(f"question {index}" for index, _ in taken) == sorted(server.prompts)
     assert 2 <= len(server.calls) <= 6
+
+
+def _interrupt_at_the_first(found, taken):
+    for index, _ in found:
+        if not taken:
+            signal.raise_signal(signal.SIGINT)
+        taken.append(f"question {index}")
+
+
+def test_an_interrupt_while_an_answer_is_stored_loses_nothing(server, name):
+    server.seconds = 0.05
+    taken = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt_at_the_first(make(name, concurrency=3).ask(questions(20)), taken)
+    assert sorted(taken) == sorted(server.prompts)
+    assert len(taken) == 3
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_with_the_last_answer_and_a_second_one(server, name):
+    taken = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt_at_the_first(make(name).ask(questions(1)), taken)
+    assert taken == ["question 0"]
+    asked = make(name).ask(questions(5))
+    next(asked)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    asked.close()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _start(name, folder, num, concurrency):

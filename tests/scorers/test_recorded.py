@@ -69,6 +69,14 @@ def test_draws(tmp_path):
     assert texts(model, *draws) == ["first", "second", None]
 
 
+def test_columns_that_hold_the_same_are_one_draw(tmp_path):
+    rows = [["a", "a", "first"], ["a", "b", "second"]]
+    model = RecordedModel(write(tmp_path / "x.csv", ["ToE_query", "query", "response"], *rows))
+    draws = [generation("a", temperature=1.0, sample=sample) for sample in range(3)]
+    assert texts(model, *draws) == ["first", "second", None]
+    assert texts(model, generation("b")) == ["second"]
+
+
 def test_ids_are_bound_to_prompts(tmp_path):
     rows = [["q1", "one"], ["q2", "two"], ["q2", "two, swapped"]]
     model = RecordedModel(write(tmp_path / "x.csv", ["id", "response"], *rows))
@@ -118,6 +126,7 @@ def test_the_fingerprint_is_the_content(tmp_path):
         (None, "does not exist: name a CSV"),
         (b"", "is empty: name a CSV"),
         (b"\n \n", "is empty: name a CSV"),
+        (b"\xef\xbb\xbf", "a header and no rows"),
         (b"prompt,response\n", "a header and no rows"),
         (b"question,answer\n1,2\n", "no column with responses, only question, answer: name one .*response"),
         (b"question,response\n1,2\n", "does not say what was asked: .*question, response; add one named prompt"),

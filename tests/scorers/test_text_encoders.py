@@ -4,6 +4,7 @@ import json
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,10 @@ import transformers
 from tests.scorers import tiny_models
 from tests.tiny_encoders import COLORS, NOUNS, write_bert
 from winobench import parallel
+from winobench.checkpoints import encoder_layouts
 from winobench.errors import InputError
+from winobench.evaluation import asking, responses
+from winobench.scorers import text_encoders
 from winobench.scorers.language import Entailment, Options, Responder, Similarity, Turn
 from winobench.scorers.text_encoders import ClipText, NliEncoder
 
@@ -117,6 +121,41 @@ def test_nearly_certain_answers_differ(encoder):
 def test_malformed_answers(encoder, raw):
     with pytest.raises(ValueError, match=r"failed|must hold 3 logits for each"):
         encoder.read(REQUESTS[0], raw)
+
+
+def test_what_is_not_finite_is_a_failed_call(folder, tmp_path):
+    model, tokenizer = encoder_layouts.load_bert(folder)
+    model.classifier.bias.set_value(jnp.full_like(model.classifier.bias[...], jnp.nan))
+    encoder = NliEncoder(model, tokenizer, mesh=parallel.make_mesh(jax.devices()[:1]))
+    key, answers = responses.key(encoder.fingerprint(), REQUESTS[0]), asking.Answers()
+    with responses.ResponseStore(tmp_path / "responses") as store:
+        asking.ask(encoder, store, {key: REQUESTS[0]}, answers, progress=False)
+        assert key not in store
+    assert answers.failed[key].startswith("not_finite: the logits are not finite numbers: [[nan")
+    assert not answers.read
+
+
+def test_clip_vectors_that_are_not_finite_are_a_failed_call():
+    class Broken:
+        def encode_texts(self, texts):
+            return np.asarray([[1.0, 0.0], *[[np.nan, 0.0]] * (len(texts) - 1)], np.float32)
+
+    requests = [Similarity("a", ("b",)), Similarity("a", ("a",))]
+    raws = dict(ClipText(Broken()).ask(requests))
+    assert raws[0]["error"]["kind"] == "not_finite"
+    assert raws[1] == {"cosines": [1.0]}
+
+
+def test_many_pairs_are_tokenized_in_parts(encoder, monkeypatch, caplog):
+    pairs = [
+        (f"the {noun} is {color} . " * length, f"a {color}") for length in (1, 30) for noun in NOUNS for color in COLORS
+    ]
+    whole = text_encoders.pack(encoder.tokenizer, pairs, 64)
+    monkeypatch.setattr(text_encoders, "_PAIRS_AT_ONCE", 5)
+    caplog.clear()
+    for one, two in zip(text_encoders.pack(encoder.tokenizer, pairs, 64), whole, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert "24 of 48 pairs are longer than 64 tokens and were truncated" in caplog.text
 
 
 def test_bad_input(encoder, folder, tmp_path):

@@ -64,6 +64,9 @@ SECOND = [
     "Option\n2",
     "Choice 2",
     "Output: Option 2",
+    "Output: Option 2\n\nReason: Option 1 fits an unripe tomato.",
+    r"$\boxed{2}$",
+    r"The answer is $\boxed{\text{Option 2}}$.",
     "“Option 2”",
     "2",
     "2.",
@@ -474,8 +477,9 @@ def test_importing_the_tasks_imports_no_framework():
 
 def test_published_numbers():
     numbers = winoviz.published_numbers()
-    counts = {table: sum(number.table == table for number in numbers) for table in "1234"}
-    assert counts == {"1": 24, "2": 24, "3": 12, "4": 15}
+    counts = {table: sum(number.table == table for number in numbers) for table in "12346"}
+    assert counts == {"1": 24, "2": 24, "3": 12, "4": 15, "6": 2}
+    assert len(numbers) == sum(counts.values())
     gpt4 = {(one.task, one.metric): (one.printed, one.n) for one in numbers if one.model == "gpt-4"}
     assert gpt4 == {
         ("winoviz_single", "individual"): ("90.25", 872),
@@ -517,8 +521,9 @@ def test_published_numbers_of_a_model():
     assert found == winoviz.published("winoviz_multi", "FLAN-T5-XXL")
     assert [one.row for one in winoviz.published("winoviz_decoupled", "openai:gpt-4-0314")] == ["GPT-4"] * 3
     assert winoviz.published("winoviz_single", "someone/other-model") == ()
+    assert [one.printed for one in winoviz.published("winoviz_single", "flan-t5-base")] == ["67.89", "40.37"]
     # Our set was not measured by the paper.
     assert winoviz.published("winoviz_mini_single") == ()
-    assert len(winoviz.published("winoviz_single")) == 30
+    assert len(winoviz.published("winoviz_single")) == 32
     low, high = found[0].interval[1:]
     assert low < 0.6809 < high

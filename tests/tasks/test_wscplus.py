@@ -152,6 +152,13 @@ class TestParser:
             ("We weigh both.\nHence 1; Ida.", 1),
             ("We weigh all.\n1; Ida.", 1),
             ("<think>The answer is 0, or 1; hm.</think>\n2; open", 2),
+            ("<think>The answer is 0, as Nora", None),
+            ('Final Answer: 1; Ida.\n\nQ: What does "he" refer to?\nA:\nFinal Answer: 0; Bob.', 1),
+            ('1; Ida.\nQ: What does "he" refer to?\nA: 0; Bob.', 1),
+            ("Final Answer: Index 1; rather Ida than Nora.", 1),
+            ("The answer to this question is 0.", 0),
+            ("`1`", 1),
+            ("Final Answer: 0 or 1", None),
             ("The most logical answer is: 0; She is curious.", 0),
             ("Final Answer: Nora", 0),
             ("Final Answer: neither", 2),
@@ -188,6 +195,14 @@ class TestParser:
         assert read(QUESTIONS[0], [Response(text="hm")]) == Answer(UNPARSABLE)
         assert read(QUESTIONS[0], [Response(text=None)]) == Answer(UNPARSABLE)
         assert read(QUESTIONS[0], [None]) == Answer(FAILED)
+
+    def test_a_reasoning_that_was_cut_off_is_no_answer(self):
+        read = wscplus.PROTOCOLS["toe"].read
+        cut = Response(text="Step 1: At first sight, it is unclear.\nStep 2: But Ida", finish="length")
+        assert read(QUESTIONS[0], [cut]) == Answer(UNPARSABLE)
+        assert read(QUESTIONS[0], [dataclasses.replace(cut, finish="stop")]) == Answer(ANSWERED, 1)
+        stated = dataclasses.replace(cut, text="Final Answer: 1; since Ida")
+        assert read(QUESTIONS[0], [stated]) == Answer(ANSWERED, 1)
 
     def test_scores(self):
         read = wscplus.PROTOCOLS["options"].read

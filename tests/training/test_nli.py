@@ -232,6 +232,10 @@ def test_pairs_of_a_batch_are_about_equally_long(sources, tmp_path):
         ("data.sets", "mnli", "the NLI sets are snli, anli, not mnli"),
         ("data.max_tokens", 65, "max_tokens is 65, but this model takes 4 to 64 tokens"),
         ("batch_size", 0, "config.batch_size is 0"),
+        ("batch_size", 64, "63 pairs to train on, fewer than config.batch_size=64: lower it"),
+        ("num_steps", 0, "config.num_steps is 0"),
+        ("epochs", 0.0, "config.epochs is 0.0, but must be above 0"),
+        ("validation.limit", 0, "config.validation.limit is 0"),
         ("optimizer.warmup_share", 1.0, "warmup_share is 1.0, but must be below 1"),
         ("dtype", "float8", "'float8' is not one of float32"),
         ("model", "bert", "'bert' is neither an existing folder nor a hub id"),
@@ -239,6 +243,7 @@ def test_pairs_of_a_batch_are_about_equally_long(sources, tmp_path):
 )
 def test_bad_input(sources, field, value, message, tmp_path):
     config = make_config(sources)
-    config.update_from_flattened_dict({field: value})
+    config.update_from_flattened_dict({field: value} | ({"num_steps": None} if field == "epochs" else {}))
     with pytest.raises(InputError, match=message):
         nli.run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -161,7 +161,8 @@ def _pair(part: str, row: Any) -> Pair | None:
             return None
         label = "" if label == "-" else label
     else:
-        texts, label = (row.get("context"), row.get("hypothesis")), _ANLI_LABELS.get(row.get("label"))
+        texts, label = (row.get("context"), row.get("hypothesis")), row.get("label")
+        label = _ANLI_LABELS.get(label) if isinstance(label, str) else None
     if label is None or not all(isinstance(text, str) for text in texts):
         return None
     return Pair(*texts, label, part)

@@ -211,7 +211,7 @@ def check_item(item: Item) -> list[RuleBreak]:
         named_attribute = _stems(item.attributes[number]) - _KIND_WORDS if item.attributes else None
 
         for sentence in (premise, hypothesis):
-            if not sentence[0].isupper():
+            if not sentence.lstrip("\"'“‘(")[:1].isupper():
                 found["capital"].append(f"{sentence!r} does not begin with a capital letter")
             if sentence.rstrip("\"'”’)")[-1:] not in (".", "!", "?"):
                 found["punctuation"].append(f"{sentence!r} does not end in punctuation")
@@ -491,8 +491,8 @@ def _tense_of_hypothesis(sentence: str) -> str | None:
 
 
 def _tense_of_premise(sentence: str) -> str | None:
-    """None where it has both or neither: a participle or a quotation proves nothing."""
-    words = _words(sentence)
+    """None where it has both or neither: a participle proves nothing. Quotations have tenses of their own."""
+    words = _words(re.sub('["“][^"”]*["”]', " ", sentence))
     present = any(word in _PRESENT for word in words)
     past = any(word in _PAST_AUXILIARIES or word in _PAST_VERBS for word in words)
     if present and not past:

@@ -420,7 +420,7 @@ def _item(row: Mapping[str, str], number: int, path: pathlib.Path) -> Item:
             raise wrong(name, "is empty: fill it in or remove the row")
     options = _options(texts["options"])
     if options is None:
-        raise wrong("options", f"is {row['options']!r}, not a list of two texts like ['Paul', 'George']")
+        raise wrong("options", f"is {row['options']!r}, not a list of two different texts like ['Paul', 'George']")
     if row["answer"].strip() not in ("0", "1", "2"):
         raise wrong("answer", f"is {row['answer']!r}: it is 0 or 1 for one of the options, or 2 for neither")
     type_ = row["type"].strip().lower()

@@ -245,8 +245,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _is_local(self) -> bool:
         """Refuses requests that pages of other origins make, also under a name that they have given this address."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        if urlsplit(f"//{host}").hostname in _LOCAL and (origin is None or urlsplit(origin).netloc == host):
-            return True
+        # What is no address raises ValueError.
+        with contextlib.suppress(ValueError):
+            if urlsplit(f"//{host}").hostname in _LOCAL and (origin is None or urlsplit(origin).netloc == host):
+                return True
         self._answer_json(403, {"error": "this page is for this computer alone"})
         return False
 

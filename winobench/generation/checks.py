@@ -70,19 +70,25 @@ class Rejection:
     detail: str
 
 
-def check(items: Iterable[Item], known: Iterable[str], **limits: float) -> list[Rejection | None]:
+def check(
+    items: Iterable[Item],
+    known: Iterable[str],
+    *,
+    max_changed_words: int = MAX_CHANGED_WORDS,
+    similarity: float = SIMILARITY,
+) -> list[Rejection | None]:
     """Checks items one by one and against each other; the first of several that are alike stays.
 
     Args:
       items: in the order in which they were generated.
       known: statements that exist already, such as those of the published data and the prompts' examples.
-      **limits: ``max_changed_words`` of `check_item` and ``similarity`` of `Known`.
+      max_changed_words: as of `check_item`.
+      similarity: as of `Known`.
 
     Returns:
       For each item why it is refused, or None.
     """
-    max_changed_words = int(limits.get("max_changed_words", MAX_CHANGED_WORDS))
-    existing = Known(known, limits.get("similarity", SIMILARITY))
+    existing = Known(known, similarity)
     verdicts = []
     for item in items:
         verdict = check_item(item, max_changed_words) or existing.check(item)

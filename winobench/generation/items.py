@@ -128,7 +128,8 @@ def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
       InputError: it is not there or is none; names the file.
     """
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        with path.open(encoding="utf-8", newline="\n") as file:  # texts may hold other ends of lines
+            return [json.loads(line) for line in file]
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): generate the items anew.") from error
 

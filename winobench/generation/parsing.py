@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from winobench.generation.items import NEITHER, OFFENSIVE, Sentence, normalised, words
@@ -70,7 +70,9 @@ _NAMES = {
     "explanation": "reason",
     "pair": "pair",
 }
+_STATEMENT_NAMES = tuple(name for name, field in _NAMES.items() if field == "statement")
 _NAME = "|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))
+_DECODER = json.JSONDecoder(strict=False)  # strings may go over several lines
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _OPEN_OBJECT = re.compile(r"\{[^{}]*\Z")
 _HEADING = re.compile(r"\b(?:pair|question|item)\s*#?\s*(\d+)\b", re.IGNORECASE)
@@ -112,7 +114,8 @@ def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[t
     Returns:
       Groups of two sentences (one where they stand alone), in order, and what could not be used.
     """
-    text = text or ""
+    # What a model thinks aloud before it answers is no answer, nor are thoughts that were cut off.
+    text = (text or "").rpartition("</think>")[2].partition("<think>")[0]
     records, malformed = _json_records(text)
     if not records:
         records = _line_records(text)
@@ -142,31 +145,46 @@ def _why_nothing(text: str, cut_off: bool) -> str:
 def _json_records(text: str) -> tuple[list[_Record], list[Malformed]]:
     """The sentences that are JSON objects."""
     records, malformed = [], []
-    for match in _OBJECT.finditer(text):
-        fields = _fields(match.group())
+    for start, end, fields in _objects(text):
+        shown = text[start:end]
         if "statement" not in fields:
             if fields:
-                malformed.append(Malformed("no statement", _short(match.group())))
+                malformed.append(Malformed("no statement", _short(shown)))
             continue
-        headings = _HEADING.findall(text, 0, match.start())
+        headings = _HEADING.findall(text, 0, start)
         group = fields.get("pair") or (headings[-1] if headings else None)
-        records.append(_Record(fields, None if group is None else str(group), match.group()))
+        records.append(_Record(fields, None if group is None else str(group), shown))
     return records, malformed
 
 
-def _fields(text: str) -> dict[str, Any]:
-    """The fields of a JSON object, which may be broken."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        # Cut at the names: whatever quotes and commas stand between them cannot lead astray.
-        names = list(_FIELD.finditer(text))
-        ends = [match.start() for match in names[1:]] + [len(text) - 1]
-        return {
-            _NAMES[match.group(1).lower()]: text[match.end() : end].strip().rstrip(",").strip()
-            for match, end in zip(names, ends, strict=True)
-        }
-    return {_NAMES[name.lower()]: value for name, value in found.items() if name.lower() in _NAMES}
+def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Beginning, end and fields of the JSON objects, which may be broken, or lie in others that hold no statement."""
+    start = -1
+    while (start := text.find("{", start + 1)) >= 0:
+        try:
+            found, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            broken = _OBJECT.match(text, start)
+            if broken is None:
+                continue
+            end, fields = broken.end(), _broken_fields(broken.group())
+        else:
+            fields = {_NAMES[name.lower()]: value for name, value in found.items() if name.lower() in _NAMES}
+            if "statement" not in fields and "{" in text[start + 1 : end]:
+                continue
+        yield start, end, fields
+        start = end - 1
+
+
+def _broken_fields(text: str) -> dict[str, Any]:
+    """The fields of an object that is no JSON, cut at the names: whatever quotes and commas stand between them cannot
+    lead astray."""
+    names = list(_FIELD.finditer(text))
+    ends = [*(match.start() for match in names), len(text) - 1][1:]
+    return {
+        _NAMES[match.group(1).lower()]: text[match.end() : end].strip().rstrip(",").strip()
+        for match, end in zip(names, ends, strict=True)
+    }
 
 
 def _line_records(text: str) -> list[_Record]:
@@ -205,7 +223,13 @@ def _line_records(text: str) -> list[_Record]:
                 last = None
                 continue
             key = key if index is None else f"{key} {_index(index)}"
-            if key in fields:
+            statements = [place for place, known in enumerate(fields) if known.startswith("statement")]
+            if name.lower() in _STATEMENT_NAMES and statements and "answer" in fields:
+                # One sentence after the other, each with its answer; what stands before them belongs to both.
+                shared = dict(list(fields.items())[: statements[0]])
+                close()
+                fields = shared
+            elif key in fields:
                 close()
             fields[key] = _bare(value)
             last = key
@@ -228,7 +252,11 @@ def _sentences(record: _Record) -> list[Sentence | Malformed]:
     """The one or two sentences of a record."""
     fields = dict(record.fields)
     if "statement 0" in fields and "statement 1" in fields:
-        return [_sentence(_own(fields, number), record.text) for number in (0, 1)]
+        both = [_own(fields, number) for number in (0, 1)]
+        answers = None if "answer 0" in fields else _two_answers(fields.get("answer"))
+        for own, answer in zip(both, answers or (), strict=False):
+            own["answer"] = answer
+        return [_sentence(own, record.text) for own in both]
     if "statement" not in fields:
         fields["statement"] = fields.pop("statement 0", None) or fields.pop("statement 1", None)
     statement = _text(fields["statement"])
@@ -257,7 +285,7 @@ def _own(fields: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def _two_answers(value: Any) -> tuple[Any, Any] | None:
-    """The answers of a bracket's two sentences."""
+    """The answers of two sentences that are written as one; None where there is one for both."""
     if isinstance(value, list | tuple) and len(value) == 2:
         return tuple(value)
     text = _text(value)
@@ -288,7 +316,7 @@ def _sentence(fields: dict[str, Any], text: str) -> Sentence | Malformed:
     answer = read_answer(fields["answer"], options)
     if answer is None:
         return Malformed("unreadable answer", _short(text))
-    pronoun = _text(fields["pronoun"]).strip("*_")
+    pronoun = _text(fields["pronoun"]).strip("*_.,;:!?()[]" + _QUOTES)
     snippet = _text(fields.get("snippet"))
     if normalised(snippet) not in normalised(statement) or not _places(snippet, pronoun):
         snippet = snippet_of(statement, pronoun)
@@ -296,7 +324,10 @@ def _sentence(fields: dict[str, Any], text: str) -> Sentence | Malformed:
 
 
 def read_options(value: Any) -> list[str]:
-    """The candidates in a list, or in text that names them; a third one that says "neither" is left out."""
+    """The candidates in a list, in an object by number, or in text that names them; a third one that says "neither" is
+    left out."""
+    if isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, list | tuple):
         found = [_text(one) for one in value]
     else:

@@ -8,7 +8,7 @@ The official clients do the talking, with their own retries off: what is tried a
 here alone. An answer is handed on as the text that the server sent, before anything is parsed. Calls are made by a few
 threads, one each at a time, and a call is begun only when the answers before it have been taken: at no time are more
 answers under way than threads, so that a kill loses no more than those. An interrupt begins no new call and waits a few
-seconds for those under way, which are paid for.
+seconds for those under way, which are paid for; while an answer is being stored, it waits until that is done.
 
 Keys come from the environment and go nowhere but into the requests' headers; should a server send one back, it is
 blanked.
@@ -30,6 +30,7 @@ import os
 import queue
 import random
 import re
+import signal
 import threading
 import time
 import urllib.parse
@@ -160,7 +161,8 @@ class HostedModel:
           first_wait: seconds before the second attempt; doubled from attempt to attempt up to a minute, less a random
             part of up to a half; longer where the server asks for it.
           longest_wait: where the server asks for more seconds than these, the run ends and says so.
-          failures_in_a_row: so many calls that fail for good, with none between that succeeds, end the run.
+          failures_in_a_row: so many calls that fail for good although they were tried again, with none between that
+            ends in another way, end the run. A refusal of one request says nothing about the others.
           seconds_to_finish: how long an interrupt waits for calls that are under way.
           max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
             protocol; OpenAI's own server gets the latter, which its newer models insist on, others the former.
@@ -273,7 +275,9 @@ class HostedModel:
         under_way, row = 0, 0
         end: BaseException | None = None  # why no more calls are begun
         deadline: float | None = None
+        interrupts = _Interrupts()
         try:
+            interrupts.take_over()
             while True:
                 if end is None:
                     for task in itertools.islice(waiting, len(threads) - under_way):
@@ -283,7 +287,8 @@ class HostedModel:
                     break
                 try:
                     left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    there = results.wait(left)
+                    with interrupts.raised():
+                        there = results.wait(left)
                 except KeyboardInterrupt as interrupt:
                     if isinstance(end, KeyboardInterrupt):  # a second one does not wait
                         raise
@@ -311,7 +316,10 @@ class HostedModel:
                     deadline = time.monotonic() + self._seconds_to_finish
             if end is not None:
                 raise end
+            with interrupts.raised():
+                pass
         finally:
+            interrupts.give_back()
             stop.set()
             for _ in threads:
                 tasks.put(None)
@@ -363,7 +371,6 @@ class HostedModel:
                 if 0 < wait <= self._longest_wait:
                     self._pace.pause(wait)
                 identifier = self._blank(headers.get("x-request-id") or headers.get("request-id"))
-                self._log.add(body, attempt, status, seconds, "answered", None, identifier)
                 raw = {
                     "body": self._blank(text),
                     "status": status,
@@ -371,6 +378,10 @@ class HostedModel:
                     "attempts": attempt,
                     "seconds": round(seconds, 3),
                 }
+                try:
+                    self._log.add(body, attempt, status, seconds, "answered", None, identifier)
+                except InputError as error:  # the answer is paid for
+                    return _Outcome(raw=raw, error=error)
                 return _Outcome(raw=raw)
             message = self._blank(failure.message)
             asked = failure.wait or 0.0
@@ -407,7 +418,10 @@ class HostedModel:
 
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
-    """What came of a call; all None for one that was not made because the run ends."""
+    """What came of a call; all None for one that was not made because the run ends.
+
+    An error ends the run, and may come with an answer.
+    """
 
     raw: Raw | None = None
     error: BaseException | None = None
@@ -456,6 +470,49 @@ class _Results:
 
     def take(self) -> tuple[int, _Outcome]:
         return self._there.popleft()
+
+
+class _Interrupts:
+    """Ctrl-C while answers are asked for: it is raised where `ask` waits, and kept until then where others work.
+
+    Otherwise it would cut off whoever stores an answer, with that answer and those under way. A second one is raised
+    at once.
+    """
+
+    def __init__(self):
+        self._taken = self._waiting = self._came = self._kept = False
+
+    def take_over(self) -> None:
+        """From now on, where Python's own handler would raise it."""
+        self._taken = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._taken:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def give_back(self) -> None:
+        if self._taken:
+            with contextlib.suppress(ValueError):  # a generator that another thread has cleared away
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    @contextlib.contextmanager
+    def raised(self) -> Iterator[None]:
+        """Here interrupts are raised, one that was kept among them."""
+        self._waiting = True
+        try:
+            if self._kept:
+                self._kept = False
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._waiting = False
+
+    def _handle(self, *_: Any) -> None:
+        first, self._came = not self._came, True
+        if self._waiting or not first:
+            raise KeyboardInterrupt
+        self._kept = True
 
 
 class _Pace:
@@ -553,6 +610,8 @@ class _Server(abc.ABC):
             return _Failure("connection", f"{type(reason).__name__}: {reason}", passing=True)
         status, headers = error.status_code, error.response.headers
         message, codes = _said(error)
+        if status == 401:  # the server's words quote the key, or the part of it that it does not hide
+            message = "the key is not accepted"
         known = {
             "message": message,
             "status": status,
@@ -569,7 +628,7 @@ class _Server(abc.ABC):
 
     def _fatal(self, status: int, message: str, codes: Sequence[str]) -> str | None:
         """A sentence if an error is one that every call would meet."""
-        if status == 401:  # without the server's words, which may quote the key
+        if status == 401:
             return f"{self._url} does not accept the key (401): set {self.key_variable} to a valid one."
         if status in (402, 403):
             return f"{self._url} refuses this account ({status}: {message}): see to its rights and credit."

@@ -94,9 +94,9 @@ class RecordedModel:
         self._by_id: dict[str, dict[int, int]] = {}
         for number, row in enumerate(rows):
             sample = self._sample(number, row)
-            for column in self._prompt_columns:
-                if prompt := normalise(row[column]):
-                    _enter(self._by_prompt, prompt, sample, number)
+            # Columns of a row may hold the same, which is one draw.
+            for prompt in {normalise(row[column]) for column in self._prompt_columns} - {""}:
+                _enter(self._by_prompt, prompt, sample, number)
             if self._has_ids:
                 _enter(self._by_id, row["id"].strip(), sample, number)
         self._bound: dict[str, tuple[str, int]] = {}
@@ -261,7 +261,7 @@ def _parse(path: pathlib.Path, content: bytes) -> tuple[list[str], list[dict[str
     rows: list[dict[str, str]] = []
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        columns = [column.strip() for column in next(reader)]
+        columns = [column.strip() for column in next(reader, [])]
         twice = {column for column in columns if columns.count(column) > 1}
         if twice:
             raise InputError(f"{path} has several columns named {min(twice)!r}: name them differently.")

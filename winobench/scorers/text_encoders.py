@@ -41,6 +41,8 @@ BUCKETS = (32, 64, 128, 256, 512)
 
 # Tokens that each device works on at once, on accelerators and on CPUs.
 _TOKENS = (1 << 15, 1 << 11)
+# Pairs that are tokenized together.
+_PAIRS_AT_ONCE = 1 << 13
 # Requests whose texts CLIP encodes together.
 _REQUESTS_AT_ONCE = 256
 
@@ -57,16 +59,20 @@ def pack(tokenizer: Any, pairs: Sequence[tuple[str, str]], longest: int) -> list
       For each pair, int32 [tokens + 1]: the ids, and in front of them the number of those that belong to the first
       text, with the signs around it.
     """
-    if not pairs:
-        return []
-    first, second = (list(texts) for texts in zip(*pairs, strict=True))
-    encoded = tokenizer(first, second, truncation="longest_first", max_length=longest, return_token_type_ids=True)
-    if truncated := sum(bool(encoding.overflowing) for encoding in encoded.encodings):
+    packed: list[np.ndarray] = []
+    truncated = 0
+    # What the tokenizer returns takes many times the memory of the ids.
+    for start in range(0, len(pairs), _PAIRS_AT_ONCE):
+        first, second = (list(texts) for texts in zip(*pairs[start : start + _PAIRS_AT_ONCE], strict=True))
+        encoded = tokenizer(first, second, truncation="longest_first", max_length=longest, return_token_type_ids=True)
+        truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+        packed += [
+            np.asarray([len(ids) - sum(kinds), *ids], np.int32)
+            for ids, kinds in zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
+        ]
+    if truncated:
         _log.warning("%d of %d pairs are longer than %d tokens and were truncated.", truncated, len(pairs), longest)
-    return [
-        np.asarray([len(ids) - sum(kinds), *ids], np.int32)
-        for ids, kinds in zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
-    ]
+    return packed
 
 
 def buckets(longest: int) -> tuple[int, ...]:
@@ -141,8 +147,8 @@ class NliEncoder:
           model: the network; it computes in the dtype that it was loaded in.
           tokenizer: a fast BERT tokenizer of transformers.
           batch_size: pairs that each device works on at once; chosen by their length when None.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
-            them that there is memory for copies of the parameters for.
+          mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
+            among them that there is memory for copies of the parameters for.
 
         Raises:
           InputError: no label, or more than one, is called entailment; or an option is not one of its choices.
@@ -236,7 +242,7 @@ class NliEncoder:
             for index in users[number]:
                 waiting[index] -= 1
                 if not waiting[index]:
-                    yield index, {"logits": [logits[each] for each in needed[index]]}
+                    yield index, _finite("logits", [logits[each] for each in needed[index]])
 
     def read(self, request: Request, raw: Raw) -> Response:
         """As declared: the probability of entailment for each hypothesis, by a softmax over all labels."""
@@ -320,7 +326,7 @@ class ClipText:
             vectors = dict(zip(texts, self.scorer.encode_texts(texts).astype(np.float64), strict=True))
             for index, request in enumerate(part, start):
                 cosines = [float(vectors[request.text] @ vectors[other]) for other in request.others]
-                yield index, {"cosines": cosines}
+                yield index, _finite("cosines", cosines)
 
     def read(self, request: Request, raw: Raw) -> Response:
         """As declared: the cosine with each of the other texts."""
@@ -337,6 +343,13 @@ def _check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -
             raise InputError(f"requests[{number}] asks for {request.kind}, but {who} answers {', '.join(kinds)}")
         if not (request.hypotheses if request.kind == "entailment" else request.others):
             raise InputError(f"requests[{number}] has nothing to compare with: give at least one text")
+
+
+def _finite(name: str, values: list[Any]) -> Raw:
+    """A raw answer; that of a failed call if not all of its values are finite."""
+    if np.isfinite(values).all():
+        return {name: values}
+    return {"error": {"kind": "not_finite", "message": f"the {name} are not finite numbers: {values}", "attempts": 1}}
 
 
 def _check_failed(raw: Mapping[str, Any]) -> None:

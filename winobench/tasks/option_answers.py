@@ -38,7 +38,7 @@ _STATEMENTS = tuple(
     re.compile(pattern.format("x"))
     for pattern in (
         # "Answer: 2", "the final answer is (1)", "the more likely option to be true is Option 1"
-        rf"\b(?:answer|option|choice|hypothesis|one|statement)\b(?!\s*{_MARKS}(?:[12]|one|two)\b)"
+        rf"\b(?:answer|output|option|choice|hypothesis|one|statement)\b(?!\s*{_MARKS}(?:[12]|one|two)\b)"
         rf"[^.\n12]{{{{0,40}}}}?(?:\b{_LINK}|[:=])\s*:?\s*{_ANY}{_NO_ALTERNATIVE}",
         rf"\banswer\s+{_ANY}{_NO_ALTERNATIVE}",
         # "I would go with option two"
@@ -126,8 +126,9 @@ def _read_end(text: str, sentences: Sequence[str]) -> int | None:
 
 
 def _plain(text: str) -> str:
-    """Lower case, plain quotation marks, no emphasis, no thoughts, and nothing behind a next question."""
+    """Lower case, plain quotation marks, no emphasis, boxes or thoughts, and nothing behind a next question."""
     text = unicodedata.normalize("NFKC", text).lower().translate(str.maketrans("‘’“”", "''\"\"", "*`_"))
+    text = re.sub(r"\$*\\boxed\{\W*(?:\\text\{)?([^{}]*)\}+\$*", r"\1", text)
     # Thoughts that were cut off hold no answer; what stands before a lone closing tag is thoughts as well.
     text = re.sub(r"<think>.*?(?:</think>|$)", " ", text, flags=re.DOTALL)
     text = text.rsplit("</think>", 1)[-1].strip()

@@ -137,17 +137,20 @@ def _option_requests(question: TextQuestion) -> tuple[Request, ...]:
 # Answers
 # ----------------------------------------------------------------------------------------------------------------------
 
-_DIGIT = r"\W{0,6}(?:boxed\{\W*)?([012])\b(?!\.\d)"
+_DIGIT = r"\W{0,6}(?:boxed\{\W*)?(?:(?:the\s+)?(?:index|number)\W+)?([012])\b(?!\.\d|\s*(?:or\b|/)\s*[012]\b)"
+_IS = r"(?:\s+to\s+th(?:e|is)\s+question)?(?:\s+(?:is|was|would be|should be|must be))?"
 _WORD = r"(?:answer|response|conclusion|decision|choice|result|assessment|verdict)"
-_FINAL = re.compile(rf"\bfinal\s+{_WORD}(?:\s+(?:is|was|would be|should be))?(?:{_DIGIT}|\W+(?P<words>[^\n]*))", re.I)
+_FINAL = re.compile(rf"\bfinal\s+{_WORD}{_IS}(?:{_DIGIT}|\W+(?P<words>[^\n]*))", re.I)
 _MAJORITY = re.compile(rf"\bmajority(?:[\s\w]*?\bvote)?[^\n.;\d]{{0,60}}?{_DIGIT}", re.I)
-_ANSWER = re.compile(rf"\b{_WORD}(?:\s+(?:is|would be|should be|must be))?{_DIGIT}", re.I)
+_ANSWER = re.compile(rf"\b{_WORD}{_IS}{_DIGIT}", re.I)
 _BOXED = re.compile(r"\\boxed\{\W*([012])\W*\}")
 _LEADING = re.compile(
-    r"\W*(?:A(?:nswer)?\s*:)?\W*([012])[*\])\"']{0,3}\s*(?:[;,:]|\s[-\u2013\u2014]|\n|$|(?:because|since|as)\b)", re.I
+    r"\W*(?:A(?:nswer)?\s*:)?\W*([012])[*\])\"'`$]{0,3}\s*(?:[;,:]|\s[-\u2013\u2014]|\n|$|(?:because|since|as)\b)", re.I
 )
 _LEADING_DOT = re.compile(r"\W*(?:A(?:nswer)?\s*:)?\W*([012])[.)\]](?!\d)", re.I)
 _LISTED = re.compile(r"^\W*\d[.)]\s", re.M)
+# Models that were trained to continue texts go on with the next question, in the form of the prompts.
+_NEXT_QUESTION = re.compile(r"(?<=\S)\s*\n\s*Q\s*:")
 _SEMICOLON = re.compile(r"(?:^|[\n.:])\W{0,4}([012])\s*;")
 
 # What follows a name that is an answer by itself, and not the beginning of a sentence about it.
@@ -165,21 +168,24 @@ _UNDECIDED = re.compile(
 )
 
 
-def parse_answer(text: str, options: Sequence[str]) -> int | None:
+def parse_answer(text: str, options: Sequence[str], *, cut_off: bool = False) -> int | None:
     """The answer that a text gives: 0, 1 or 2, or None where there is none.
 
     In this order: what the last ``Final Answer:`` names; the result of a majority vote; a boxed number; a number at
     the beginning (``0; ...``, ``A: 1``); the last ``answer is 1``; the last ``1;`` that begins a sentence. Where there
     is no number, words: a candidate's name as an answer at the beginning; that nobody can tell (``neither``,
     ``ambiguous``, ``cannot be determined``, a refusal to answer; the paper counts refusals so); the one candidate that
-    is named. Words are looked for behind ``Final Answer:``, or in the last line, or in the whole text.
+    is named. Words are looked for behind ``Final Answer:``, or in the last line, or in the whole text. Thoughts in
+    ``<think>`` tags, and everything from a made-up next question on, are no answer.
 
     Args:
       text: a model's answer.
       options: the two candidates; a third one, for neither, is left out of account.
+      cut_off: the text ended because it was as long as it may be; words of a reasoning that breaks off are no answer.
     """
-    # What a model thinks aloud before it answers is no answer.
-    text = text.rpartition("</think>")[2].strip()
+    # Thoughts that were cut off hold no answer either.
+    text = text.rpartition("</think>")[2].partition("<think>")[0].strip()
+    text = _NEXT_QUESTION.split(text, maxsplit=1)[0]
     final = list(_FINAL.finditer(text))
     numbers = [match[1] for match in final if match[1] is not None]
     if numbers:
@@ -189,6 +195,8 @@ def parse_answer(text: str, options: Sequence[str]) -> int | None:
     for find in (_last(_MAJORITY), _last(_BOXED), _at_start, _last(_ANSWER), _last(_SEMICOLON)):
         if (match := find(text)) is not None:
             return int(match[1])
+    if cut_off:
+        return None
     lines = [line for line in text.splitlines() if line.strip()]
     for part in (lines[-1], text) if lines else ():
         choice = _in_words(part, options)
@@ -238,7 +246,7 @@ def _read_generation(question: TextQuestion, responses: Sequence[Response | None
     (response,) = responses
     if response is None:
         return Answer(FAILED)
-    choice = parse_answer(response.text or "", question.options)
+    choice = parse_answer(response.text or "", question.options, cut_off=response.finish == "length")
     return Answer(UNPARSABLE) if choice is None else Answer(ANSWERED, choice)
 
 

@@ -111,6 +111,12 @@ class Training:
         for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
             if config[name] < 1:
                 raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
+        if config.num_steps is not None:
+            common.positive("config.num_steps", config.num_steps)
+        elif config.epochs <= 0:
+            raise InputError(f"config.epochs is {config.epochs}, but must be above 0")
+        if config.validation.limit is not None:
+            common.positive("config.validation.limit", config.validation.limit)
         if not 0 <= config.optimizer.warmup_share < 1:
             raise InputError(f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1")
         dtype = models.as_dtype(config.dtype)
@@ -135,6 +141,7 @@ class Training:
                 f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens"
             )
         self._pairs = PairSet(pairs, self._tokenizer, config.data.max_tokens)
+        self._pairs.check_size(config.batch_size)
         self.num_steps = config.num_steps or math.ceil(config.epochs * len(self._pairs) / config.batch_size)
         # Computed in another dtype than it is kept in.
         abstract = nnx.eval_shape(
@@ -271,6 +278,11 @@ class PairSet:
             labels[row] = self._labels[number]
         return {"rows": rows, "labels": labels}
 
+    def check_size(self, size: int) -> None:
+        """Raises InputError if there are fewer pairs than a batch has."""
+        if len(self) < size:
+            raise InputError(f"there are {len(self)} pairs to train on, fewer than config.batch_size={size}: lower it")
+
     def by_length(self) -> list[int]:
         """The numbers of all pairs, the shortest first."""
         return np.argsort(self._lengths, kind="stable").tolist()
@@ -284,9 +296,8 @@ class PairSet:
         Raises:
           InputError: there are fewer pairs than a batch has.
         """
+        self.check_size(size)
         count = len(self) // size
-        if not count:
-            raise InputError(f"there are {len(self)} pairs to train on, fewer than config.batch_size={size}: lower it")
         epoch, number = divmod(first, count)
         while True:
             for numbers in self._epoch(size, seed, epoch)[number:]:

@@ -200,6 +200,83 @@ def test_the_errors_are_those_of_the_results(wscplus_runs):
             assert (round(entry["value"] * entry["n"]), entry["n"]) == (count, total)
 
 
+def test_ties_are_errors_of_their_own_kind(tmp_path):
+    """Whether or not the right answer is among those that are equally probable."""
+
+    class Tied(Chooser):
+        def ask(self, requests):
+            for index in range(len(requests)):
+                yield index, {"scores": [-1.0, -2.0 if index % 2 else -1.0, -3.0]}
+
+    wscplus_files.write(tmp_path)
+    folder = evaluate(Tied("t"), "wscplus", tmp_path / "run", "options", "t", data_dir=str(tmp_path))
+    (run,) = runs.read_runs([folder])
+    record = run.tasks["wscplus"]
+    counts = wscplus_section.error_counts(record)
+    assert counts["no_answer"] == 12
+    for kind, count in counts.items():
+        assert round(record.results[kind]["value"] * record.results[kind]["n"]) == count
+
+
+def write_raters(folder, examples, said):
+    """A file a person; ``said`` gives (rater, number of the question, right answer) -> label."""
+    paths = []
+    for rater in ("anna", "ben", "carl"):
+        lines = [f"{name},{rater},{said(rater, *one)}" for name, *one in examples]
+        paths.append(folder / f"{rater}.csv")
+        paths[-1].write_text("\n".join(["item,rater,label", *lines]) + "\n", encoding="utf-8")
+    return paths
+
+
+def test_raters(wscplus_runs, tmp_path):
+    """Table 6 of people's answers, and Fleiss' kappa, worked out by hand."""
+    examples = runs.read_run(wscplus_runs[0]).tasks["wscplus"].examples
+    asked = list(zip(examples.ids, range(24), examples.targets, strict=True))
+    # One of three is wrong on the first question, by "neither"; all others are right.
+    paths = write_raters(tmp_path, asked, lambda rater, number, answer: 2 if (rater, number) == ("ben", 0) else answer)
+    path = report.write_report(wscplus_runs[:1], tmp_path / "report", raters=paths)
+    found = {(row["rater"], row["of"]): row for row in rows_of(path.parent / "wscplus_raters.csv")}
+    assert float(found["ben", "traditional"]["value"]) == pytest.approx(11 / 12)
+    assert float(found["anna", "total"]["value"]) == float(found["average", "ambiguous"]["value"]) == 1
+    assert float(found["average", "total"]["value"]) == pytest.approx(71 / 72)
+    shares = [examples.targets.count(label) * 3 for label in (0, 1, 2)]
+    shares[examples.targets[0]] -= 1
+    shares[2] += 1
+    expected = sum((share / 72) ** 2 for share in shares)
+    kappa = found["all", "Fleiss' kappa"]
+    assert float(kappa["value"]) == pytest.approx(((23 + 1 / 3) / 24 - expected) / (1 - expected))
+    assert float(kappa["low"]) < float(kappa["value"]) <= float(kappa["high"])
+    words = Page(path).words
+    assert f"People's answers, 3 to each of 24 questions: Fleiss' kappa {float(kappa['value']):.3f}" in words
+    assert "(paper: 0.896)" in words
+
+
+def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
+    examples = runs.read_run(wscplus_runs[0]).tasks["wscplus"].examples
+    asked = list(zip(examples.ids, range(24), examples.targets, strict=True))
+    first, *_ = write_raters(tmp_path, asked, lambda rater, number, answer: answer)
+    with pytest.raises(InputError, match="agreement needs two raters"):
+        report.write_report(wscplus_runs[:1], tmp_path / "report", raters=[first])
+    with pytest.raises(InputError, match="which no run that is named has answered"):
+        report.write_report(winoviz_runs[-1:], tmp_path / "report", raters=[first])
+    paths = write_raters(tmp_path, [("elsewhere", 0, 0)], lambda rater, number, answer: answer)
+    with pytest.raises(InputError, match="'elsewhere', which is not among the questions"):
+        report.write_report(wscplus_runs[:1], tmp_path / "report", raters=paths)
+    paths = write_raters(tmp_path, asked, lambda rater, number, answer: "Nora")
+    with pytest.raises(InputError, match="the labels are 0, 1, 2"):
+        report.write_report(wscplus_runs[:1], tmp_path / "report", raters=paths)
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_run_without_its_examples_is_compared_by_its_numbers(wscplus_runs, tmp_path):
+    bare = shutil.copytree(wscplus_runs[0], tmp_path / "bare")
+    shutil.rmtree(bare / "examples")
+    report.write_report([wscplus_runs[2], bare], tmp_path / "report", resamples=20)
+    found = rows_of(tmp_path / "report" / "wscplus.csv")
+    assert len({row["run"] for row in found}) == 2
+    assert len({row["run"] for row in rows_of(tmp_path / "report" / "wscplus_errors.csv")}) == 1
+
+
 @pytest.mark.parametrize("which", ["wscplus_runs", "winoviz_runs"])
 def test_rows_of_text_tasks_are_those_of_the_results(which, request):
     """Accuracies recomputed from the examples are the recorded ones, pairs and groups included."""

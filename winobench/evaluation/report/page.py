@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
@@ -33,6 +34,7 @@ from winobench.evaluation.report.sections import (
 )
 from winobench.evaluation.report.sections.gallery import Gallery
 from winobench.evaluation.report.sections.shared import Bar, Material, Section
+from winobench.metrics.agreement import Rating, read_ratings
 
 PAGE = "report.html"
 """Name of the page in its folder."""
@@ -50,6 +52,7 @@ def write_report(
     resamples: int = analysis.RESAMPLES,
     gallery_examples: int = GALLERY_EXAMPLES,
     seed: int = 0,
+    raters: Sequence[str | os.PathLike] = (),
     reproduce: Callable[[Run], str | None] = lambda run: None,
     command: Sequence[str] = (),
 ) -> pathlib.Path:
@@ -61,6 +64,8 @@ def write_report(
       resamples: of the paired bootstrap between runs.
       gallery_examples: examples a task that the gallery shows, over all runs; 0 for no gallery.
       seed: of all draws.
+      raters: files of people's answers to the questions of WSC+, as `winobench.metrics.agreement` reads them; items are
+        the questions' ids, labels 0, 1 and 2.
       reproduce: the command line that makes a run, if there is one.
       command: words of the command line that makes this report, for its footer.
 
@@ -68,18 +73,21 @@ def write_report(
       The page's path.
 
     Raises:
-      InputError: what is named is no finished run of a known layout, a number is out of range, or ``out`` cannot be
-        written.
+      InputError: what is named is no finished run of a known layout, a number is out of range, a rater file cannot be
+        used, or ``out`` cannot be written.
     """
     if resamples < 1:
         raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.")
     if gallery_examples < 0:
         raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
+    ratings = read_ratings(*raters) if raters else None
     material = Material(read_runs(paths), resamples, seed)
+    if ratings is not None and not wscplus.asked_tasks(material):
+        raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
     first = pathlib.Path(paths[0])
     folder = pathlib.Path(out) if out is not None else first / "report" if len(paths) == 1 else pathlib.Path("report")
     if material.is_text:
-        sections, galleries, gallery_files = _text_sections(material, gallery_examples), [], None
+        sections, galleries, gallery_files = _text_sections(material, gallery_examples, ratings), [], None
     else:
         sections = _sections(material)
         galleries, gallery_files = gallery.galleries(material, gallery_examples)
@@ -168,7 +176,7 @@ def _sections(material: Material) -> list[Section]:
     return [section for section in (maker(material) for maker in makers) if section is not None]
 
 
-def _text_sections(material: Material, examples: int) -> list[Section]:
+def _text_sections(material: Material, examples: int, ratings: Sequence[Rating] | None) -> list[Section]:
     made = [
         *(
             maker(material)
@@ -177,7 +185,7 @@ def _text_sections(material: Material, examples: int) -> list[Section]:
                 radar.radar_section,
                 differences.difference_section,
                 winoviz.winoviz_section,
-                wscplus.wscplus_section,
+                functools.partial(wscplus.wscplus_section, ratings=ratings),
                 overlap.overlap_section,
             )
         ),

@@ -35,7 +35,7 @@ _BIAS = {
 }
 # Caption, the prompts of its rows, and the tables of the paper whose rows stand below ours.
 _BLOCKS = (
-    ("Zero-shot (Table 1)", ("zero_shot",), ("Table 1",)),
+    ("Zero-shot (Table 1)", ("zero_shot",), ("Table 1", "Table 6")),
     ("Four examples, without and with reasons (Table 2)", ("few_shot", "chain_of_thought"), ("Table 2",)),
     ("After NLI training (Table 3)", ("entailment",), ("Table 3",)),
     ("By similarity of the texts (ours)", ("similarity",), ()),

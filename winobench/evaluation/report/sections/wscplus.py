@@ -23,9 +23,12 @@ from winobench.evaluation.report.sections.shared import (
     Section,
     Table,
     TableRow,
+    number,
     percent,
     proportion_cell,
 )
+from winobench.metrics import agreement
+from winobench.metrics.agreement import Rating
 from winobench.tasks import wscplus
 
 TASKS = ("wscplus", "wscplus_test")
@@ -45,9 +48,22 @@ _MOST_PRONOUNS = 20
 _CHANCE = wscplus.CHANCE["accuracy"]
 
 
-def wscplus_section(material: Material) -> Section | None:
-    """The paper's Figures 6 to 9, drawn of the runs' answers."""
-    tasks = [task for task in TASKS if any(_answered(record) for record in material.records(task))]
+def asked_tasks(material: Material) -> list[str]:
+    """The tasks of WSC+ to which the runs have answers."""
+    return [task for task in TASKS if any(_answered(record) for record in material.records(task))]
+
+
+def wscplus_section(material: Material, ratings: Sequence[Rating] | None = None) -> Section | None:
+    """The paper's Figures 6 to 9, drawn of the runs' answers, and people's answers in the layout of Table 6.
+
+    Args:
+      material: runs of text benchmarks.
+      ratings: people's answers to the questions; None for none.
+
+    Raises:
+      InputError: a rating is of no question, or no answer to it, or questions differ in the number of ratings.
+    """
+    tasks = asked_tasks(material)
     if not tasks:
         return None
     section = Section(
@@ -86,7 +102,7 @@ def wscplus_section(material: Material) -> Section | None:
             if any(value is not None for value in quoted):
                 series.append((humans, _quoted(quoted)))
             panels.append(_bars(f"{before}{title} (Figure {figure})", [label for label, _ in labelled], series))
-        counts = [None if record is None else error_counts(record) for record in records]
+        counts = [error_counts(record) if _answered(record) else None for record in records]
         kinds = [kind for kind in ERROR_LABELS if kind != wscplus.NO_ANSWER or any(c and c[kind] for c in counts)]
         series = [
             (mark, np.array([[count[kind] for kind in kinds], *[[np.nan] * len(kinds)] * 2], np.float64))
@@ -130,6 +146,9 @@ def wscplus_section(material: Material) -> Section | None:
         title = f"{before}errors by kind, with their share of all errors"
         section.tables.append(Table(["error", *range(len(material.runs))], lines, title[0].upper() + title[1:]))
         section.folds += _pronouns(material, task, records)
+    if ratings is not None:
+        table, section.records["wscplus_raters.csv"] = _raters(material, tasks, ratings)
+        section.tables.append(table)
     section.panels = panels
     section.pictures["wscplus.png"] = (panels, section.legend, 2)
     section.records["wscplus.csv"] = accuracy_rows
@@ -142,10 +161,12 @@ def error_counts(record: TaskRun) -> dict[str, int]:
     """How often each kind of error occurs, recomputed from the answers of a run."""
     questions = record.examples
     found = collections.Counter()
-    for right, choice, answer in zip(questions.correct, questions.choices, questions.targets, strict=True):
+    rows = zip(questions.correct, questions.choices, questions.targets, questions.scores, strict=True)
+    for right, choice, answer, scores in rows:
         if right:
             continue
-        if choice is None or choice == answer:  # nothing could be read, or the right answer was one of several
+        is_tie = scores.size > 0 and np.count_nonzero(scores == scores.max()) > 1
+        if choice is None or is_tie:
             found[wscplus.NO_ANSWER] += 1
         elif answer == NEITHER:
             found[wscplus.AMBIGUITY_MISINTERPRETATION] += 1
@@ -159,6 +180,48 @@ def error_counts(record: TaskRun) -> dict[str, int]:
 def people_said() -> dict[str, float]:
     """Metric -> what people reach (Table 6), in [0, 1]."""
     return {number.metric: number.value for number in wscplus.published(place="Table 6", model=_HUMANS)}
+
+
+def _raters(material: Material, tasks: Sequence[str], ratings: Sequence[Rating]) -> tuple[Table, list[dict[str, Any]]]:
+    """How often people are right, by type, and how far they agree: a table, and a row a number."""
+    answers: dict[str, str] = {}
+    types: dict[str, str] = {}
+    for record in (record for task in tasks for record in material.records(task) if _answered(record)):
+        questions = record.examples
+        for name, answer, groups in zip(questions.ids, questions.targets, questions.groups, strict=True):
+            answers[name], types[name] = wscplus.LABELS[answer], groups[0]
+    types = dict(sorted(types.items(), key=lambda one: TYPES.index(one[1])))
+    kappa = agreement.ratings_kappa(ratings, wscplus.LABELS, seed=material.seed)
+    found = agreement.rater_accuracy(ratings, answers, types)
+    columns = [*dict.fromkeys(types.values()), agreement.TOTAL]
+    lines, rows = [], []
+    for rater, entries in found.items():
+        cells = [Cell(rater)]
+        for column in columns:
+            entry = entries.get(column)
+            if entry is None:
+                cells.append(ABSENT)
+                continue
+            cells.append(Cell(percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}", "value"))
+            rows.append({"rater": rater, "of": column, **{key: entry[key] for key in ("value", "low", "high", "n")}})
+        lines.append(TableRow(cells))
+    people = people_said()
+    said = [people.get("accuracy" if column == agreement.TOTAL else f"{column}/accuracy") for column in columns]
+    quoted = [ABSENT if value is None else Cell(percent(value), style="paper") for value in said]
+    lines.append(TableRow([Cell("people (paper)"), *quoted]))
+    rows.append(
+        {"rater": "all", "of": "Fleiss' kappa", **{key: getattr(kappa, key) for key in ("value", "low", "high", "n")}}
+    )
+    (printed,) = wscplus.published(metric="kappa")
+    caption = f"People's answers, {kappa.num_raters} to each of {kappa.n:,} questions: {_kappa_said(kappa)}"
+    return Table(["right answers", *columns], lines, f"{caption} (paper: {printed.printed})"), rows
+
+
+def _kappa_said(kappa: agreement.Kappa) -> str:
+    if kappa.value is None:
+        return "Fleiss' kappa is not defined, as all answers are the same"
+    interval = "" if kappa.low is None else f", 95% interval {number(kappa.low, 3)} to {number(kappa.high, 3)}"
+    return f"Fleiss' kappa {number(kappa.value, 3)}{interval}"
 
 
 def _answered(record: TaskRun | None) -> bool:
