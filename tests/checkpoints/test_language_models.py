@@ -54,11 +54,10 @@ def tensors():
     rng = np.random.default_rng(0)
     found = {}
     for path, leaf in nnx.to_flat_state(state):
-        origin = language_models._decoder_origin(path, leaf.shape)
-        shape = models._torch_shape(path, leaf.shape[1:] if origin.stacked else leaf.shape)
-        for key in origin.keys:
-            spread = 1.0 if len(shape) == 1 else shape[-1] ** -0.5
-            found[key] = (rng.standard_normal(shape) * spread + (len(shape) == 1)).astype(np.float32)
+        shape = models._torch_shape(path, leaf.shape)
+        spread = 1.0 if len(shape) == 1 else shape[-1] ** -0.5
+        values = (rng.standard_normal(shape) * spread + (len(shape) == 1)).astype(np.float32)
+        found[language_models._decoder_key(path)] = values
     return found
 
 
@@ -114,12 +113,12 @@ def test_values_are_those_of_the_files(loaded, tensors):
     model = loaded.module()
     assert isinstance(model, Decoder)
     assert model.config == loaded.config == CONFIG
-    np.testing.assert_array_equal(model.layers.self_attn.q_proj.kernel[1], tensors[QUERY].T)
+    np.testing.assert_array_equal(model.layers[1].self_attn.q_proj.kernel[...], tensors[QUERY].T)
     np.testing.assert_array_equal(model.embed_tokens.embedding[...], tensors["model.embed_tokens.weight"])
     np.testing.assert_array_equal(model.lm_head.kernel[...], tensors["lm_head.weight"].T)
     for number in range(2):
         key = f"model.layers.{number}.post_attention_layernorm.weight"
-        np.testing.assert_array_equal(model.layers.post_attention_layernorm.scale[number], tensors[key])
+        np.testing.assert_array_equal(model.layers[number].post_attention_layernorm.scale[...], tensors[key])
     assert loaded.tokenizer("a cup").input_ids == [3, 4]
     assert loaded.stop_ids == (2,)
 
@@ -129,15 +128,15 @@ def test_devices_share_one_copy(published, expected, int8):
     """Each of four holds its part only, and computes what one computes."""
     mesh = parallel.make_mesh(model_parallel=4)
     shared = language_models.load_decoder(published, mesh=mesh, int8=int8)
-    kernel = shared.module().layers.mlp.down_proj.kernel[...]
-    assert {shard.data.shape for shard in kernel.addressable_shards} == {(2, 8, 32)}
+    kernel = shared.module().layers[1].mlp.down_proj.kernel[...]
+    assert {shard.data.shape for shard in kernel.addressable_shards} == {(8, 32)}
     held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(shared.network[1]))
     memory = language_models.abstract_memory(CONFIG, model_parallel=4, dtype="float32", int8=int8)
     assert held == memory.parameter_bytes
     if int8:
         alone = language_models.load_decoder(published, mesh=one_device(), int8=True)
         assert kernel.dtype == jnp.int8
-        np.testing.assert_array_equal(kernel, alone.module().layers.mlp.down_proj.kernel[...])
+        np.testing.assert_array_equal(kernel, alone.module().layers[1].mlp.down_proj.kernel[...])
         expected_here = logits(alone)
         # The price of 8 bits, stated in `load_decoder`.
         error = np.sqrt(np.mean(np.square(expected_here - expected)) / np.mean(np.square(expected)))
@@ -161,12 +160,11 @@ def test_rows_and_heads_are_split_at_once(published, expected):
         return model.logits(hidden), cache.keys
 
     rows = PartitionSpec("data")
-    cache_rows = decoder.Cache(PartitionSpec(None, "data"), PartitionSpec(None, "data"), rows)
-    specs = (PartitionSpec(), cache_rows, rows, rows), (rows, PartitionSpec(None, "data"))
+    specs = (PartitionSpec(), rows, rows, rows), (rows, rows)
     mapped = jax.jit(parallel.map_over_data(run, mesh, *specs), compiler_options=QUICK_COMPILATION)
     result, keys = mapped(state, cache, IDS, POSITIONS)
     np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
-    assert keys.addressable_shards[0].data.shape == (2, 1, 8, 1, 8)
+    assert keys[1].addressable_shards[0].data.shape == (1, 1, 8, 8)
 
 
 def test_hub_ids_are_read_from_one_commit(published, loaded, tmp_path, monkeypatch):
@@ -182,17 +180,6 @@ def test_hub_ids_are_read_from_one_commit(published, loaded, tmp_path, monkeypat
     assert language_models.load_decoder("owner/name", mesh=one_device()).fingerprint == loaded.fingerprint
     with pytest.raises(InputError, match="not in the local hub cache and HF_HUB_OFFLINE is set"):
         language_models.language_model_kind("owner/other")
-
-
-def test_stacks_are_filled_in_place(tensors):
-    """A second copy of the layers is never made."""
-    sharding = parallel.replicated(one_device())
-    stack = jnp.zeros((2, 32, 32), jnp.float32, device=sharding)
-    (after,) = language_models._overwrite(
-        tensors[QUERY], (stack,), np.int32(1), turned=True, dtype=jnp.dtype("float32"), shardings=(sharding,)
-    )
-    assert stack.is_deleted()
-    np.testing.assert_array_equal(after[1], tensors[QUERY].T)
 
 
 def test_shards_and_vintages(published, loaded, tensors, tmp_path):
@@ -213,8 +200,8 @@ def test_shards_and_vintages(published, loaded, tensors, tmp_path):
         file.unlink()
     write_weights(folder, half)
     model = language_models.load_decoder(folder, "bfloat16", mesh=one_device()).module()
-    assert model.dtype == model.layers.mlp.up_proj.kernel.dtype == model.norm.scale.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(model.layers.self_attn.q_proj.kernel[1], half[QUERY].T)
+    assert model.dtype == model.layers[0].mlp.up_proj.kernel.dtype == model.norm.scale.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(model.layers[1].self_attn.q_proj.kernel[...], half[QUERY].T)
 
 
 def test_fingerprint_names_all_that_answers_depend_on(folder, loaded):
@@ -370,6 +357,6 @@ def test_kinds_of_other_folders(tmp_path):
 def test_scales_and_kernels_of_8_bits_come_from_one_tensor(published, tensors):
     model = language_models.load_decoder(published, mesh=one_device(), int8=True).module()
     kernel, scale = decoder.quantise(tensors[QUERY].T)
-    np.testing.assert_array_equal(model.layers.self_attn.q_proj.kernel[1], kernel)
-    np.testing.assert_allclose(model.layers.self_attn.q_proj.kernel_scale[1], scale, rtol=1e-6)
+    np.testing.assert_array_equal(model.layers[1].self_attn.q_proj.kernel[...], kernel)
+    np.testing.assert_allclose(model.layers[1].self_attn.q_proj.kernel_scale[...], scale, rtol=1e-6)
     assert model.embed_tokens.embedding.dtype == model.lm_head.kernel.dtype == jnp.float32

@@ -105,7 +105,8 @@ def test_step_by_step_is_the_same_as_at_once(network, expected):
         parts.append(logits)
     np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, **CLOSE)
     np.testing.assert_array_equal(cache.written, np.arange(LENGTH + 2)[None].repeat(2, 0) < LENGTH)
-    assert not np.any(cache.keys[:, :, LENGTH:])
+    assert not np.any(cache.keys[-1][..., LENGTH:])
+    assert not np.any(cache.values[-1][:, :, LENGTH:])
 
 
 def test_prompt_is_computed_once_for_several_continuations(network, expected):
@@ -115,7 +116,8 @@ def test_prompt_is_computed_once_for_several_continuations(network, expected):
     first, cache = run(network, IDS[:, :6], prompt, make_cache(CONFIG, 2, 6))
     np.testing.assert_allclose(first[1, :4], expected[1, :4], **CLOSE)
     cache = cache.resize(LENGTH).repeat(2)
-    assert cache.keys.shape == (3, 4, LENGTH, 2, 8)
+    assert [array.shape for array in cache.keys] == [(4, 2, 8, LENGTH)] * 3
+    assert [array.shape for array in cache.values] == [(4, 2, LENGTH, 8)] * 3
     rows = np.repeat(np.arange(2), 2)
     positions = (lengths[rows][:, None] + np.arange(4)).astype(np.int32)
     continuation = np.take_along_axis(IDS[rows], positions, axis=1)
@@ -126,10 +128,34 @@ def test_prompt_is_computed_once_for_several_continuations(network, expected):
     assert np.abs(wrong - result).max() > 1e-2
 
 
+def test_shared_prefix_is_as_if_each_row_had_read_it(network, expected):
+    """Rows that begin alike, padded prompts of two lengths behind a prefix of padded width, and their continuations."""
+    ids = IDS.copy()
+    ids[1, :3] = ids[0, :3]
+    whole = np.asarray(run(network, ids, POSITIONS)[0])
+    columns = np.array([[0, 1, 2, 9, 9]])
+    before = np.array([[0, 1, 2, -1, -1]], np.int32)
+    _, prefix = run(network, ids[:1, columns[0]], before, make_cache(CONFIG, 1, 5))
+    lengths = np.array([4, 2])
+    column = np.arange(4)
+    prompt = np.where(column < lengths[:, None], 3 + column, -1).astype(np.int32)
+    read, cache = run(network, ids[:, 3:7], prompt, make_cache(CONFIG, 2, 7, prefix=prefix))
+    np.testing.assert_allclose(read[prompt >= 0], whole[:, 3:7][prompt >= 0], **CLOSE)
+    cache = cache.repeat(2)
+    rows = np.repeat(np.arange(2), 2)
+    for step in range(2):
+        positions = (3 + lengths[rows] + step)[:, None].astype(np.int32)
+        result, cache = run(network, np.take_along_axis(ids[rows], positions, axis=1), positions, cache)
+        np.testing.assert_allclose(result, whole[rows[:, None], positions], **CLOSE)
+    np.testing.assert_array_equal(cache.written.sum(axis=1), lengths[rows] + 2)
+    assert np.abs(whole - expected)[1, 3:].max() > 1e-2
+
+
 def test_nothing_is_seen_beyond_what_is_written(network):
     """Rubbish in slots that are marked empty changes nothing."""
     cache = make_cache(CONFIG, 2, LENGTH)
-    rubbish = decoder.Cache(cache.keys + 9, cache.values - 9, cache.written)
+    keys, values = (tuple(array + 9 for array in arrays) for arrays in (cache.keys, cache.values))
+    rubbish = decoder.Cache(keys, values, cache.written)
     positions = POSITIONS[:, 3:6]
     clean, _ = run(network, IDS[:, 3:6], positions, cache)
     dirty, _ = run(network, IDS[:, 3:6], positions, rubbish)
@@ -153,7 +179,7 @@ def test_bfloat16_is_close(network, expected):
     state = jax.tree.map(lambda x: x.astype(jnp.bfloat16), network[1])
     result, cache = run((graph, state), IDS, POSITIONS, make_cache(CONFIG, 2, LENGTH, jnp.bfloat16))
     assert result.dtype == jnp.float32
-    assert cache.keys.dtype == jnp.bfloat16
+    assert cache.keys[0].dtype == jnp.bfloat16
     assert np.abs(result - expected).max() < 0.1 * np.abs(expected).max()
 
 
@@ -180,17 +206,17 @@ def test_shardings_of_a_layer_leave_two_sums():
     mesh = AbstractMesh((2, 4), ("data", "model"))
     shardings = nnx.to_flat_state(decoder.parameter_shardings(state, mesh))
     specs = {".".join(map(str, path)): tuple(leaf.get_value().spec) for path, leaf in shardings}
-    assert specs["layers.self_attn.q_proj.kernel"] == (None, None, "model")
-    assert specs["layers.self_attn.o_proj.kernel"] == (None, "model", None)
-    assert specs["layers.self_attn.o_proj.kernel_scale"] == ()
-    assert specs["layers.mlp.up_proj.kernel_scale"] == (None, "model")
-    assert specs["layers.mlp.down_proj.kernel"] == (None, "model", None)
-    assert specs["layers.input_layernorm.scale"] == ()
+    assert specs["layers.0.self_attn.q_proj.kernel"] == (None, "model")
+    assert specs["layers.0.self_attn.o_proj.kernel"] == ("model", None)
+    assert specs["layers.0.self_attn.o_proj.kernel_scale"] == ()
+    assert specs["layers.2.mlp.up_proj.kernel_scale"] == ("model",)
+    assert specs["layers.2.mlp.down_proj.kernel"] == ("model", None)
+    assert specs["layers.2.input_layernorm.scale"] == ()
     assert specs["embed_tokens.embedding"] == (None, "model")
     cache = decoder.cache_shardings(CONFIG, 4, mesh)
-    assert tuple(cache.keys.spec) == (None, "data", None, None, None)
+    assert tuple(cache.keys[0].spec) == ("data", None, None, None)
     cache = decoder.cache_shardings(CONFIG, 3, AbstractMesh((2, 2), ("data", "model")))
-    assert tuple(cache.keys.spec) == (None, None, None, "model", None)
+    assert tuple(cache.keys[2].spec) == (None, "model", None, None)
 
 
 QWEN3 = {"model_type": "qwen3", "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}

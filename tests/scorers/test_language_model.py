@@ -1,6 +1,7 @@
 """Local language models: the same answers as torch's, whatever the batch; draws, limits, devices, and bad input."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 
@@ -316,18 +317,33 @@ def test_bad_models(tiny_language_model, tmp_path):
 
 def test_sizes_of_batches(model):
     shape = language_model._Shape(prompt=512, options=2, answer=8, sampled=False)
-    assert model._rows(shape, None, 1) == 2
-    assert model._rows(shape, None, 100) == 4
+    assert model._rows(shape, 1) == 2
+    assert model._rows(shape, 100) == 4
     model = LanguageModel.__new__(LanguageModel)
     model.__dict__ |= {"_batch_size": None, "mesh": parallel.make_mesh(jax.devices()[:2]), "_bytes_a_token": 1 << 10}
     model.__dict__["_parameter_bytes"] = 1 << 10
     # 2,048 tokens, then 512 MiB of keys and values, on each of two devices; never more than there is to do.
-    assert model._rows(shape, None, 100) == 2 * 4
-    assert model._rows(shape, None, 3) == 2 * 2
+    assert model._rows(shape, 100) == 2 * 4
+    assert model._rows(shape, 3) == 2 * 2
     model.__dict__["_bytes_a_token"] = 1 << 17
-    assert model._rows(shape, None, 100) == 2 * 2
+    assert model._rows(shape, 100) == 2 * 2
     model.__dict__["_bytes_a_token"] = 1 << 30
-    assert model._rows(shape, None, 100) == 2
+    assert model._rows(shape, 100) == 2
+    # Batches are equally full, and each device has 1, 2, 3, 4, 6, 8, ... rows.
+    model.__dict__["_bytes_a_token"] = 1
+    shape = language_model._Shape(prompt=64, options=0, answer=8, sampled=False)
+    assert [model._rows(shape, count) for count in (1, 9, 48, 64, 65, 90, 130)] == [2, 12, 48, 64, 48, 48, 48]
+
+
+def test_what_does_not_fill_a_batch_waits_for_a_wider_one():
+    model = LanguageModel.__new__(LanguageModel)
+    model.__dict__ |= {"_batch_size": 2, "mesh": parallel.make_mesh(jax.devices()[:1])}
+    narrow = language_model._Shape(prompt=16, options=0, answer=8, sampled=False)
+    wide, far = (dataclasses.replace(narrow, prompt=prompt) for prompt in (32, 128))
+    other = dataclasses.replace(wide, sampled=True)
+    batches = model._filled({far: ["f"], other: ["o"], wide: ["v", "w"], narrow: list("abcde")})
+    assert list(batches) == [(narrow, list("abcd")), (wide, list("evw")), (other, ["o"]), (far, ["f"])]
+    assert list(model._filled({narrow: ["a"], wide: ["v"]})) == [(wide, ["a", "v"])]
 
 
 def test_widths(monkeypatch):

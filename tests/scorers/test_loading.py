@@ -2,12 +2,16 @@
 
 import dataclasses
 import json
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 from flax import nnx
 
+from tests import tiny_encoders
 from tests.scorers import tiny_models
 from winobench import checkpoints, registry
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -56,6 +60,22 @@ def test_options_of_diffusion_models(folders):
         InputError, match=r"^error is an option of diffusion models, but .*clip' is none: leave it out$"
     ):
         loading.load_scorer(str(folders[Contrastive]), diffusion=diffusion)
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+def test_pickles_of_language_models_are_read_where_they_may_be(kind, tiny_language_model, tmp_path):
+    folder = tmp_path / kind
+    if kind == "bert":
+        tiny_encoders.write_bert(folder)
+    else:
+        shutil.copytree(tiny_language_model, folder)
+    weights = folder / "model.safetensors"
+    torch.save(safetensors.torch.load_file(weights), folder / "pytorch_model.bin")
+    expected = loading.load_responder(str(folder)).fingerprint()
+    weights.unlink()
+    with pytest.raises(InputError, match="allow_pickle"):
+        loading.load_responder(str(folder))
+    assert loading.load_responder(str(folder), allow_pickle=True).fingerprint() == expected
 
 
 def test_what_is_no_model_is_refused(tmp_path):

@@ -380,8 +380,7 @@ def build_t5(
     config = dataclasses.replace(config, tie_word_embeddings=is_tied)
     graph, state = nnx.split(abstract_t5(config, dtype, int8=int8))
     origins = {
-        path: language_models.Origin(() if path[-1] == "kernel_scale" else (models._torch_key(path),), False)
-        for path, _ in nnx.to_flat_state(state)
+        path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
     }
     shardings = parallel.parameter_shardings(state, mesh)
     state, digest = language_models.fill(T5ForConditionalGeneration.__name__, state, origins, tensors, shardings)

@@ -225,9 +225,8 @@ def abstract_memory(
         if path[-1] == "kernel_scale":
             continue
         parameters += math.prod(leaf.shape)
-        tensors = leaf.shape[0] if path[0] == "layers" else 1
-        largest_tensor = max(largest_tensor, math.prod(leaf.shape) // tensors * dtype.itemsize)
-        largest_part = max(largest_part, math.prod(part) // tensors * dtype.itemsize)
+        largest_tensor = max(largest_tensor, math.prod(leaf.shape) * dtype.itemsize)
+        largest_part = max(largest_part, math.prod(part) * dtype.itemsize)
     cache = jax.eval_shape(lambda: decoder.make_cache(config, batch, length, dtype))
     cache_bytes = sum(
         math.prod(sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
@@ -263,35 +262,18 @@ def build_decoder(
     named = models._rename(Decoder.__name__, tensors)
     if config.tie_word_embeddings:
         _drop_tied_copy(named)
-    origins = {path: _decoder_origin(path, leaf.shape) for path, leaf in nnx.to_flat_state(state)}
+    origins = {path: _decoder_key(path) for path, _ in nnx.to_flat_state(state)}
     state, digest = fill(
         Decoder.__name__, state, origins, named, decoder.parameter_shardings(state, mesh), config_name="config.json"
     )
     return (graph, state), digest
 
 
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """Where the values of a parameter are found.
-
-    Attributes:
-      keys: torch's keys; one for each layer where layers are stacked, otherwise one. None for what is made with another
-        parameter: the scales of an 8-bit kernel.
-      stacked: the parameter's first axis counts the layers.
-    """
-
-    keys: tuple[str, ...]
-    stacked: bool
-
-
-def _decoder_origin(path: models.Path, shape: tuple[int, ...]) -> Origin:
+def _decoder_key(path: models.Path) -> str | None:
+    """Torch's key of a parameter; None for what is made with another one: the scales of an 8-bit kernel."""
     if path[-1] == "kernel_scale":
-        return Origin((), False)
-    if path[0] == "layers":
-        numbers = range(shape[0])
-        return Origin(tuple(models._torch_key(("model", "layers", number, *path[1:])) for number in numbers), True)
-    top = () if path[0] == "lm_head" else ("model",)
-    return Origin((models._torch_key((*top, *path)),), False)
+        return None
+    return models._torch_key(path if path[0] == "lm_head" else ("model", *path))
 
 
 def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
@@ -310,7 +292,7 @@ def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
 def fill(
     name: str,
     state: Any,
-    origins: Mapping[models.Path, Origin],
+    origins: Mapping[models.Path, str | None],
     tensors: Mapping[str, weights.FileTensor],
     shardings: Any,
     *,
@@ -324,7 +306,7 @@ def fill(
     Args:
       name: the network's name, for messages.
       state: the abstract state; its dtypes are those of the result.
-      origins: where the values of each parameter are found.
+      origins: the key of each parameter's tensor; None for the scales of an 8-bit kernel.
       tensors: keys of ``origins`` -> tensors; every one is used.
       shardings: the same pytree as ``state``, with a `NamedSharding` at each leaf.
       config_name: the file that the shapes are from, for messages.
@@ -338,20 +320,16 @@ def fill(
     """
     leaves = dict(nnx.to_flat_state(state))
     places = {path: leaf.get_value() for path, leaf in nnx.to_flat_state(shardings)}
-    expected: dict[str, tuple[models.Path, tuple[int, ...]]] = {}
-    for path, origin in origins.items():
-        shape = leaves[path].shape[1:] if origin.stacked else leaves[path].shape
-        expected |= dict.fromkeys(origin.keys, (path, models._torch_shape(path, shape)))
+    work = [(path, key) for path, key in origins.items() if key is not None]
+    expected = {key: (path, models._torch_shape(path, leaves[path].shape)) for path, key in work}
     models._check_fit(name, expected, tensors, config_name)
 
     values: dict[models.Path, jax.Array] = {}
     digests: dict[str, str] = {}
-    work = [(path, number, key) for path, origin in origins.items() for number, key in enumerate(origin.keys)]
     try:
-        for (path, number, key), (array, digest) in _ahead(work, lambda item: _read(tensors[item[2]])):
+        for (path, key), (array, digest) in _ahead(work, lambda item: _read(tensors[item[1]])):
             digests[key] = digest
-            array = array.reshape(expected[key][1])
-            _place(values, leaves, places, path, number if origins[path].stacked else None, array)
+            _place(values, leaves, places, path, array.reshape(expected[key][1]))
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
@@ -396,66 +374,29 @@ def _place(
     leaves: Mapping[models.Path, Any],
     places: Mapping[models.Path, NamedSharding],
     path: models.Path,
-    layer: int | None,
     array: np.ndarray,
 ) -> None:
-    """Puts one tensor where it belongs; ``layer`` is None where layers are not stacked."""
+    """Puts one tensor where it belongs."""
     paths = [path]
     if leaves[path].dtype == jnp.int8:
         paths.append((*path[:-1], "kernel_scale"))
-    if layer == 0:
-        for each in paths:
-            # Made in parts on their devices, and then overwritten layer by layer.
-            values[each] = jnp.zeros(leaves[each].shape, leaves[each].dtype, device=places[each])
     turned = path[-1] == "kernel"
     # On its way the tensor is split as the parameter is.
     spec = (*places[path].spec, *(None,) * len(leaves[path].shape))[: len(leaves[path].shape)]
-    spec = spec if layer is None else spec[1:]
     sent = parallel.put(array, NamedSharding(places[path].mesh, PartitionSpec(*(spec[::-1] if turned else spec))))
-    convert = functools.partial(
-        _convert if layer is None else _overwrite,
-        turned=turned,
-        dtype=leaves[path].dtype,
-        shardings=tuple(places[each] for each in paths),
-    )
-    stacks = () if layer is None else (tuple(values[each] for each in paths), np.int32(layer))
-    results = convert(sent, *stacks)
+    results = _convert(sent, turned=turned, dtype=leaves[path].dtype, shardings=tuple(places[each] for each in paths))
     # Otherwise many tensors might be under way at once, on the host and on the devices.
     jax.block_until_ready(results)
     values.update(zip(paths, results, strict=True))
-
-
-def _converted(values: jax.Array, turned: bool, dtype: Any) -> tuple[jax.Array, ...]:
-    values = values.T if turned else values
-    return decoder.quantise(values) if dtype == jnp.int8 else (values.astype(dtype),)
-
-
-def _laid_out(arrays: tuple[jax.Array, ...], shardings: tuple[NamedSharding, ...]) -> tuple[jax.Array, ...]:
-    return tuple(map(jax.lax.with_sharding_constraint, arrays, shardings))
 
 
 @functools.partial(jax.jit, static_argnames=("turned", "dtype", "shardings"))
 def _convert(
     values: jax.Array, *, turned: bool, dtype: Any, shardings: tuple[NamedSharding, ...]
 ) -> tuple[jax.Array, ...]:
-    return _laid_out(_converted(values, turned, dtype), shardings)
-
-
-@functools.partial(jax.jit, donate_argnums=1, static_argnames=("turned", "dtype", "shardings"))
-def _overwrite(
-    values: jax.Array,
-    stacks: tuple[jax.Array, ...],
-    layer: jax.Array,
-    *,
-    turned: bool,
-    dtype: Any,
-    shardings: tuple[NamedSharding, ...],
-) -> tuple[jax.Array, ...]:
-    parts = _converted(values, turned, dtype)
-    updated = tuple(
-        jax.lax.dynamic_update_index_in_dim(stack, part, layer, 0) for stack, part in zip(stacks, parts, strict=True)
-    )
-    return _laid_out(updated, shardings)
+    values = values.T if turned else values
+    arrays = decoder.quantise(values) if dtype == jnp.int8 else (values.astype(dtype),)
+    return tuple(map(jax.lax.with_sharding_constraint, arrays, shardings))
 
 
 def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:

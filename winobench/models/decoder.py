@@ -11,6 +11,7 @@ length, so that every step of a generation has one shape and is compiled once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import jax
@@ -31,53 +32,70 @@ _NOWHERE = -1e30
 class Cache:
     """Keys and values of the tokens so far; a pytree.
 
+    Each layer's are arrays of their own, which are written in place, in the layouts that the products with queries and
+    with weights read: on CPUs, XLA would turn any other around at every step.
+
     Attributes:
-      keys: [layers, B, length, key-value heads, head_dim], rotated.
-      values: [layers, B, length, key-value heads, head_dim].
-      written: bool [B, length], which slots hold a token. A token's slot is its position.
+      keys: of each layer [B, key-value heads, head_dim, length], rotated.
+      values: of each layer [B, key-value heads, length, head_dim].
+      written: bool [B, length], which slots hold a token. A token's slot is its position, counted from the end of the
+        prefix.
+      prefix: a cache of one row, the text that all rows begin with; None where nothing is shared. It is read where it
+        is, not once for every row.
     """
 
-    keys: jax.Array
-    values: jax.Array
+    keys: tuple[jax.Array, ...]
+    values: tuple[jax.Array, ...]
     written: jax.Array
+    prefix: Cache | None = None
 
     @property
     def length(self) -> int:
         """Number of slots."""
-        return self.keys.shape[2]
+        return self.written.shape[1]
 
     def repeat(self, count: int) -> Cache:
         """Each row ``count`` times: B rows become ``B * count``, for several continuations of the same text."""
-        return Cache(
-            jnp.repeat(self.keys, count, axis=1),
-            jnp.repeat(self.values, count, axis=1),
-            jnp.repeat(self.written, count, axis=0),
-        )
+        own = dataclasses.replace(self, prefix=None)
+        repeated = jax.tree.map(lambda array: jnp.repeat(array, count, axis=0), own)
+        return dataclasses.replace(repeated, prefix=self.prefix)
 
     def resize(self, length: int) -> Cache:
         """The same with another number of slots; new ones are empty, and what lies beyond the new length is lost."""
         more = max(0, length - self.length)
-        keys, values = (
-            jnp.pad(x, ((0, 0), (0, 0), (0, more), (0, 0), (0, 0)))[:, :, :length] for x in (self.keys, self.values)
+        return Cache(
+            tuple(jnp.pad(array, ((0, 0), (0, 0), (0, 0), (0, more)))[..., :length] for array in self.keys),
+            tuple(jnp.pad(array, ((0, 0), (0, 0), (0, more), (0, 0)))[:, :, :length] for array in self.values),
+            jnp.pad(self.written, ((0, 0), (0, more)))[:, :length],
+            self.prefix,
         )
-        return Cache(keys, values, jnp.pad(self.written, ((0, 0), (0, more)))[:, :length])
 
 
-def make_cache(config: DecoderConfig, batch: int, length: int, dtype: Any = jnp.float32) -> Cache:
+def make_cache(
+    config: DecoderConfig, batch: int, length: int, dtype: Any = jnp.float32, prefix: Cache | None = None
+) -> Cache:
     """An empty cache.
 
     Args:
       config: the network's shape.
       batch: number of texts B.
-      length: number of slots, at least the number of tokens of the longest text with its continuation.
+      length: number of slots, at least the number of tokens of the longest text with its continuation, without those
+        of the prefix.
       dtype: of keys and values, the network's compute dtype.
+      prefix: what all texts begin with, a cache of one row without a prefix of its own.
 
     Raises:
       ValueError: if the model cannot compute texts of this length.
     """
     _check_length(config, length)
-    shape = (config.num_hidden_layers, batch, length, config.num_key_value_heads, config.head_dim)
-    return Cache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype), jnp.zeros((batch, length), bool))
+
+    def layers(*shape: int) -> tuple[jax.Array, ...]:
+        return tuple(
+            jnp.zeros((batch, config.num_key_value_heads, *shape), dtype) for _ in range(config.num_hidden_layers)
+        )
+
+    written = jnp.zeros((batch, length), bool)
+    return Cache(layers(config.head_dim, length), layers(length, config.head_dim), written, prefix)
 
 
 def _check_length(config: DecoderConfig, length: int) -> None:
@@ -167,12 +185,14 @@ class _Places:
       cosines, sines: [B, s, 1, head_dim / 2] float32, of the tokens' rotations.
       allowed: bool [B, s, slots], which slots each token attends to.
       slots: int32 [B, s], where keys and values go; a number beyond the last slot for padding.
+      prefix: bool [slots of the prefix], which of them hold a token; None without a prefix.
     """
 
     cosines: jax.Array
     sines: jax.Array
     allowed: jax.Array
     slots: jax.Array
+    prefix: jax.Array | None
 
 
 def _rotate(x: jax.Array, places: _Places) -> jax.Array:
@@ -185,32 +205,53 @@ def _rotate(x: jax.Array, places: _Places) -> jax.Array:
     return jnp.concatenate(turned, axis=-1).astype(x.dtype)
 
 
-def _attend(query: jax.Array, key: jax.Array, value: jax.Array, allowed: jax.Array) -> jax.Array:
+# Keys [B, key-value heads, head_dim, slots], values [B, key-value heads, slots, head_dim].
+_Stored = tuple[jax.Array, jax.Array]
+
+
+def _attend(
+    query: jax.Array, own: _Stored, allowed: jax.Array, shared: _Stored | None, shared_allowed: jax.Array | None
+) -> jax.Array:
     """Grouped-query attention, scores and softmax in float32.
 
     Plain products: which slots may be attended to differs from row to row and with what the cache holds, which the
     fused kernels take as an array of biases only; and on CPUs these products are faster than
     ``jax.nn.dot_product_attention`` (see ``winobench.models.layers``). Keys and values are not repeated for the heads
-    that share them.
+    that share them, nor those of a prefix for the rows: the queries of all who share them are rows of one matrix.
 
     Args:
       query: [B, s, heads, head_dim].
-      key: [B, slots, key-value heads, head_dim].
-      value: [B, slots, key-value heads, head_dim].
+      own: keys and values of each row.
       allowed: bool [B, s, slots].
+      shared: keys and values of the prefix, of one row, which all tokens attend to; None without a prefix.
+      shared_allowed: bool [slots of the prefix].
 
     Returns:
       [B, s, heads, head_dim] in the dtype of ``query``.
     """
-    batch, length, heads, width = query.shape
-    grouped = query.reshape(batch, length, key.shape[2], -1, width)
-    scores = jnp.einsum("btkgd,bskd->bkgts", grouped, key, preferred_element_type=jnp.float32) * width**-0.5
-    scores = jnp.where(allowed[:, None, None], scores, _NOWHERE)
-    weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
-    total = jnp.sum(weights, axis=-1)
-    result = jnp.einsum("bkgts,bskd->btkgd", weights.astype(value.dtype), value, preferred_element_type=jnp.float32)
-    result = result / jnp.moveaxis(total, 3, 1)[..., None]
-    return result.reshape(batch, length, heads, width).astype(query.dtype)
+    batch, length, _, width = query.shape
+    groups = own[0].shape[1]
+    # [B, key-value heads, heads that share them, s, head_dim]
+    query_rows = jnp.moveaxis(query.reshape(batch, length, groups, -1, width), 1, 3)
+
+    def product(rows: jax.Array, matrix: jax.Array) -> jax.Array:
+        """[B, groups, heads, s, inputs] and [B or 1, groups, inputs, outputs] -> [B, groups, heads, s, outputs]."""
+        if matrix.shape[0] == batch:
+            flat = rows.reshape(batch, groups, -1, rows.shape[-1])
+            result = jnp.matmul(flat, matrix, preferred_element_type=jnp.float32)
+            return result.reshape(*rows.shape[:-1], -1)
+        rows = jnp.moveaxis(rows, 0, 1)
+        flat = rows.reshape(groups, -1, rows.shape[-1])
+        result = jnp.matmul(flat, matrix[0], preferred_element_type=jnp.float32)
+        return jnp.moveaxis(result.reshape(*rows.shape[:-1], -1), 1, 0)
+
+    parts = [(own, allowed[:, None, None])] + ([] if shared is None else [(shared, shared_allowed)])
+    scores = [jnp.where(mask, product(query_rows, key) * width**-0.5, _NOWHERE) for (key, _), mask in parts]
+    largest = functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in scores))
+    weights = [jnp.exp(part - largest) for part in scores]
+    total = sum(jnp.sum(part, axis=-1, keepdims=True) for part in weights)
+    result = sum(product(part.astype(query.dtype), value) for part, ((_, value), _) in zip(weights, parts, strict=True))
+    return jnp.moveaxis(result / total, 3, 1).reshape(query.shape).astype(query.dtype)
 
 
 class DecoderAttention(nnx.Module):
@@ -235,9 +276,9 @@ class DecoderAttention(nnx.Module):
         self.k_norm = norm()
 
     def __call__(
-        self, x: jax.Array, places: _Places, stored: tuple[jax.Array, jax.Array] | None, layer: jax.Array
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
-        """x [B, s, hidden_size] -> the same shape, and the keys and values of all layers with those of x in them."""
+        self, x: jax.Array, places: _Places, stored: _Stored | None, shared: _Stored | None
+    ) -> tuple[jax.Array, _Stored | None]:
+        """x [B, s, hidden_size] -> the same shape, and the cached keys and values with those of x in them."""
         query, key, value = (
             projection(x).reshape(*x.shape[:-1], -1, self.head_dim)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
@@ -245,15 +286,18 @@ class DecoderAttention(nnx.Module):
         if self.q_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
         query, key = _rotate(query, places), _rotate(key, places)
-        if stored is not None:
+        if stored is None:
+            own = jnp.moveaxis(key, 1, 3), jnp.moveaxis(value, 1, 2)
+        else:
             rows = jnp.arange(x.shape[0])[:, None]
-            stored = tuple(
-                # Slots beyond the end, those of padding, are written nowhere.
-                array.at[layer, rows, places.slots].set(new.astype(array.dtype), mode="drop", unique_indices=True)
-                for array, new in zip(stored, (key, value), strict=True)
-            )
-            key, value = (jax.lax.dynamic_index_in_dim(array, layer, keepdims=False) for array in stored)
-        result = _attend(query, key.astype(query.dtype), value.astype(query.dtype), places.allowed)
+            # Slots beyond the end, those of padding, are written nowhere.
+            options = {"mode": "drop", "unique_indices": True}
+            keys, values = stored
+            keys = keys.at[rows, :, :, places.slots].set(key.astype(keys.dtype), **options)
+            values = values.at[rows, :, places.slots].set(value.astype(values.dtype), **options)
+            own = stored = keys, values
+        own, shared = jax.tree.map(lambda array: array.astype(query.dtype), (own, shared))
+        result = _attend(query, own, places.allowed, shared, places.prefix)
         return self.o_proj(result.reshape(*x.shape[:-1], -1)), stored
 
 
@@ -282,10 +326,10 @@ class DecoderLayer(nnx.Module):
         self.mlp = DecoderMLP(config, int8=int8, rngs=rngs, **kwargs)
 
     def __call__(
-        self, x: jax.Array, places: _Places, stored: tuple[jax.Array, jax.Array] | None, layer: jax.Array
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
+        self, x: jax.Array, places: _Places, stored: _Stored | None, shared: _Stored | None
+    ) -> tuple[jax.Array, _Stored | None]:
         """As the attention."""
-        attended, stored = self.self_attn(self.input_layernorm(x), places, stored, layer)
+        attended, stored = self.self_attn(self.input_layernorm(x), places, stored, shared)
         x = x + attended
         return x + self.mlp(self.post_attention_layernorm(x)), stored
 
@@ -293,8 +337,8 @@ class DecoderLayer(nnx.Module):
 class Decoder(nnx.Module):
     """A language model: the states of tokens, and the logits of what follows them.
 
-    The parameters of all layers are stacked, [layers, ...], and a loop (`jax.lax.scan`) walks them: 40 layers compile
-    as fast as one. The cache is carried through the loop and written in place.
+    Every layer's parameters and its part of the cache are arrays of their own, and programs have all layers one after
+    the other: a loop over stacked ones (`jax.lax.scan`) would copy each layer's out of the stack at every step.
 
     Args:
       config: the network's shape.
@@ -326,8 +370,9 @@ class Decoder(nnx.Module):
             rngs=rngs,
             **kwargs,
         )
-        keys = jax.random.split(rngs.params(), config.num_hidden_layers)
-        self.layers = nnx.vmap(lambda key: DecoderLayer(config, int8=int8, rngs=nnx.Rngs(key), **kwargs))(keys)
+        self.layers = nnx.List(
+            [DecoderLayer(config, int8=int8, rngs=rngs, **kwargs) for _ in range(config.num_hidden_layers)]
+        )
         self.norm = RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, **kwargs)
         tied = config.tie_word_embeddings
         self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, rngs=rngs, **kwargs)
@@ -347,11 +392,11 @@ class Decoder(nnx.Module):
             a row are the same, unless there is no cache and ``mask`` keeps them apart. Negative for padding, which may
             be anywhere: it is written nowhere, nobody attends to it, and its own states mean nothing. Positions beyond
             the cache's last slot are written nowhere, without notice.
-          cache: what came before. Tokens attend to the slots up to their own position that are written, these tokens
-            included; slots that are written already are overwritten. Without a cache, tokens attend to those of
-            ``input_ids`` at their own position or before.
+          cache: what came before. Tokens attend to its prefix, whose positions are before all of ``positions``, and to
+            the slots up to their own position that are written, these tokens included; slots that are written already
+            are overwritten. Without a cache, tokens attend to those of ``input_ids`` at their own position or before.
           mask: bool [B, s, slots of the cache, or s without one]; where False, a token does not attend although it
-            otherwise would.
+            otherwise would. The prefix has none.
 
         Returns:
           [B, s, hidden_size] in the compute dtype, after the last norm, and the cache with the new tokens in it (None
@@ -363,17 +408,19 @@ class Decoder(nnx.Module):
         _check_length(self.config, input_ids.shape[1])
         places, written = self._places(positions, cache, mask)
         x = jnp.take(self.embed_tokens.embedding[...], input_ids, axis=0).astype(self.dtype)
-        graph, stacked = nnx.split(self.layers)
-
-        def step(carry: Any, item: tuple[Any, jax.Array]) -> tuple[Any, None]:
-            x, stored = carry
-            state, layer = item
-            return nnx.merge(graph, state)(x, places, stored, layer), None
-
-        stored = None if cache is None else (cache.keys, cache.values)
-        numbers = jnp.arange(self.config.num_hidden_layers)
-        (x, stored), _ = jax.lax.scan(step, (x, stored), (stacked, numbers))
-        return self.norm(x), None if cache is None else Cache(*stored, written)
+        if cache is None:
+            for layer in self.layers:
+                x, _ = layer(x, places, None, None)
+            return self.norm(x), None
+        shared = [None] * len(self.layers)
+        if cache.prefix is not None:
+            shared = zip(cache.prefix.keys, cache.prefix.values, strict=True)
+        stored = []
+        for layer, before, prefix in zip(self.layers, zip(cache.keys, cache.values, strict=True), shared, strict=True):
+            x, after = layer(x, places, before, prefix)
+            stored.append(after)
+        keys, values = zip(*stored, strict=True)
+        return self.norm(x), Cache(keys, values, written, cache.prefix)
 
     def logits(self, hidden: jax.Array) -> jax.Array:
         """Scores every token as the next one.
@@ -395,18 +442,24 @@ class Decoder(nnx.Module):
         """Where the tokens are, and the slots that are written once they are."""
         batch, length = positions.shape
         angles = jnp.maximum(positions, 0).astype(jnp.float32)[..., None] * inverse_wavelengths(self.config)
+        prefix = None
         if cache is None:
             slots, written = positions, None
             reached = (positions[:, None, :] >= 0) & (positions[:, None, :] <= positions[:, :, None])
         else:
+            own = positions
+            if cache.prefix is not None:
+                prefix = cache.prefix.written[0]
+                own = positions - jnp.sum(prefix, dtype=positions.dtype)
             # Each padding gets a number of its own, so that the indices are unique.
-            slots = jnp.where(positions < 0, cache.length + jnp.arange(length), positions)
+            slots = jnp.where(positions < 0, cache.length + jnp.arange(length), own)
             rows = jnp.arange(batch)[:, None]
             written = cache.written.at[rows, slots].set(True, mode="drop", unique_indices=True)
-            reached = written[:, None, :] & (jnp.arange(cache.length) <= positions[:, :, None])
+            reached = written[:, None, :] & (jnp.arange(cache.length) <= own[:, :, None])
         if mask is not None:
             reached = reached & mask
-        return _Places(jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None], reached, slots), written
+        places = _Places(jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None], reached, slots, prefix)
+        return places, written
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
@@ -428,7 +481,7 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
     if parts == 1:
         return usual
     whole = NamedSharding(mesh, PartitionSpec())
-    inputs_split = NamedSharding(mesh, PartitionSpec(None, parallel.MODEL_AXIS, None))
+    inputs_split = NamedSharding(mesh, PartitionSpec(parallel.MODEL_AXIS, None))
 
     def sharding(path: tuple[Any, ...], leaf: Any, usual: NamedSharding) -> NamedSharding:
         owner, name = (entry.key for entry in path[-3:-1])  # the last entry is the parameter's value
@@ -453,5 +506,5 @@ def cache_shardings(config: DecoderConfig, batch: int, mesh: Mesh | AbstractMesh
     rows = parallel.DATA_AXIS if batch % mesh.shape[parallel.DATA_AXIS] == 0 else None
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
     heads = parallel.MODEL_AXIS if parts > 1 and config.num_key_value_heads % parts == 0 else None
-    stored = NamedSharding(mesh, PartitionSpec(None, rows, None, heads, None))
+    stored = (NamedSharding(mesh, PartitionSpec(rows, heads, None, None)),) * config.num_hidden_layers
     return Cache(stored, stored, NamedSharding(mesh, PartitionSpec(rows, None)))

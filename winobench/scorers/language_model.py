@@ -39,7 +39,7 @@ ANSWER_VERSION = 1
 _CACHE_BYTES = (4 << 30, 1 << 29)
 _CACHE_SHARE = 4
 _TOKENS = (16384, 2048)
-_MAX_ROWS = (64, 16)
+_MAX_ROWS = (64, 32)
 # The smallest widths of a batch's arrays; others are powers of two, and from the second one on 1.5 times these.
 _SMALLEST_WIDTH, _FINER_FROM = 16, 64
 # Fewer shared tokens, or fewer requests that share them, would not make up for a program and batches of their own.
@@ -150,6 +150,7 @@ class LanguageModel:
         int8: bool = False,
         batch_size: int | None = None,
         revision: str | None = None,
+        allow_pickle: bool = False,
         chat_template: str = "auto",
         seed: int = 0,
     ) -> LanguageModel:
@@ -159,11 +160,12 @@ class LanguageModel:
           source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in transformers' layout.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
           mesh: the devices, from `winobench.parallel.make_mesh`; with an axis ``model``, its devices share one copy of
-            the parameters. All devices when None, or those CPU devices among them that there is memory for copies of
-            the parameters for.
+            the parameters. All of this process when None, or those CPU devices among them that there is memory for
+            copies of the parameters for.
           int8: whether most of the weights are rounded to 8 bits.
           batch_size, chat_template, seed: as of `LanguageModel`.
           revision: branch, tag or commit of a hub id.
+          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
 
         Raises:
           InputError: files are missing or damaged, it is no language model that writes, or an option is not one of its
@@ -177,9 +179,9 @@ class LanguageModel:
             )
         load = language_models.load_decoder if kind == "decoder" else encoder_layouts.load_t5
         # Copies for other devices are made when it is known how large they are.
-        spread = mesh is None and jax.process_count() == 1
-        first = parallel.make_mesh(jax.devices()[:1]) if spread else parallel.as_mesh(mesh)
-        loaded = load(resolved, dtype, mesh=first, int8=int8)
+        spread = mesh is None
+        first = parallel.make_mesh(jax.local_devices()[:1]) if spread else parallel.as_mesh(mesh)
+        loaded = load(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
         return cls(
             loaded,
             mesh=common.default_mesh(jax.tree.leaves(loaded.network[1])) if spread else None,
@@ -309,12 +311,31 @@ class LanguageModel:
             for job in sorted(group, key=lambda job: (len(job.prompt), job.index)):
                 shapes.setdefault(self._shape(job, len(prefix)), []).append(job)
             encoded = self._encoded(prefix) if prefix and shapes else None
-            for shape in sorted(shapes):
-                same = shapes[shape]
-                rows = self._rows(shape, encoded, len(same))
+            for shape, same in self._filled(shapes):
+                rows = self._rows(shape, len(same))
                 for start in range(0, len(same), rows):
                     batch = same[start : start + rows]
                     yield batch, self._run(shape, batch, rows, encoded, len(prefix))
+
+    def _filled(self, shapes: Mapping[_Shape, list[_Job]]) -> Iterator[tuple[_Shape, list[_Job]]]:
+        """Shapes and their jobs, the narrow ones first; what does not fill a batch waits for a batch twice as wide.
+
+        A text takes as many steps in a batch of few rows as in a full one, and few batches need few programs.
+        """
+        shapes = dict(sorted(shapes.items()))
+        for shape, same in shapes.items():
+            wider = [
+                other
+                for other in shapes
+                if shape.prompt < other.prompt <= 2 * shape.prompt
+                and dataclasses.replace(other, prompt=shape.prompt) == shape
+            ]
+            if wider:
+                whole = len(same) // self._most_rows(shape) * self._most_rows(shape)
+                shapes[wider[0]] = same[whole:] + shapes[wider[0]]
+                same = same[:whole]
+            if same:
+                yield shape, same
 
     def _shape(self, job: _Job, shared: int) -> _Shape:
         longest = max(map(len, job.options)) if job.options else job.limit
@@ -324,22 +345,27 @@ class LanguageModel:
         answer = _power_of_two(longest) if job.options else _width(longest)
         return _Shape(width, len(job.options), answer, job.temperature > 0)
 
-    def _rows(self, shape: _Shape, prefix: Any, count: int) -> int:
-        """Rows of all devices' batches of a shape: a power of two for each device."""
+    def _rows(self, shape: _Shape, count: int) -> int:
+        """Rows of all devices' batches of a shape, alike for each device: batches are equally full."""
+        most = self._most_rows(shape)
         parts = parallel.data_parallelism(self.mesh)
-        needed = _power_of_two(math.ceil(count / parts))
+        batches = math.ceil(count / most)
+        return min(most, parts * _round_up(math.ceil(count / batches / parts)))
+
+    def _most_rows(self, shape: _Shape) -> int:
+        """Rows of all devices' largest batch of a shape."""
+        parts = parallel.data_parallelism(self.mesh)
         if self._batch_size is not None:
-            return parts * min(self._batch_size, needed)
+            return parts * self._batch_size
         device = self.mesh.local_devices[0]
         on_cpu = device.platform == "cpu"
         # Not what is free at the moment: that may differ between processes, whose batches must be of one shape.
         free = (device.memory_stats() or {}).get("bytes_limit", 0) - self._parameter_bytes
         memory = free // _CACHE_SHARE if free > 0 else _CACHE_BYTES[on_cpu]
-        slots = shape.prompt + shape.answer + (0 if prefix is None else prefix.length)
-        # A prompt's keys and values are there once more for each of its options.
-        memory //= max(1, self._bytes_a_token * slots * (1 + shape.options))
+        # A prompt's keys and values are there once more for each of its options. Those of a prefix are there once.
+        memory //= max(1, self._bytes_a_token * (shape.prompt + shape.answer) * (1 + shape.options))
         most = min(memory, _TOKENS[on_cpu] // shape.prompt, _MAX_ROWS[on_cpu])
-        return parts * min(1 << (max(1, most).bit_length() - 1), needed)
+        return parts * (1 << (max(1, most).bit_length() - 1))
 
     @functools.cached_property
     def _parameter_bytes(self) -> int:
@@ -451,11 +477,15 @@ def _power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
+def _round_up(number: int) -> int:
+    """The next number of 1, 2, 3, 4, 6, 8, 12, 16, ..."""
+    whole = _power_of_two(number)
+    return whole * 3 // 4 if number <= whole * 3 // 4 else whole
+
+
 def _width(length: int) -> int:
     """The smallest width of an array that a text of this length fits in."""
-    whole = max(_SMALLEST_WIDTH, _power_of_two(length))
-    finer = whole * 3 // 4
-    return finer if length <= finer and finer > _FINER_FROM else whole
+    return max(_SMALLEST_WIDTH, _round_up(length) if length > _FINER_FROM else _power_of_two(length))
 
 
 def _numbers(values: Any, count: int) -> bool:

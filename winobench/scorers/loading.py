@@ -41,7 +41,7 @@ def load_scorer(
     variant: str | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
-    batch_size: int | None = None,
+    batch_size: int | str | None = None,
     diffusion: dict[str, Any] | None = None,
 ) -> Scorer | SampledScorer:
     """Loads a model and makes it a scorer.
@@ -52,7 +52,7 @@ def load_scorer(
       variant: of the weight files, such as ``fp16``.
       revision: branch, tag or commit of a hub id.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-      batch_size: of the scorer; chosen for the kind of device when None.
+      batch_size: of the scorer; chosen for the kind of device when None. Diffusion models also take ``search``.
       diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``; those that are None are
         left out.
 
@@ -123,6 +123,7 @@ def load_responder(
     dtype: str = "float32",
     *,
     revision: str | None = None,
+    allow_pickle: bool = False,
     batch_size: int | None = None,
     int8: bool = False,
     model_parallel: int = 1,
@@ -139,6 +140,7 @@ def load_responder(
         ``recorded:FILE.csv`` (see `winobench.scorers.recorded`).
       dtype: ``float32`` or ``bfloat16``.
       revision: branch, tag or commit of a hub id.
+      allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
       batch_size: requests at once on each device; chosen by their length when None.
       int8: whether dense layers have weights of 8 bits.
       model_parallel: devices that share one copy of the parameters.
@@ -175,6 +177,7 @@ def load_responder(
             int8=int8,
             batch_size=batch_size,
             revision=revision,
+            allow_pickle=allow_pickle,
             chat_template=chat_template,
             seed=seed,
         )
@@ -185,7 +188,7 @@ def load_responder(
     from winobench.scorers import text_encoders
 
     encoder = text_encoders.NliEncoder if kind == "bert" else text_encoders.ClipText
-    return encoder.from_pretrained(source, dtype, batch_size=batch_size, revision=revision)
+    return encoder.from_pretrained(source, dtype, batch_size=batch_size, revision=revision, allow_pickle=allow_pickle)
 
 
 def check_responder_name(name: str) -> None:
