@@ -33,7 +33,10 @@ setuptools.setup(
     packages=setuptools.find_packages(
         include=["winobench", "winobench.*", "launch", "launch.*", "configs", "configs.*"]
     ),
-    package_data={"winobench": ["assets/**/*", "evaluation/report/templates/*", "generation/templates/*"]},
+    package_data={
+        "launch": ["cloud/templates/*"],
+        "winobench": ["assets/**/*", "evaluation/report/templates/*", "generation/templates/*"],
+    },
     python_requires=">=3.11,<3.14",
     install_requires=[
         "absl-py>=2.5,<3",
@@ -67,12 +70,17 @@ setuptools.setup(
     ],
     extras_require={
         "api": API,
+        # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
+        "cloud": ["skypilot>=0.14,<0.15"],
         "test": [
             *API,
+            # The models of JobSet and of Kubernetes' pods.
+            "kubeflow_trainer_api>=2.3,<3",
             # What torch diffusers loads and saves LoRA with.
             "peft>=0.21.2,<0.22",
             "pytest>=9.2,<10",
             "pytest-xdist>=3.8,<4",
+            "pyyaml>=6.0.3,<7",
             # Another minor release may format differently.
             "ruff>=0.17.6,<0.18",
             # A test installs a package that plugs in a task and a scorer.

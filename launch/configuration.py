@@ -17,6 +17,7 @@ import inspect
 import pathlib
 import re
 import sys
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -86,6 +87,11 @@ def field_help(spec: str) -> Mapping[str, str]:
     return getattr(module, "HELP", {})
 
 
+def launcher_of(spec: str) -> str | None:
+    """The launcher that a config names in its ``LAUNCHER``; None if it is for any."""
+    return _launcher_of(_load_module(spec)[0])
+
+
 def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
     """Refuses a config that lacks fields, such as one that was written for another launcher.
 
@@ -146,13 +152,38 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
         if words and not takes_words:
             raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
         if wants_help:
-            own = _own_flags()
-            width = max(len(flag.name) for flag in own)
-            print("\n".join([usage.strip(), "", "Flags:", *(f"  --{flag.name:<{width}}  {flag.help}" for flag in own)]))
-            sys.exit(0)
+            _print_flags(usage)
         return words
 
     _run(main, parse)
+
+
+def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: str) -> None:
+    """Runs a launcher that hands its config on to another one; otherwise as ``start``.
+
+    Args:
+      main: the launcher's function; gets the (dotted field, text) pairs of the config, to be checked with ``load``.
+      usage: the text of ``--help``; the launcher's flags are added to it.
+    """
+
+    def parse(argv: Sequence[str]) -> list[tuple[str, str]]:
+        rest, overrides = _split(argv)
+        wants_help, words = _parse_flags(rest)
+        if words:
+            raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+        if wants_help:
+            _print_flags(usage)
+        return overrides
+
+    _run(main, parse)
+
+
+def _print_flags(usage: str) -> None:
+    """Prints the help of a launcher without fields of a config, and exits."""
+    own = _own_flags()
+    width = max(len(flag.name) for flag in own)
+    print("\n".join([usage.strip(), "", "Flags:", *(f"  --{flag.name:<{width}}  {flag.help}" for flag in own)]))
+    sys.exit(0)
 
 
 def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> None:
@@ -286,11 +317,13 @@ def _override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
         holder[last] = value
 
 
-def _convert(field: str, text: str, kind: type, current: Any, optional: bool) -> Any:
+def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, optional: bool) -> Any:
     """A field's new value from its text; the field's type decides how it is read."""
     if optional and text.lower() in ("none", ""):
         return None
     try:
+        if kind == int | str:
+            return int(text.replace("_", "")) if re.fullmatch(r"[+-]?\d[\d_]*", text) else text
         if kind is bool:
             if text.lower() not in _TRUE + _FALSE:
                 raise ValueError

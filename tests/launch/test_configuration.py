@@ -28,6 +28,7 @@ def get_config(size="small"):
     config.words = config_dict.placeholder(str)
     config.limit = config_dict.FieldReference(7, field_type=int)
     config.range = config_dict.placeholder(tuple)
+    config.number_or_word = config_dict.placeholder(int | str)
     config.inner = ml_collections.ConfigDict()
     config.inner.depth = 1
     config.inner.rate = 0.1
@@ -69,6 +70,11 @@ def test_names_paths_and_arguments(path):
         ("limit", "9", 9),
         ("limit", "none", None),
         ("range", "10,900", (10, 900)),
+        ("number_or_word", "1_000", 1000),
+        ("number_or_word", "-4", -4),
+        ("number_or_word", "search", "search"),
+        ("number_or_word", "4 at once", "4 at once"),
+        ("number_or_word", "none", None),
         ("inner.depth", "5", 5),
     ],
 )

@@ -1,0 +1,821 @@
+"""python -m launch.cloud: what is rendered is what the tools read, and what it starts is what was asked for."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from launch import configuration
+from launch.cloud import accelerators, jobs
+from winobench.errors import InputError
+
+ROOT = pathlib.Path(__file__).parents[2]
+TARGETS = jobs.TARGETS
+
+# Everything that a shell, YAML, Jinja, Kubernetes or a comment could take for its own.
+HOSTILE = (
+    '/mnt/it\'s "my" $HOME $(touch pwned) `touch pwned` $(HF_TOKEN) $$ \\n {{ x }} {% if %} #: - & * ! | > % @, ü 猫'
+)
+OVERRIDES = (("model", HOSTILE), ("seed", "7"), ("tasks", "-clevr: [a]"), ("revision", ""))
+
+FLAGS = {
+    "skypilot": ["--nodes=2", "--accelerator=H100:8", "--store=gs://my-bucket/runs", "--spot"],
+    "gke": ["--nodes=2", "--accelerator=H100:8", "--store=my-claim", "--image=registry/winobench:1", "--spot"],
+    "slurm": ["--nodes=2", "--accelerator=h100:8", "--partition=gpu", "--account=lab", "--time=1-12:00:00"],
+    "tpu_vm": ["--accelerator=v5litepod-16", "--store=gs://my-bucket/runs", "--zone=us-west4-a", "--spot"],
+}
+
+
+def launch(*words, environment=None, cwd=ROOT):
+    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "launch.cloud", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "120", **(environment or {})},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def request(target, **options):
+    """A request that the target takes, on several machines."""
+    common = {
+        "skypilot": {"nodes": 2, "accelerator": "H100:8", "store": "gs://my-bucket/runs", "spot": True},
+        "gke": {"nodes": 2, "accelerator": "H100:8", "image": "registry/winobench:1"},
+        "slurm": {"nodes": 2, "accelerator": "h100:8"},
+        "tpu_vm": {"accelerator": "v5litepod-16", "store": "gs://my-bucket/runs"},
+    }[target]
+    return jobs.Request(target=target, config=options.pop("config", "gdbench"), **{**common, **options})
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """A function that puts a program of ours on the PATH of what is run; returns the environment."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+
+    def put(**scripts):
+        for name, script in scripts.items():
+            path = folder / name
+            path.write_text(script)
+            path.chmod(0o755)
+        return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+
+    return put
+
+
+@pytest.fixture
+def echo(tmp_path):
+    """A program that stands for Python on the machines: it writes down its arguments and environment."""
+    path = tmp_path / "echo python"
+    path.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "with open(os.environ['LOG'], 'a') as log:\n"
+        "    log.write(json.dumps([sys.argv[1:], dict(os.environ)]) + '\\n')\n"
+        "sys.exit(int(os.environ.get('STATUS', '0')))\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def logged(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+
+
+def bash(script, environment, cwd, status=0, **options):
+    done = subprocess.run(
+        ["bash", "-c", script] if isinstance(script, str) else ["bash", *script],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        **options,
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def test_the_commands_of_the_manual_print_a_job():
+    for target in TARGETS:
+        status, out, err = launch(f"--target={target}", "--config=gdbench", "--dry_run")
+        assert status == 0, err
+        assert "launch.eval" in out
+        assert "--config=gdbench" in out
+        assert "note: nothing is submitted; with this in FILE: " in err
+        if out.startswith("#!"):
+            assert subprocess.run(["bash", "-n"], input=out, text=True).returncode == 0
+        else:
+            assert isinstance(yaml.safe_load(out), dict)
+
+
+def test_help_teaches():
+    status, out, err = launch("--help")
+    assert (status, err) == (0, "")
+    for word in (*(f"--target={target} --config=gdbench" for target in TARGETS), "--secrets", "--store", "--dry_run"):
+        assert word in out
+    for line in re.findall(r"^  python -m launch\.cloud (.*?[^\\])$", out, re.MULTILINE | re.DOTALL):
+        words = shlex.split(line.replace("\\\n", "").split("   ")[0])
+        status, text, err = launch(*words, *([] if "--dry_run" in words else ["--dry_run"]))
+        assert status == 0, (words, err)
+        assert text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no target is named: give --target=NAME with one of skypilot, gke, slurm, tpu_vm."),
+        (["--target=lsf"], "flag --target=lsf: value should be one of <skypilot|gke|slurm|tpu_vm>"),
+        (["--target=slurm", "--config=gdbenhc"], "config 'gdbenhc' is unknown: choose one of gdbench"),
+        (["--target=slurm", "--config=gdbench", "--config.sed=1"], "the config has no field 'sed': did you mean"),
+        (["--target=slurm", "--config.limit=few"], "--config.limit is a whole number, or none, not 'few'."),
+        (["--target=slurm", "--config=hardneg", "--launcher=eval"], "config 'hardneg' is for python -m launch.train"),
+        (["--target=slurm", "--config=wscplus_generate"], "is for python -m launch.generate, which one process runs"),
+        (["--target=slurm", "--node=2"], "there is no flag --node: did you mean --nodes?"),
+        (["--target=gke", "run"], "'run' is no flag"),
+        (["--target=gke"], "--target=gke needs --image, a container image with winobench in it, or --package"),
+    ],
+)
+def test_bad_input_is_one_line(words, message):
+    status, out, err = launch(*words, *([] if words == ["--target=gke"] else ["--dry_run"]))
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("config", "overrides"), [("gdbenhc", ()), ("gdbench", (("sed", "1"),)), ("gdbench:all", ())])
+def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
+    with pytest.raises(InputError) as expected:
+        configuration.load(config, overrides, "eval")
+    with pytest.raises(InputError, match=r"unknown|no field|comes as") as found:
+        jobs.make(request("slurm", config=config, overrides=overrides))
+    assert str(found.value).split(":")[0] == str(expected.value).split(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        ("skypilot", {"store": None, "spot": False}, "one that all machines must see: name a store with --store="),
+        ("skypilot", {"store": None, "nodes": 1}, "one that outlives a machine that is taken away"),
+        ("tpu_vm", {"store": None}, "gs://BUCKET or HOST:/PATH"),
+        ("skypilot", {"workdir": "runs/here"}, "--workdir=runs/here is a folder on the machines"),
+        ("gke", {"data_dir": "data"}, "--data_dir=data is a folder on the machines"),
+        ("slurm", {"accelerator": "v5litepod-8"}, "is a TPU, which Slurm has not"),
+        ("tpu_vm", {"accelerator": "H100:8"}, "--accelerator=H100:8 is no TPU"),
+        ("tpu_vm", {"nodes": 2}, "a larger --accelerator has more machines"),
+        ("gke", {"accelerator": "H1000:8"}, "no GPU that GKE is known to have: choose one of T4"),
+        ("gke", {"accelerator": "8"}, "names no kind of GPU: write H100:8"),
+        ("gke", {"accelerator": "v5litepod-12"}, "choose one of v5litepod-1, v5litepod-4, v5litepod-8"),
+        ("gke", {"accelerator": "v9-8"}, "no TPU that is known"),
+        ("gke", {"accelerator": "H100:0"}, "--accelerator=H100:0 is no accelerator"),
+        ("gke", {"accelerator": "a b"}, "is no accelerator"),
+        ("slurm", {"image": "x"}, "--image is not for --target=slurm"),
+        ("gke", {"partition": "x"}, "--partition is not for --target=gke"),
+        ("gke", {"store": "s3://bucket"}, "--target=gke mounts buckets of Cloud Storage"),
+        ("gke", {"store": "My Claim"}, "neither a volume claim's name nor a bucket"),
+        ("tpu_vm", {"store": "somewhere"}, "neither a bucket (gs://BUCKET) nor an NFS export"),
+        ("skypilot", {"store": "host:/x"}, "nor a SkyPilot volume's name"),
+        ("skypilot", {"store": "gs://a b"}, "characters that no bucket has"),
+        ("slurm", {"partition": "gpu\n#SBATCH --uid=0"}, "cannot be printed"),
+        ("slurm", {"workdir": "/a\u2028b"}, "cannot be printed"),
+        ("slurm", {"overrides": (("model", "a\nb"),)}, "--config.model='a\\nb' holds a character"),
+        ("slurm", {"partition": "a b"}, "--partition=a b has characters"),
+        ("gke", {"name": "My_Job"}, "small letters, digits and inner dashes"),
+        ("gke", {"name": "x" * 41}, "up to 40 small letters"),
+        ("gke", {"nodes": 0}, "--nodes=0 is no number of machines"),
+        ("slurm", {"config": "winoviz"}, "one process runs --config=winoviz"),
+        ("slurm", {"config": "clevr_tiny"}, "one process runs --config=clevr_tiny"),
+    ],
+)
+def test_what_a_target_cannot_do_is_said(target, options, message):
+    with pytest.raises(InputError) as error:
+        jobs.make(request(target, **options))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_secret_is_a_name_and_is_not_repeated():
+    with pytest.raises(InputError, match="names of environment variables") as error:
+        jobs.make(request("skypilot", secrets=("HF_TOKEN=hf_abcdef",)))
+    assert "hf_abcdef" not in str(error.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_value_of_a_secret_is_in_a_job(target, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_value_of_it")
+    job = jobs.make(request(target, secrets=("HF_TOKEN", "OPENAI_API_KEY")))
+    assert "hf_value_of_it" not in job.text + job.submit + " ".join(job.notes)
+    assert job.text.count("HF_TOKEN") >= 1
+    assert job.text.count("OPENAI_API_KEY") >= 1
+
+
+def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
+    first, again, other = (jobs.make(request("gke", overrides=(("seed", seed),))) for seed in ("1", "1", "2"))
+    assert first == again
+    names = [yaml.safe_load(job.text)["metadata"]["name"] for job in (first, other)]
+    assert names[0] != names[1]
+    assert all(f"/mnt/winobench/runs/{name}" in job.text for name, job in zip(names, (first, other), strict=True))
+
+
+def test_the_launcher_is_the_one_that_the_config_is_for():
+    assert "-m launch.train" in jobs.make(request("slurm", config="hardneg:paper")).text
+    assert "-m launch.eval" in jobs.make(request("slurm", config="gdbench:full")).text
+
+
+# What the machines run, to the letter.
+
+
+def _expand(text, environment):
+    """What Kubernetes makes of a container's command: $(NAME) where NAME is known, and $ for $$."""
+
+    def value(match):
+        return "$" if match[0] == "$$" else environment.get(match[1], match[0])
+
+    return re.sub(r"\$\$|\$\((\w+)\)", value, text)
+
+
+def _run_rendered(target, job, environment, cwd, programs):
+    """Runs what each machine would run, in as few steps as the target allows; the second machine of two."""
+    if target == "skypilot":
+        task = yaml.safe_load(job.text)
+        sky = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1"}
+        bash(task["run"], {**environment, **sky}, cwd)
+    elif target == "gke":
+        container = _container(yaml.safe_load(job.text))
+        pod = {"JOB_COMPLETION_INDEX": "1", "HF_TOKEN": "secret"}
+        words = [_expand(word, pod) for word in container["command"]]
+        done = subprocess.run(words, env={**os.environ, **environment, **pod}, cwd=cwd, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    elif target == "slurm":
+        environment |= programs(srun='#!/bin/bash\nwhile [[ "$1" == --* ]]; do shift; done\nexec "$@"\n')
+        bash(job.text, {**environment, "SLURM_CPUS_PER_TASK": "64"}, cwd)
+    else:
+        environment |= programs(gcloud=GCLOUD)
+        bash(job.text, {**environment, "STATES": str(cwd / "states"), "POLL_SECONDS": "0"}, cwd)
+
+
+def _container(manifest):
+    pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return container
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path, programs):
+    options = {"store": None} if target == "tpu_vm" else {}
+    job = jobs.make(
+        request(target, overrides=OVERRIDES, workdir=HOSTILE, data_dir=HOSTILE, python=str(echo), **options)
+    )
+    cwd = tmp_path / "here"
+    cwd.mkdir()
+    _run_rendered(target, job, {"LOG": str(tmp_path / "log")}, cwd, programs)
+    ((words, environment),) = logged(tmp_path)
+    processes = {
+        "skypilot": "10.0.0.1:8901,2,1",
+        "gke": f"{_name(job)}-workers-0-0.{_name(job)}:8901,2,1" if target == "gke" else "",
+    }
+    assert words == [
+        *("-m", "launch.eval", "--config=gdbench"),
+        *(f"--config.{field}={text}" for field, text in OVERRIDES),
+        *(f"--workdir={HOSTILE}", f"--processes={processes.get(target, 'auto')}"),
+    ]
+    assert environment["WINOBENCH_DATA"] == HOSTILE
+    assert not list(tmp_path.rglob("pwned"))
+    # And the launcher reads them as they were meant.
+    _, overrides = configuration._split(words)
+    assert tuple(overrides) == OVERRIDES
+
+
+def _name(job):
+    return yaml.safe_load(job.text)["metadata"]["name"]
+
+
+# Each target's own rules.
+
+
+def _check_jobset(text):
+    """Reads a manifest with the models that are generated from JobSet's and Kubernetes' own definitions."""
+    from kubeflow_trainer_api import models
+
+    manifest = yaml.safe_load(text)
+    parsed = models.JobsetV1alpha2JobSet.from_dict(manifest)
+    # A field that they do not know would be lost here, as one of the wrong type would not have come so far.
+    kept = json.loads(json.dumps(parsed.to_dict()))
+    assert kept == manifest
+    assert (manifest["apiVersion"], manifest["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    name = manifest["metadata"]["name"]
+    (replicated,) = manifest["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    assert job["completionMode"] == "Indexed"
+    assert job["completions"] == job["parallelism"]
+    # A pod's host name is a label of DNS, of which JobSet makes the last part itself.
+    last = f"{name}-{replicated['name']}-{replicated['replicas'] - 1}-{job['completions'] - 1}"
+    assert len(f"{last}-abcde") <= 63
+    assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", last)
+    pod = job["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"
+    (container,) = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    rules = job.get("podFailurePolicy", {"rules": []})["rules"]
+    assert all(rule["onExitCodes"]["containerName"] == container["name"] for rule in rules)
+    assert manifest["spec"]["failurePolicy"]["maxRestarts"] > 0
+    assert container["command"][:2] == ["bash", "-c"]
+    assert subprocess.run(["bash", "-n"], input=container["command"][2], text=True).returncode == 0
+    return manifest, job, pod, container
+
+
+def test_the_check_of_jobsets_finds_a_wrong_field():
+    from pydantic import ValidationError
+
+    text = jobs.make(request("gke")).text
+    with pytest.raises(AssertionError):
+        _check_jobset(text.replace("maxRestarts:", "maxRestart:"))
+    with pytest.raises(AssertionError):
+        _check_jobset(
+            text.replace("mountPath: /dev/shm", "mountPaht: /dev/shm\n                      mountPath: /dev/shm")
+        )
+    with pytest.raises(ValidationError):
+        _check_jobset(text.replace("enableDNSHostnames: true", "enableDNSHostnames: often"))
+
+
+def test_gke_with_gpus():
+    job = jobs.make(
+        request("gke", spot=True, queue="on", namespace="lab", secrets=("HF_TOKEN",), kube_secret="tokens", cpus=32)
+    )
+    manifest, batch, pod, container = _check_jobset(job.text)
+    assert manifest["metadata"]["namespace"] == "lab"
+    assert manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "on"  # and not true, as YAML would have it
+    assert batch["completions"] == 2
+    assert pod["nodeSelector"] == {
+        "cloud.google.com/gke-accelerator": "nvidia-h100-80gb",
+        "cloud.google.com/gke-spot": "true",
+    }
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "winobench"}
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": "8"}, "requests": {"cpu": "32"}}
+    reference = {"secretKeyRef": {"name": "tokens", "key": "HF_TOKEN"}}
+    assert {"name": "HF_TOKEN", "valueFrom": reference} in container["env"]
+    # A process that sees another one lost ends as on bad input does, which must not be taken for it.
+    assert "podFailurePolicy" not in batch
+    assert "podFailurePolicy" in _check_jobset(jobs.make(request("gke", nodes=1)).text)[1]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "label", "topology", "hosts", "chips"),
+    [
+        ("v5litepod-8", "tpu-v5-lite-podslice", "2x4", 1, 8),
+        ("v5litepod-16", "tpu-v5-lite-podslice", "4x4", 4, 4),
+        ("v6e-256", "tpu-v6e-slice", "16x16", 64, 4),
+        ("v5p-8", "tpu-v5p-slice", "2x2x1", 1, 4),
+        ("v5p-128", "tpu-v5p-slice", "4x4x4", 16, 4),
+        ("v4-32", "tpu-v4-podslice", "2x2x4", 4, 4),
+    ],
+)
+def test_gke_with_tpus(accelerator, label, topology, hosts, chips):
+    job = jobs.make(request("gke", accelerator=accelerator, store="gs://my-bucket/a/b", service_account="runner"))
+    manifest, batch, pod, container = _check_jobset(job.text)
+    assert batch["completions"] == hosts
+    assert manifest["spec"]["replicatedJobs"][0]["replicas"] == 2  # slices
+    assert pod["nodeSelector"]["cloud.google.com/gke-tpu-accelerator"] == label
+    assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == topology
+    assert container["resources"] == {"limits": {"google.com/tpu": str(chips)}}
+    assert container["command"][2].rstrip().endswith("--processes=auto")
+    assert pod["serviceAccountName"] == "runner"
+    assert pod["volumes"][0]["csi"]["volumeAttributes"] == {
+        "bucketName": "my-bucket",
+        "mountOptions": "implicit-dirs,only-dir=a/b",
+    }
+    assert batch["template"]["metadata"]["annotations"] == {"gke-gcsfuse/volumes": "true"}
+
+
+def test_gke_without_accelerators_and_with_a_package():
+    job = jobs.make(
+        request("gke", nodes=1, accelerator="none", image=None, package="git+https://host/w.git", name="yes")
+    )
+    manifest, _, pod, container = _check_jobset(job.text)
+    assert manifest["metadata"]["name"] == "yes"
+    assert "resources" not in container
+    assert "nodeSelector" not in pod
+    assert "python -m pip install --quiet git+https://host/w.git\n" in container["command"][2]
+    assert "--processes" not in container["command"][2]
+    assert job.lacks is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"nodes": 1, "store": None, "spot": False, "accelerator": "none"},
+        {"nodes": 1, "accelerator": "v5litepod-16", "infra": "gcp/us-west4/us-west4-a"},
+        {"store": "my-volume", "secrets": ("HF_TOKEN",), "image": "registry/winobench:1", "infra": "aws/us-east-1"},
+        {"store": "s3://my-bucket", "package": "winobench==0.1.0", "cpus": 96},
+        {"store": None, "workdir": HOSTILE, "overrides": OVERRIDES},
+    ],
+)
+def test_skypilot_by_its_own_schema(options, monkeypatch, tmp_path):
+    sky = pytest.importorskip("sky", reason="SkyPilot is not installed: pip install -e '.[cloud]'")
+    from sky.utils import common_utils, schemas
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    job = jobs.make(request("skypilot", **options))
+    config = yaml.safe_load(job.text)
+    common_utils.validate_schema(config, schemas.get_task_schema(), "")
+    common_utils.validate_schema(config["resources"], schemas.get_resources_schema(), "")
+    with pytest.raises(ValueError, match="acceleratorz"):
+        common_utils.validate_schema({"acceleratorz": "H100"}, schemas.get_resources_schema(), "")
+    config.pop("file_mounts", None)  # it would ask the cloud for the bucket
+    task = sky.Task.from_yaml_config(config, secrets_overrides=[(name, "x") for name in options.get("secrets", ())])
+    assert task.num_nodes == options.get("nodes", 2)
+    (resources,) = task.resources
+    wanted = {"none": None, "v5litepod-16": {"tpu-v5litepod-16": 1}}.get(options.get("accelerator"), {"H100": 8})
+    assert resources.accelerators == wanted
+    assert resources.use_spot == options.get("spot", True)
+    # And its command line reads the command that submits.
+    from sky.client.cli import command as cli
+
+    monkeypatch.setenv("HF_TOKEN", "x")
+    managed = job.command[1] == "jobs"
+    words = job.command[3 if managed else 2 :]
+    context = (cli.jobs_launch if managed else cli.launch).make_context("launch", list(words))
+    assert context.params["entrypoint"] == ("FILE",)
+    assert dict(context.params["secret"]) == ({"HF_TOKEN": "x"} if options.get("secrets") else {})
+
+
+def test_skypilot():
+    job = jobs.make(request("skypilot", secrets=("HF_TOKEN",)))
+    task = yaml.safe_load(job.text)
+    assert task["num_nodes"] == 2
+    assert task["workdir"] == str(ROOT)
+    assert task["resources"]["accelerators"] == "H100:8"
+    assert task["resources"]["use_spot"] is True
+    assert task["file_mounts"] == {"/mnt/winobench": {"source": "gs://my-bucket/runs", "mode": "MOUNT"}}
+    assert task["secrets"] == {"HF_TOKEN": None}
+    assert job.command[:4] == ["sky", "jobs", "launch", "-n"]
+    assert job.command[-3:] == ["--secret", "HF_TOKEN", "FILE"]
+    for script in (task["setup"], task["run"]):
+        assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
+    # One machine needs no store, and is left there for the results to be fetched.
+    job = jobs.make(request("skypilot", nodes=1, store=None, spot=False))
+    assert job.command[:3] == ["sky", "launch", "-c"]
+    assert "--processes" not in job.text
+
+
+# sbatch's options as its manual has them; those that we use, and what they take.
+SBATCH = {
+    "job-name": r"[\w-]+",
+    "nodes": r"\d+",
+    "ntasks-per-node": "1",
+    "cpus-per-task": r"\d+",
+    "gpus-per-node": r"([\w.-]+:)?\d+",
+    "partition": r"[\w,.-]+",
+    "account": r"[\w.-]+",
+    "time": r"(\d+-)?\d+(:\d+){0,2}",
+    "output": r"%x-%j\.out",
+    "open-mode": "append",
+    "export": "ALL",
+    "requeue": None,
+    "signal": r"B:USR1@\d+",
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"nodes": 1, "accelerator": "none"},
+        {"accelerator": "4", "partition": "gpu,long", "account": "lab", "time": "1-12:00:00", "secrets": ("HF_TOKEN",)},
+    ],
+)
+def test_slurm(options):
+    job = jobs.make(request("slurm", **options))
+    assert subprocess.run(["bash", "-n"], input=job.text, text=True).returncode == 0
+    lines = job.text.splitlines()
+    assert lines[0] == "#!/bin/bash"
+    given = {}
+    for line in lines:
+        if line.startswith("#SBATCH"):
+            name, equals, value = re.fullmatch(r"#SBATCH --([\w-]+)(=?)(.*)", line).groups()
+            assert name not in given
+            pattern = SBATCH[name]
+            assert not equals if pattern is None else re.fullmatch(pattern, value), line
+            given[name] = value
+    # Slurm reads options only ahead of the first command.
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    assert all(i < first for i, line in enumerate(lines) if line.startswith("#SBATCH"))
+    assert given.keys() >= {"job-name", "nodes", "ntasks-per-node", "requeue", "signal", "open-mode"}
+    assert ("gpus-per-node" in given) == (options.get("accelerator") != "none")
+    assert ("--processes=auto" in job.text) == (options.get("nodes", 2) > 1)
+    assert job.command == ["sbatch"]
+
+
+def test_slurm_fills_in_paths_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text((ROOT / "configs" / "gdbench.py").read_text())
+    text = jobs.make(request("slurm", workdir="runs/a b", config="mine.py:debug")).text
+    assert f"--workdir='{tmp_path}/runs/a b'" in text
+    assert f"--config={tmp_path}/mine.py:debug" in text
+    with pytest.raises(InputError, match="is not on the machines: put the file into configs/"):
+        jobs.make(request("gke", config="mine.py"))
+
+
+def test_a_slurm_job_that_nears_its_time_limit_is_put_into_the_queue_again(tmp_path, programs, echo):
+    job = jobs.make(request("slurm", python=str(echo), max_restarts=2))
+    environment = programs(
+        srun='#!/bin/bash\necho $$ > "$LOG.pid"\nkill -USR1 $PPID\nexec sleep 2\n',
+        # As Slurm itself, it ends the job.
+        scontrol='#!/bin/bash\necho "[\\"$*\\", {}]" >> "$LOG"\nkill "$(cat "$LOG.pid")"\n',
+    )
+    environment |= {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "1"}
+    bash(job.text, environment, tmp_path, status=128 + 15)
+    assert [words for words, _ in logged(tmp_path)] == ["requeue 77"]
+    # After so many times it is left to end as it does.
+    bash(job.text, {**environment, "SLURM_RESTART_COUNT": "2"}, tmp_path)
+    assert len(logged(tmp_path)) == 1
+
+
+def test_a_slurm_job_ends_as_its_processes_do(tmp_path, programs, echo):
+    job = jobs.make(request("slurm", python=str(echo), secrets=("HF_TOKEN",)))
+    environment = programs(srun='#!/bin/bash\nwhile [[ "$1" == --* ]]; do shift; done\nexec "$@"\n')
+    environment |= {"SLURM_CPUS_PER_TASK": "1", "HF_TOKEN": "x"}
+    bash(job.text, environment, tmp_path)
+    bash(job.text, {**environment, "STATUS": "2"}, tmp_path, status=2)
+    done = bash(job.text, {**environment, "HF_TOKEN": ""}, tmp_path, status=1)
+    assert "HF_TOKEN: set it in the environment that sbatch is called from" in done.stderr
+    assert len(logged(tmp_path)) == 2
+
+
+# Stands for gcloud: takes the flags that its manual names, runs what it is to run, and says what state the slice is in.
+GCLOUD = r"""#!/usr/bin/env bash
+set -u
+echo "$*" | tr '\n' ' ' >> "$STATES.calls"; echo >> "$STATES.calls"
+for word in "$@"; do
+  case "$word" in
+    --zone=* | --project=* | --format=* | --node-id=* | --accelerator-type=* | --runtime-version=* | --spot) ;;
+    --force | --quiet | --worker=* | --command=* | --recurse | --secret=*) ;;
+    --*) echo "unrecognized arguments: $word" >&2; exit 2 ;;
+  esac
+done
+case "$1 $2 ${3:-} ${4:-}" in
+  "compute tpus queued-resources create") echo ACTIVE > "$STATES" ;;
+  "compute tpus queued-resources delete") rm "$STATES" ;;
+  "compute tpus queued-resources describe") cat "$STATES" ;;
+  "compute tpus tpu-vm describe") echo READY ;;
+  "compute tpus tpu-vm scp") exit "${SCP_STATUS:-0}" ;;
+  "compute tpus tpu-vm ssh")
+    for word in "$@"; do
+      if [[ "$word" == --command=* ]]; then bash -c "${word#--command=}"; status=$?; fi
+    done
+    # The first of them is taken away at the end of what it runs.
+    if [[ -e "$STATES.preempt" ]]; then
+      rm "$STATES.preempt"
+      echo SUSPENDED > "$STATES"
+      exit 255
+    fi
+    exit $status
+    ;;
+  "secrets versions access latest") echo "of-secret-manager" ;;
+  *) echo "Invalid choice: $*" >&2; exit 2 ;;
+esac
+"""
+
+
+def _calls(tmp_path):
+    words = [line.split() for line in (tmp_path / "states.calls").read_text().splitlines()]
+    return [" ".join(some[2:4]) for some in words if some[1] == "tpus" and some[3] != "describe"]
+
+
+def _tpu_job(echo, **options):
+    return jobs.make(request("tpu_vm", python=str(echo), store=None, workdir="/mnt/all/run", **options))
+
+
+def test_a_tpu_vm_is_made_used_and_deleted(tmp_path, programs, echo):
+    job = _tpu_job(echo, zone="us-west4-a", project="lab", spot=True, secrets=("HF_TOKEN",))
+    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0"}
+    bash(job.text, environment, tmp_path)
+    calls = (tmp_path / "states.calls").read_text()
+    assert _calls(tmp_path)[0] == "queued-resources create"
+    assert _calls(tmp_path)[-1] == "queued-resources delete"
+    assert "--accelerator-type=v5litepod-16 --runtime-version=v2-alpha-tpuv5-lite --spot --project=lab" in calls
+    assert "--worker=all" in calls
+    ((words, environment),) = logged(tmp_path)
+    assert words[-2:] == ["--workdir=/mnt/all/run", "--processes=auto"]
+    assert environment["HF_TOKEN"] == "of-secret-manager"
+
+
+def test_a_tpu_vm_that_is_taken_away_is_asked_for_anew(tmp_path, programs, echo):
+    job = _tpu_job(echo)
+    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0"}
+    (tmp_path / "states.preempt").touch()
+    bash(job.text, environment, tmp_path)
+    assert [call.split()[-1] for call in _calls(tmp_path)] == ["create", "ssh", "delete", "create", "ssh", "delete"]
+    first, second = logged(tmp_path)
+    assert first[0] == second[0]
+
+
+def test_an_error_on_a_tpu_vm_ends_it_and_the_vm(tmp_path, programs, echo):
+    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0", "STATUS": "2"}
+    bash(_tpu_job(echo).text, environment, tmp_path, status=2)
+    assert [call.split()[-1] for call in _calls(tmp_path)] == ["create", "ssh", "delete"]
+    assert not (tmp_path / "states").exists()
+
+
+def test_results_that_cannot_be_fetched_are_not_deleted(tmp_path, programs, echo):
+    job = jobs.make(request("tpu_vm", python=str(echo), store=None, accelerator="v5litepod-8"))
+    environment = programs(gcloud=GCLOUD) | {"STATES": str(tmp_path / "states"), "POLL_SECONDS": "0"}
+    bash(job.text, environment, tmp_path)
+    assert [call.split()[-1] for call in _calls(tmp_path)] == ["create", "ssh", "scp", "delete"]
+    assert "could not be fetched" in bash(job.text, {**environment, "SCP_STATUS": "1"}, tmp_path, status=1).stderr
+    assert (tmp_path / "states").exists()
+    # Where there are none, there is nothing to keep.
+    bash(job.text, {**environment, "SCP_STATUS": "1", "STATUS": "2"}, tmp_path, status=2)
+    assert not (tmp_path / "states").exists()
+
+
+def test_tpu_vms_mount_the_store_and_install():
+    job = jobs.make(request("tpu_vm"))
+    assert subprocess.run(["bash", "-n"], input=job.text, text=True).returncode == 0
+    assert "gcsfuse --implicit-dirs --only-dir=runs my-bucket /mnt/winobench" in job.text
+    assert "-m pip wheel" in job.text
+    job = jobs.make(request("tpu_vm", store="10.0.0.2:/share", package="git+https://host/w.git"))
+    assert subprocess.run(["bash", "-n"], input=job.text, text=True).returncode == 0
+    assert "sudo mount -t nfs 10.0.0.2:/share /mnt/winobench" in job.text
+    assert "'winobench[tpu] @ git+https://host/w.git'" in job.text
+    # One machine alone may keep the run on its own disk, from where it is fetched.
+    job = jobs.make(request("tpu_vm", store=None, accelerator="v6e-8"))
+    assert subprocess.run(["bash", "-n"], input=job.text, text=True).returncode == 0
+    assert "tpus tpu-vm scp --recurse \"$name\":'winobench_runs/*' runs/ --worker=0" in job.text
+    assert "--processes" not in job.text
+    assert "--runtime-version=v2-alpha-tpuv6e" in job.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("none", None),
+        ("8", accelerators.Gpus("", 8)),
+        ("H100", accelerators.Gpus("H100", 1)),
+        ("A100-80GB:4", accelerators.Gpus("A100-80GB", 4)),
+        ("v5e-8", accelerators.Slice("v5litepod-8", "v5litepod", 8, "2x4")),
+        ("tpu-v6e-4", accelerators.Slice("v6e-4", "v6e", 4, "2x2")),
+        ("v4-8", accelerators.Slice("v4-8", "v4", 4, "2x2x1")),
+    ],
+)
+def test_accelerators(text, expected):
+    assert accelerators.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("package", "expected"),
+    [
+        ("winobench", "winobench[cuda]"),
+        ("winobench==0.1.0", "winobench[cuda]==0.1.0"),
+        ("winobench[tpu]", "winobench[tpu]"),
+        ("git+https://host/w.git@main", "winobench[cuda] @ git+https://host/w.git@main"),
+        ("/mnt/winobench/src", "/mnt/winobench/src[cuda]"),
+    ],
+)
+def test_packages(package, expected):
+    assert jobs._with_extras(package, "[cuda]") == expected
+
+
+def test_hosted_models_bring_their_clients():
+    job = jobs.make(
+        request("tpu_vm", config="wscplus", accelerator="v6e-1", overrides=(("model", "openai:gpt-4o-mini"),))
+    )
+    assert "'[tpu,api]'" in job.text
+
+
+# Submitting.
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_targets_own_tool_gets_what_was_shown(target, tmp_path, programs):
+    tool = {"skypilot": "sky", "gke": "kubectl", "slurm": "sbatch", "tpu_vm": "bash"}[target]
+    take = '#!/bin/sh\nif [ -f "$last" ]; then cat "$last"; else cat; fi > "$LOG"\necho "$@" >> "$LOG.words"\nexit 3\n'
+    take = take.replace("\nif", "\nfor last; do :; done\nif", 1)
+    environment = programs(**{tool: take, "gcloud": "#!/bin/sh\n"})
+    words = [f"--target={target}", "--config=gdbench", "--config.seed=3", *FLAGS[target]]
+    status, out, err = launch(*words, environment=environment, cwd=tmp_path)
+    assert status == 3, err
+    assert (tmp_path / "log").read_text() == out
+    assert "note: running: " in err
+    words = (tmp_path / "log.words").read_text()
+    expected = {"skypilot": r"jobs launch -n \S+ \S+\.yaml", "gke": "apply -f -", "slurm": "", "tpu_vm": r"\S+\.sh"}
+    assert re.fullmatch(expected[target], words.strip())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_tool_that_is_not_there_is_one_clear_sentence(target, tmp_path):
+    status, out, err = launch(f"--target={target}", *FLAGS[target], environment={"PATH": str(tmp_path)})
+    tool = {"skypilot": "sky", "gke": "kubectl", "slurm": "sbatch", "tpu_vm": "gcloud"}[target]
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: {tool} is not here: ")
+    assert "--dry_run" in err
+    assert err.count("\n") == 1
+
+
+def test_a_secret_that_is_not_set_is_told_of_ahead(programs):
+    environment = programs(sbatch="#!/bin/sh\nexit 5\n") | {"OPENAI_API_KEY": "x"}
+    status, _, err = launch("--target=slurm", "--secrets=OPENAI_API_KEY", environment=environment)
+    assert status == 5, err
+    status, _, err = launch("--target=slurm", "--secrets=OPENAI_API_KEY,NOT_SET_HERE", environment=environment)
+    assert status == 2
+    assert "NOT_SET_HERE is not in the environment" in err
+
+
+# All of it, with what stands for Slurm alone being ours.
+
+
+SBATCH_HERE = """#!/bin/bash
+script=$(mktemp)
+cat > "$script"
+nodes=$(sed -n 's/^#SBATCH --nodes=//p' "$script")
+cpus=$(sed -n 's/^#SBATCH --cpus-per-task=//p' "$script")
+SLURM_JOB_ID=$JOB SLURM_NNODES=$nodes SLURM_CPUS_PER_TASK=$cpus exec bash "$script"
+"""
+SRUN_HERE = """#!/bin/bash
+while [[ "$1" == --* ]]; do shift; done
+pids=()
+for (( i = 0; i < SLURM_NNODES; i++ )); do
+  SLURM_STEP_NODELIST=localhost SLURM_STEP_NUM_NODES=$SLURM_NNODES SLURM_NTASKS=$SLURM_NNODES \\
+    SLURM_PROCID=$i SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE="1(x$SLURM_NNODES)" "$@" &
+  pids+=($!)
+done
+status=0
+for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+exit $status
+"""
+
+
+def _sbatch(tmp_path, programs, *words):
+    environment = programs(sbatch=SBATCH_HERE, srun=SRUN_HERE)
+    environment |= {
+        "JOB": str(random.randrange(10**6)),  # JAX's port depends on it
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_PLATFORMS": "cpu",
+    }
+    return launch("--target=slurm", "--accelerator=none", "--nodes=2", *words, environment=environment, cwd=tmp_path)
+
+
+def _check_run(folder, tmp_path, words):
+    """A run of two processes has the records of both, and the numbers of a run of one."""
+    assert {path.name.split("-")[1].lstrip("0") for path in (folder / "errors").iterdir()} == {"", "1"}
+    results = json.loads((folder / "results.json").read_text())
+    command = [sys.executable, "-m", "launch.eval", *words, "--workdir=alone", "--noreuse"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    expected = json.loads((tmp_path / "alone" / "results.json").read_text())
+    assert results["tasks"] == expected["tasks"]
+    assert results["passes"] == expected["passes"]
+
+
+@pytest.mark.slow  # three launches, two of them at once
+def test_an_evaluation_in_two_processes_under_slurm(tmp_path, programs):
+    words = ["--config=gdbench:debug", "--config.tasks=clevr"]
+    status, out, err = _sbatch(tmp_path, programs, *words, "--workdir=the run's", "--cpus=1")
+    assert status == 0, err
+    assert "--processes=auto" in out
+    assert out.count("for figures, comparisons and examples") == 1  # one of them prints
+    assert "for 2 processes" in err
+    _check_run(tmp_path / "the run's", tmp_path, words)
+
+
+@pytest.mark.slow  # three launches, two of them at once
+@pytest.mark.parametrize("target", ["skypilot", "gke"])
+def test_an_evaluation_in_two_processes_that_are_told_where_they_are(target, tmp_path):
+    overrides = (("tasks", "clevr"),)
+    options = {"config": "gdbench:debug", "overrides": overrides, "accelerator": "none", "python": sys.executable}
+    job = jobs.make(request(target, **options, workdir=str(tmp_path / "run")))
+    content = yaml.safe_load(job.text)
+    if target == "skypilot":
+        script = content["run"]
+        places = [
+            {"SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": str(i)}
+            for i in range(2)
+        ]
+    else:
+        # The cluster's DNS, which knows this name, is the one thing that is not here.
+        script = _container(content)["command"][2].replace(f"{_name(job)}-workers-0-0.{_name(job)}", "127.0.0.1")
+        places = [{"JOB_COMPLETION_INDEX": str(i)} for i in range(2)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    started = [
+        subprocess.Popen(["bash", "-c", script], cwd=tmp_path, env={**environment, **place}, stderr=subprocess.PIPE)
+        for place in places
+    ]
+    try:
+        for process in started:
+            _, err = process.communicate(timeout=300)
+            assert process.returncode == 0, err
+    finally:
+        for process in started:
+            process.kill()
+    _check_run(tmp_path / "run", tmp_path, ["--config=gdbench:debug", "--config.tasks=clevr"])
