@@ -2,6 +2,7 @@
 
 python -m launch.eval --config=gdbench           # 100 scenes, 16 samples: minutes on a laptop
 python -m launch.eval --config=gdbench:full      # everything, 32 samples: the figure to quote
+python -m launch.eval --config=gdbench:race      # everything, up to 250 samples, until each question is decided
 python -m launch.eval --config=gdbench:debug     # 4 scenes, 2 samples: does everything run?
 python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
 python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.normalize=none  # Diffusion Classifier
@@ -20,6 +21,7 @@ LAUNCHER = "eval"
 FORMS = {
     "standard": (100, 16, "ready"),
     "full": (None, 32, "ready"),
+    "race": (None, 250, "ready"),
     "debug": (4, 2, "ready"),
     # The paper's: Tables 1, 6 and figures with 250 samples, Table 2 with 10, Tables 3 and 5 with 20 (footnote 6).
     "table1": (None, 250, "ready"),
@@ -43,11 +45,14 @@ HELP = {
     "error": "squared_l2 (the paper) or l2 (the published code)",
     "target": "own compares in what the network predicts, noise or velocity; epsilon in noise",
     "image_size": "pixels that images are resized to; none for the model's own size",
-    "batch_size": "passes at once on each device; none lets the scorer choose",
+    "batch_size": "passes at once on each device; none for a usual number, search to measure which is fastest",
     "seed": "of noise and timesteps",
     "sampling.num_samples": "pairs of noise and timestep that each image-text pair is judged on",
     "sampling.num_bias_samples": "the same for tasks of social bias",
-    "sampling.timesteps": "uniform, stratified, even, published, or timesteps with commas",
+    "sampling.mode": "fixed, or race: samples are drawn until a question is decided, num_samples at most",
+    "sampling.alpha": "of a race: how often a decision may differ from that of all samples",
+    "sampling.timesteps": "uniform, low_discrepancy, stratified, even, published, or timesteps with commas; none for"
+    " uniform, and for low_discrepancy in a race",
     "sampling.timestep_range": "first,end of the timesteps that are drawn; none for the model's own, or all",
 }
 
@@ -75,11 +80,13 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.error = "squared_l2"
     config.target = "own"
     config.image_size = config_dict.placeholder(int)
-    config.batch_size = config_dict.placeholder(int)
+    config.batch_size = config_dict.placeholder(int | str)
     config.seed = 0
     config.sampling = ml_collections.ConfigDict()
     config.sampling.num_samples = num_samples
     config.sampling.num_bias_samples = 2 if form == "debug" else 20
-    config.sampling.timesteps = "uniform"
+    config.sampling.mode = "race" if form == "race" else "fixed"
+    config.sampling.alpha = 0.01
+    config.sampling.timesteps = config_dict.placeholder(str)
     config.sampling.timestep_range = config_dict.placeholder(tuple)
     return config

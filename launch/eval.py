@@ -12,6 +12,7 @@ from absl import flags
 import winobench
 from launch import configuration, text
 from winobench import registry
+from winobench.errors import InputError
 
 if TYPE_CHECKING:
     import ml_collections
@@ -26,6 +27,7 @@ the paper's number where it has one.
 
   python -m launch.eval --config=gdbench                          the embedded model, a few minutes on a laptop
   python -m launch.eval --config=gdbench:full                     the same with 1,000 scenes and 32 samples
+  python -m launch.eval --config=gdbench:race                     up to 250 samples, until a question is decided
   python -m launch.eval --config=gdbench --config.tasks=clevr,clevr_image --config.limit=10
   python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
   python -m launch.eval --config=gdbench:table1 --config.model=clip-rn50x64,blip-itm-base    baselines, in turn
@@ -40,12 +42,18 @@ Asks language models questions without images, by a protocol (docs/winoviz.md, d
 
 Errors and responses are recorded while they come in; a run that was stopped goes on when the same command is given
 again, and runs beside each other share what they have in common. python -m launch.report makes a page of one or more
-runs.
+runs. With --processes, the same command on several machines shares the work.
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<model>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 _REUSE = flags.DEFINE_bool("reuse", True, "Take errors and responses that runs beside this one have recorded.")
+_PROCESSES = flags.DEFINE_string(
+    "processes",
+    None,
+    "Be one of several processes that share the work and --workdir: auto (TPU pod, SLURM, Open MPI), or"
+    " host:port,count,number.",
+)
 _LIST_TASKS = flags.DEFINE_bool("list_tasks", False, "List the tasks: what they ask, and how to get their data.")
 _LIST_MODELS = flags.DEFINE_bool("list_models", False, "List the models that have a short name.")
 
@@ -57,7 +65,12 @@ def main(config: ml_collections.ConfigDict) -> None:
     if _LIST_TASKS.value or _LIST_MODELS.value:
         print(task_listing(config.get("data_dir")) if _LIST_TASKS.value else model_listing())
         return
+    from winobench import caches  # late, so that --help and --list_tasks answer at once
+
+    caches.keep_compiled()
     if "protocol" in config:  # a benchmark of texts
+        if _PROCESSES.value:
+            raise InputError("--processes is for configs of images and texts, such as gdbench: leave it out")
         text.main(
             config,
             spec=_label(flags.FLAGS.config),
@@ -67,7 +80,6 @@ def main(config: ml_collections.ConfigDict) -> None:
         )
         return
     configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
-    # Late, so that --help and --list_tasks answer at once.
     from winobench import parallel
     from winobench.evaluation import evaluate, table
 
@@ -78,9 +90,12 @@ def main(config: ml_collections.ConfigDict) -> None:
     for model in models:
         registry.model_source(model)
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
+    if _PROCESSES.value:
+        parallel.join_processes(_PROCESSES.value, outlive=True)
+    is_first = not _PROCESSES.value or parallel.is_first_process()
     runs, some_failed = [], False
     for model in models:
-        if len(models) > 1:
+        if len(models) > 1 and is_first:
             print(f"model {model}", flush=True)
         results = evaluate.evaluate(
             load_scorer(config, model),
@@ -92,6 +107,8 @@ def main(config: ml_collections.ConfigDict) -> None:
             num_bias_samples=config.sampling.num_bias_samples,
             seed=config.seed,
             timesteps=parse_timesteps(config.sampling.timesteps),
+            mode=config.sampling.mode,
+            alpha=config.sampling.alpha,
             normalize=config.normalize,
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,
@@ -99,12 +116,14 @@ def main(config: ml_collections.ConfigDict) -> None:
             name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), registry.model_label(model), *_lora(config)]),
             config=configuration.plain(config) | {"model": model},
         )
-        table.print_results(results)
+        if is_first:
+            table.print_results(results)
         runs.append(results["workdir"])
         some_failed = some_failed or bool(results["failed"])
-    if config.tasks == evaluate.READY:
+    if config.tasks == evaluate.READY and is_first:
         print(_how_to_get_data(config.data_dir), end="")
-    print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
+    if is_first:
+        print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
     if some_failed:
         sys.exit(_SOME_TASKS_FAILED)
 
@@ -172,8 +191,10 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
     )
 
 
-def parse_timesteps(rule: str) -> str | list[int]:
+def parse_timesteps(rule: str | None) -> str | list[int] | None:
     """The name of a rule as it is, or timesteps with commas as numbers."""
+    if rule is None:
+        return None
     words = [word.strip() for word in rule.split(",")]
     return [int(word) for word in words] if all(word.isdigit() for word in words) else rule
 

@@ -21,6 +21,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Nor on data sets that this machine happens to have prepared.
 os.environ["WINOBENCH_DATA"] = os.path.join(tempfile.gettempdir(), "winobench-tests-have-no-data")
+# Nor on what this user's runs have left behind.
+os.environ["WINOBENCH_CACHE"] = os.path.join(tempfile.gettempdir(), "winobench-tests-have-no-cache")
 
 import pytest
 

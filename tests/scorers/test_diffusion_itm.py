@@ -14,7 +14,7 @@ from tests.scorers import fakes
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
-from winobench.scorers import common, diffusion_itm, samples
+from winobench.scorers import batch_size, common, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 IMAGES = [fakes.image(seed) for seed in range(3)]
@@ -356,6 +356,7 @@ def test_bad_input(call, words):
         ({"error": "l1"}, "error is 'l1'"),
         ({"target": "v"}, "target is 'v'"),
         ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": "fast"}, "batch_size is 'fast', but it must be a whole number of at least 1, or search"),
         ({"table_rows": 0}, "table_rows is 0"),
         ({"image_size": 18}, "multiple of 4"),
         ({"timestep_range": (10, 5)}, "timestep_range"),
@@ -388,10 +389,189 @@ def test_large_networks_have_few_copies_on_a_cpu(monkeypatch):
     pipeline = fakes.Pipeline()
     assert DiffusionITM(pipeline).mesh.size == jax.device_count()
     monkeypatch.setattr(common, "_CPU_COPIES_BYTES", 3 * 8)  # the network has two float32 parameters
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices(backend="cpu"))
+    devices = jax.local_devices(backend="cpu")
+    monkeypatch.setattr(jax, "local_devices", lambda: devices)
     assert DiffusionITM(pipeline).mesh.size == min(3, jax.device_count())
     monkeypatch.setattr(common, "_CPU_COPIES_BYTES", 1)
     assert DiffusionITM(pipeline).mesh.size == 1
+
+
+def in_one_piece(parts):
+    """The errors of (first triple, errors) parts, of which each must begin where the last one ended."""
+    errors = []
+    for start, part in parts:
+        assert start == len(errors)
+        errors += part.tolist()
+    return np.asarray(errors, np.float32)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_batch_that_does_not_fit_is_halved(devices, caplog):
+    """What the network needs is refused by the device itself."""
+    mesh = parallel.make_mesh(jax.devices()[:devices])
+    triples = np.indices((3, 3, 9)).reshape(3, -1).T
+    expected = in_one_piece(scorer(mesh=mesh, batch_size=2).iter_errors(IMAGES, TEXTS, triples, num_samples=9))
+    greedy = scorer(mesh=mesh, batch_size=9, pipeline={"unet": fakes.GreedyUNet()})
+    got = in_one_piece(greedy.iter_errors(IMAGES, TEXTS, triples, num_samples=9))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert [record.getMessage().split(" (")[0] for record in caplog.records] == [
+        "9 triples at once on each device do not fit into memory",
+        "4 triples at once on each device do not fit into memory",
+    ]
+    assert caplog.records[-1].getMessage().endswith("bytes): going on with 2")
+    assert greedy.batch_size == 2
+    # It stays so.
+    greedy.errors(IMAGES, TEXTS, num_samples=3)
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "noun", "sizes"),
+    [("vae", "image", [4]), ("text_encoder", "text", [16, 8, 4])],
+)
+def test_what_does_not_fit_while_encoding_is_halved(part, noun, sizes, caplog):
+    kind = {"vae": fakes.GreedyVAE, "text_encoder": fakes.GreedyTextEncoder}[part]
+    images, texts = [fakes.image(seed) for seed in range(9)], ["x" * n for n in range(1, 19)]
+    expected = scorer().errors(images, texts, num_samples=2)
+    greedy = scorer(pipeline={part: kind()}, table_rows=7)
+    np.testing.assert_allclose(greedy.errors(images, texts, num_samples=2), expected, rtol=1e-6)
+    assert [record.getMessage().split(" at once")[0] for record in caplog.records] == [f"{n} {noun}s" for n in sizes]
+    assert greedy.batch_size == 8
+
+
+class HopelessUNet(fakes.GreedyUNet):
+    fits = 0
+
+
+def test_not_even_one_fits(caplog):
+    greedy = scorer(batch_size=2, pipeline={"unet": HopelessUNet()})
+    with pytest.raises(
+        InputError, match=r"not even one triple at a time fits .* bfloat16,.*image_size.*model_parallel"
+    ):
+        greedy.errors(IMAGES, TEXTS, num_samples=2)
+    assert len(caplog.records) == 1
+
+
+def out_of_memory():
+    return jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
+
+
+@pytest.mark.parametrize("at", ["dispatch", "fetch"])
+@pytest.mark.parametrize("fails", [1, 3, 8])
+def test_work_goes_on_where_it_stopped(at, fails, monkeypatch, caplog):
+    expected = scorer().errors(IMAGES, TEXTS, num_samples=9).ravel()
+    module, name = (diffusion_itm, "_fused_step") if at == "dispatch" else (parallel, "fetch")
+    steps, calls, fused_step = [], [], diffusion_itm._fused_step
+
+    def counted(*arguments):
+        steps.append(arguments[-1].shape[1])
+        return fused_step(*arguments)
+
+    monkeypatch.setattr(diffusion_itm, "_fused_step", counted)
+    original = getattr(module, name)
+
+    def failing(*arguments):
+        calls.append(None)
+        if len(calls) == fails:
+            raise out_of_memory()
+        return original(*arguments)
+
+    monkeypatch.setattr(module, name, failing)
+    s = scorer(batch_size=8)
+    triples = np.indices((3, 3, 9)).reshape(3, -1).T
+    got = in_one_piece(s.iter_errors(IMAGES, TEXTS, triples, num_samples=9))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert s.batch_size == 4
+    assert len(caplog.records) == 1
+    # Beyond what is needed, no more than the steps that were under way when one failed, and padding.
+    assert sum(steps) <= len(triples) + 5 * 8 + 7
+
+
+def test_other_errors_of_a_device_are_passed_on(monkeypatch):
+    def broken(*_):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    monkeypatch.setattr(diffusion_itm, "_fused_step", broken)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        scorer().errors(IMAGES, TEXTS, num_samples=1)
+
+
+def test_processes_that_share_a_mesh_do_not_halve(monkeypatch):
+    def failing(*_):
+        raise out_of_memory()
+
+    s = scorer()
+    monkeypatch.setattr(diffusion_itm, "_fused_step", failing)
+    monkeypatch.setattr(parallel, "spans_processes", lambda mesh: True)
+    with pytest.raises(InputError, match=r"8 triples at once .* give all of them a smaller batch_size"):
+        s.errors(IMAGES, TEXTS, num_samples=1)
+    assert s.batch_size == 8
+
+
+def test_a_session_survives_a_failure(monkeypatch):
+    """Also one that it ended with: what was lost is encoded again."""
+    s = scorer(batch_size=1)
+    expected = s.errors(IMAGES, TEXTS, num_samples=2).ravel()
+    triples = np.indices((3, 3, 2)).reshape(3, -1).T
+    session = s.session(IMAGES, TEXTS, num_samples=2)
+    with monkeypatch.context() as patch:
+
+        def losing(*_):
+            for table in session._images, session._texts:
+                table.array.delete()
+            raise out_of_memory()
+
+        patch.setattr(diffusion_itm, "_fused_step", losing)
+        s._image_encoder.size.per_device = s._text_encoder.size.per_device = 1
+        with pytest.raises(InputError, match="not even one image at a time"):
+            list(session.iter_errors(triples))
+    np.testing.assert_allclose(in_one_piece(session.iter_errors(triples)), expected, rtol=1e-6)
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(batch_size, "_SECONDS", 0.01)
+    monkeypatch.setattr(batch_size, "_SPAN", 2)
+    return tmp_path
+
+
+def test_the_batch_size_is_searched_for_once(cache, monkeypatch, caplog):
+    found = scorer(batch_size="search", image_size=64)
+    assert found.latent_shape == (16, 16, 3)
+    assert len(caplog.records) == 1
+    message = caplog.records[0].getMessage()
+    assert message.startswith(f"batch size {found.batch_size} was found to be the fastest (passes/s: ")
+    assert message.endswith(f"; remembered in {cache / 'batch_sizes.json'}")
+    monkeypatch.setattr(batch_size, "search", None)
+    assert scorer(batch_size="search", image_size=64).batch_size == found.batch_size
+    assert len(caplog.records) == 1
+    np.testing.assert_allclose(
+        found.errors(IMAGES, TEXTS, num_samples=2),
+        scorer(image_size=64).errors(IMAGES, TEXTS, num_samples=2),
+        rtol=1e-5,
+    )
+    # Other latents, other networks and other devices have sizes of their own.
+    for options in (
+        {"image_size": 32},
+        {"image_size": 64, "pipeline": {"unet": fakes.UNet(dtype=jnp.bfloat16)}},
+        {"image_size": 64, "mesh": parallel.make_mesh(jax.devices()[:2])},
+    ):
+        with pytest.raises(TypeError, match="not callable"):
+            scorer(batch_size="search", **options)
+
+
+def test_the_search_compiles_what_the_evaluation_runs(cache, compilations):
+    s = scorer(batch_size="search", pipeline={"unet": fakes.UNet(gain=0.125)})
+    s._image_encoder.encode([s._blank_image()])  # encoding is compiled apart
+    with compilations() as count:
+        run = s._timed_steps(s._token_ids([""])[0])
+        run(s.batch_size, 1)
+    assert count.total == 0
+
+
+def test_a_search_leaves_out_what_does_not_fit(cache):
+    assert scorer(batch_size="search", pipeline={"unet": fakes.GreedyUNet()}).batch_size <= 2
 
 
 _ONE_OF_TWO_PROCESSES = """
@@ -404,7 +584,8 @@ from winobench.scorers.diffusion_itm import DiffusionITM
 assert jax.device_count() == 4 and jax.local_device_count() == 2
 images, texts = [fakes.image(seed) for seed in range(5)], ["a cat", "three blind mice", ""]
 noise = np.random.default_rng(0).standard_normal((7, *fakes.LATENT_SHAPE))
-everywhere, here = None, parallel.make_mesh(jax.local_devices()[:1])
+everywhere, here = parallel.make_mesh(), parallel.make_mesh(jax.local_devices()[:1])
+assert set(DiffusionITM(fakes.Pipeline()).mesh.devices.flat) == set(jax.local_devices())
 for options in {"num_samples": 7}, {"noise": noise}:
     both, one = (
         DiffusionITM(fakes.Pipeline(), batch_size=2, mesh=mesh).errors(images, texts, **options)

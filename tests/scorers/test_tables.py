@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from winobench import parallel
-from winobench.scorers import tables
+from winobench.scorers import batch_size, tables
 
 
 def test_first_uses():
@@ -103,6 +103,86 @@ def test_an_unfinished_stretch_leaves_no_wrong_rows():
     harness.table.close()
     harness.table.begin(np.arange(8)[::-1])
     harness.check(np.arange(8))
+
+
+def out_of_memory(*_):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+
+def test_what_was_encoded_before_a_failure_is_kept(monkeypatch):
+    harness = Harness(rows=8, num_items=10, batch=2)
+    harness.table.begin(np.arange(6))
+    harness.check([0, 1])
+    assert not harness.table.has_failed()
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "_encode", out_of_memory)
+        with pytest.raises(jax.errors.JaxRuntimeError):
+            harness.table.rows(np.array([2]))
+    assert harness.table.has_failed()
+    harness.table.encoder.size.halve(ValueError("no room"))
+    harness.table.begin(np.arange(1, 6))
+    harness.check([1, 2, 3, 4, 5])
+    assert harness.loaded == [0, 1, 2, 3, 2, 3, 4, 5]
+    assert not harness.table.has_failed()
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_a_lost_table_is_filled_anew(monkeypatch, when):
+    harness = Harness(rows=8, num_items=10, batch=2)
+    harness.table.begin(np.arange(6))
+    harness.check([0, 1])
+    if when == "at once":
+
+        def failing(mesh, table, rows, values):
+            jax.tree.map(lambda leaf: leaf.delete(), table)
+            out_of_memory()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(tables, "_write", failing)
+            with pytest.raises(jax.errors.JaxRuntimeError):
+                harness.table.rows(np.array([2]))
+    else:
+        harness.table.rows(np.array([2]))
+        monkeypatch.setattr(jax, "block_until_ready", out_of_memory)
+    assert harness.table.has_failed()
+    monkeypatch.undo()
+    harness.table.begin(np.arange(1, 6))
+    harness.check([1, 2, 3, 4, 5])
+    assert harness.loaded == [0, 1, 2, 3, 1, 2, 3, 4, 5]
+    assert not harness.table.has_failed()
+
+
+def test_scoring_goes_on_after_failures_of_every_kind(monkeypatch):
+    """Steps fail, and so does encoding, which takes a table along."""
+    images, texts = Harness(rows=4, batch=4), Harness(rows=4, batch=4)
+    size = batch_size.BatchSize(16, parallel.make_mesh(jax.devices()[:1]), "pair")
+    pairs = np.random.default_rng(0).integers(0, 20, (100, 2))
+    calls = []
+
+    def step(image_rows, text_rows, batch):
+        calls.append(len(batch))
+        if len(calls) in (2, 9):
+            out_of_memory()
+        return images.table.array["squared"][image_rows] + texts.table.array["squared"][text_rows] / 1000
+
+    write = tables._write
+    writes = []
+
+    def failing_write(mesh, table, rows, values):
+        writes.append(None)
+        if len(writes) in (5, 20):
+            jax.tree.map(lambda leaf: leaf.delete(), table)
+            out_of_memory()
+        return write(mesh, table, rows, values)
+
+    monkeypatch.setattr(tables, "_write", failing_write)
+    results = []
+    for start, part in tables.score_rows(images.table, texts.table, pairs, size, step):
+        assert start == len(results)
+        results += part.tolist()
+    np.testing.assert_allclose(results, 10 * pairs[:, 0] ** 2 + pairs[:, 1] ** 2 / 100, rtol=1e-6)
+    assert size.total == 4
+    assert images.table.encoder.batch_size * texts.table.encoder.batch_size == 4
 
 
 def test_loading_ahead_keeps_the_order_and_the_limit():

@@ -19,10 +19,12 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
-from winobench import parallel, registry
+import winobench
+from winobench import files, parallel, registry
 from winobench.data import images as image_files
 from winobench.diffusion import schedules
 from winobench.errors import InputError
+from winobench.scorers import batch_size as batch_sizes
 from winobench.scorers import common, frozen, samples, tables
 
 if TYPE_CHECKING:
@@ -195,7 +197,6 @@ class DiffusionITM:
     Attributes:
       pipeline: the model's parts.
       mesh: the devices.
-      batch_size: triples that each device works on at once.
       image_size: height and width, in pixels, that images are resized to.
       latent_shape: (h, w, c) of an image's latents and of a sample's noise.
       error: ``squared_l2`` or ``l2``.
@@ -212,7 +213,7 @@ class DiffusionITM:
         target: str = "own",
         image_size: int | None = None,
         timestep_range: tuple[int, int] | None = None,
-        batch_size: int | None = None,
+        batch_size: int | str | None = None,
         table_rows: int | None = None,
         mesh: Mesh | None = None,
     ):
@@ -226,7 +227,9 @@ class DiffusionITM:
           target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` always in noise.
           image_size: images are resized to this many pixels, height and width; the model's own size when None.
           timestep_range: (first, end) of the timesteps that may be drawn; all of the schedule's when None.
-          batch_size: triples that each device works on at once; chosen for the kind of device when None.
+          batch_size: triples that each device works on at once; chosen for the kind of device when None. ``search``
+            measures some sizes, which compiles each of them, and remembers the fastest for the next time
+            (`winobench.scorers.batch_size`). Halved when a device's memory does not hold as many.
           table_rows: how many encoded images, and how many encoded texts, are kept on the device; as many as fit into
             a fixed amount of memory when None. An evaluation may have more of both.
           mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
@@ -263,20 +266,39 @@ class DiffusionITM:
         text_function = _TextEncoder(text_encoder, self._dtype)
         states = jax.eval_shape(text_function, text_params, ids)
         platform = self.mesh.devices.flat[0].platform
-        if batch_size is None:
-            batch_size = _default_batch_size(platform, self.latent_shape)
-        self.batch_size = common.positive("batch_size", batch_size)
+        default = _default_batch_size(platform, self.latent_shape)
+        if batch_size is not None and batch_size != batch_sizes.SEARCH:
+            if isinstance(batch_size, str):
+                raise InputError(
+                    f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or"
+                    f" {batch_sizes.SEARCH}"
+                )
+            default = common.positive("batch_size", batch_size)
+        self._size = batch_sizes.BatchSize(default, self.mesh, "triple")
         if table_rows is not None:
             common.positive("table_rows", table_rows)
         self._image_rows = table_rows or _default_rows(platform, latents)
         self._text_rows = table_rows or _default_rows(platform, states)
         image_batch, text_batch = _ENCODER_BATCH[platform == "cpu"]
         self._image_encoder = tables.Encoder(
-            LatentEncoder(image_encoder), parallel.place_parameters(image_params, self.mesh), self.mesh, image_batch
+            LatentEncoder(image_encoder),
+            parallel.place_parameters(image_params, self.mesh),
+            self.mesh,
+            image_batch,
+            "image",
         )
         self._text_encoder = tables.Encoder(
-            text_function, parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch
+            text_function, parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch, "text"
         )
+        if batch_size == batch_sizes.SEARCH:
+            self._size.per_device = batch_sizes.searched(
+                self._timed_steps(ids[0]), default, self.mesh, self._speed_key()
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """Triples that each device works on at once; less than at first if its memory did not hold that many."""
+        return self._size.per_device
 
     @classmethod
     def from_pretrained(
@@ -460,7 +482,7 @@ class DiffusionITM:
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
-            that cannot be read.
+            that cannot be read, or a device whose memory does not hold even one triple.
         """
         session = self.session(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
         return session.iter_errors(triples)
@@ -555,6 +577,44 @@ class DiffusionITM:
         padded[: len(noise)] = noise
         return chosen, padded
 
+    def _step(self) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
+        """`_fused_step` with this scorer's network: takes latents, text states, noise, and ``index`` from the host."""
+        how = _Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
+        split = parallel.split_axis(self.mesh, axis=1)
+
+        def step(latents: jax.Array, text_states: jax.Array, noise: jax.Array, index: np.ndarray) -> jax.Array:
+            index = parallel.put(index.astype(np.int32), split)
+            return _fused_step(how, self._params, latents, text_states, noise, index)
+
+        return step
+
+    def _timed_steps(self, ids: np.ndarray) -> Callable[[int, int], None]:
+        """What `batch_sizes.search` runs: the steps of an evaluation, without images and texts."""
+        latents = self._image_encoder.empty_table(self._image_rows, self._blank_image())
+        states = self._text_encoder.empty_table(self._text_rows, ids)
+        noise = parallel.put(samples.noise_key(0), parallel.replicated(self.mesh))
+        step = self._step()
+
+        def run(size: int, steps: int) -> None:
+            sample = np.arange(size * parallel.data_parallelism(self.mesh))
+            timesteps = np.full_like(sample, self._schedule.num_train_timesteps // 2)
+            index = np.stack([np.zeros_like(sample), np.zeros_like(sample), sample, timesteps])
+            jax.block_until_ready([step(latents, states, noise, index) for _ in range(steps)])
+
+        return run
+
+    def _speed_key(self) -> dict[str, Any]:
+        """What the speed of a step depends on, beside the devices and JAX."""
+        unet = self.pipeline.unet
+        parameters = [[list(array.shape), array.dtype.name] for array in self._params]
+        network = [type(unet).__name__, repr(getattr(unet, "config", None)), parameters]
+        return {
+            "winobench": winobench.__version__,
+            "network": files.digest(network),
+            "dtype": self._dtype,
+            "latent_shape": list(self.latent_shape),
+        }
+
     def _blank_image(self) -> np.ndarray:
         return np.zeros((self.image_size, self.image_size, 3), np.uint8)
 
@@ -587,16 +647,13 @@ class Session:
         limits = {"image": self._images.num_items, "text": self._texts.num_items, "sample": len(self._timesteps)}
         triples = common.checked_rows("triples", triples, limits)
         scorer, noise, timesteps = self._scorer, self._noise, self._timesteps
-        how = _Step(scorer._denoiser, scorer._schedule, scorer.mesh, scorer.error, scorer.target, scorer._dtype)
-        split = parallel.split_axis(scorer.mesh, axis=1)
+        fused = scorer._step()
 
         def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:
-            index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]]).astype(np.int32)
-            arrays = self._images.array, self._texts.array, noise, parallel.put(index, split)
-            return _fused_step(how, scorer._params, *arrays)
+            index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]])
+            return fused(self._images.array, self._texts.array, noise, index)
 
-        size = scorer.batch_size * parallel.data_parallelism(scorer.mesh)
-        return tables.score_rows(self._images, self._texts, triples, size, step)
+        return tables.score_rows(self._images, self._texts, triples, scorer._size, step)
 
 
 def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:

@@ -26,6 +26,7 @@ from winobench.checkpoints import encoder_layouts, models, sources
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 from winobench.models.blip import BlipForImageTextRetrieval
+from winobench.scorers import batch_size as batch_sizes
 from winobench.scorers import common, frozen, tables
 
 _log = logging.getLogger(__name__)
@@ -122,7 +123,6 @@ class ItmHead:
       first_token: ``enc`` or ``cls``.
       max_text_tokens: longer texts are cut off.
       mesh: the devices.
-      batch_size: pairs that each device works on at once.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class ItmHead:
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
           table_rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed
             amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among them
-            that there is memory for copies of the parameters for.
+          mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
+            among them that there is memory for copies of the parameters for.
 
         Raises:
           InputError: when an option is not one of its choices, or the parts do not fit each other.
@@ -185,18 +185,24 @@ class ItmHead:
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         self._params = parallel.place_parameters(params, self.mesh)
         on_cpu = self.mesh.devices.flat[0].platform == "cpu"
-        self.batch_size = common.positive("batch_size", _PAIRS[on_cpu] if batch_size is None else batch_size)
+        pairs = common.positive("batch_size", _PAIRS[on_cpu] if batch_size is None else batch_size)
+        self._size = batch_sizes.BatchSize(pairs, self.mesh, "pair")
         self._step = _Step(structure, self.head, self.mesh)
         encode_image = _ImageEncoder(structure, processor, self.head)
         encode_text = _TextEncoder(structure, self.head)
-        self._image_encoder = tables.Encoder(encode_image, self._params, self.mesh, _IMAGES[on_cpu])
-        self._text_encoder = tables.Encoder(encode_text, self._params, self.mesh, _TEXTS[on_cpu])
+        self._image_encoder = tables.Encoder(encode_image, self._params, self.mesh, _IMAGES[on_cpu], "image")
+        self._text_encoder = tables.Encoder(encode_text, self._params, self.mesh, _TEXTS[on_cpu], "text")
         if table_rows is not None:
             self._image_rows = self._text_rows = common.positive("table_rows", table_rows)
         else:
             ids = np.zeros((1, self.max_text_tokens + 1), np.int32)
             self._image_rows = self._default_rows(encode_image, params, self._blank_image()[None], on_cpu)
             self._text_rows = self._default_rows(encode_text, params, ids, on_cpu)
+
+    @property
+    def batch_size(self) -> int:
+        """Pairs that each device works on at once; less than at first if its memory did not hold that many."""
+        return self._size.per_device
 
     @classmethod
     def from_pretrained(
@@ -344,8 +350,7 @@ class ItmHead:
                 self._step, self._params, image_table.array, text_table.array, parallel.put(index, split)
             )
 
-        size = self.batch_size * parallel.data_parallelism(self.mesh)
-        return tables.score_rows(image_table, text_table, pairs, size, step)
+        return tables.score_rows(image_table, text_table, pairs, self._size, step)
 
     def _tokenize(self, texts: Sequence[str]) -> np.ndarray:
         """Token ids and the number of them behind them: int32 [num_texts, tokens + 1]."""
@@ -388,8 +393,7 @@ class ItmHead:
         encoded = jax.eval_shape(encode, params, example)
         bytes_of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
         # A batch of pairs may have as many images; with fewer rows it would be cut short.
-        pairs = self.batch_size * parallel.data_parallelism(self.mesh)
-        return max(pairs, min(_TABLE_BYTES[on_cpu] // bytes_of_a_row, _MAX_ROWS))
+        return max(self._size.total, min(_TABLE_BYTES[on_cpu] // bytes_of_a_row, _MAX_ROWS))
 
     def _blank_image(self) -> np.ndarray:
         return np.zeros((*self.processor.size, 3), np.uint8)

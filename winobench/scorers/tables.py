@@ -23,6 +23,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
+from winobench.scorers import batch_size as batch_sizes
 
 _LOADING_THREADS = min(8, os.cpu_count() or 1)
 # Steps that may be under way before a result is waited for.
@@ -93,10 +94,17 @@ class Encoder:
     """Turns batches of one fixed shape into rows of a table, each device its own part of the batch.
 
     Attributes:
-      batch_size: items of a batch, over all devices.
+      size: how many items a batch has.
     """
 
-    def __init__(self, function: Callable[[Any, jax.Array], Any], params: Any, mesh: Mesh, batch_per_device: int):
+    def __init__(
+        self,
+        function: Callable[[Any, jax.Array], Any],
+        params: Any,
+        mesh: Mesh,
+        batch_per_device: int,
+        noun: str = "item",
+    ):
         """Keeps what encoding needs.
 
         Args:
@@ -105,10 +113,16 @@ class Encoder:
           params: its parameters, on the mesh.
           mesh: the devices.
           batch_per_device: items that each device encodes at once.
+          noun: what messages call an item.
         """
         self._how = _Encoding(function, mesh)
         self._params = params
-        self.batch_size = batch_per_device * parallel.data_parallelism(mesh)
+        self.size = batch_sizes.BatchSize(batch_per_device, mesh, noun)
+
+    @property
+    def batch_size(self) -> int:
+        """Items of a batch, over all devices."""
+        return self.size.total
 
     def _put(self, items: Sequence[np.ndarray]) -> jax.Array:
         batch = np.zeros((self.batch_size, *items[0].shape), items[0].dtype)
@@ -136,6 +150,7 @@ class DeviceTable:
 
     Attributes:
       array: the table, a pytree of arrays [rows, ...]; rows without an item hold anything finite.
+      encoder: what fills it.
       encoded: number of items encoded so far.
     """
 
@@ -157,9 +172,12 @@ class DeviceTable:
           load: gives the items of a list of numbers, in order, before encoding; called anew for each stretch.
         """
         self.array = encoder.empty_table(rows, example)
+        self.encoder = encoder
         self.encoded = 0
-        self._encoder = encoder
+        self._example = example
         self._load = load
+        self._encoding = False
+        self._lost = False
         self._row_of_item = np.full(num_items, -1, np.int32)
         self._item_of_row = np.full(rows, -1, np.int64)
         self._queue = np.zeros(0, np.int64)
@@ -184,6 +202,8 @@ class DeviceTable:
           needed: the distinct items of the stretch in order of first use, at most as many as there are rows.
         """
         self.close()
+        if self._lost:
+            self._make_anew()
         # What an unfinished stretch did not come to encode.
         unfinished = self._queue[self._done :]
         self._item_of_row[self._row_of_item[unfinished]] = -1
@@ -209,12 +229,39 @@ class DeviceTable:
         """Encodes what is missing of some items of the stretch and returns their rows, int32 [n]."""
         last = int(self._place_in_queue[items].max())
         while self._done <= last:
-            numbers = self._queue[self._done : self._done + self._encoder.batch_size]
+            numbers = self._queue[self._done : self._done + self.encoder.batch_size]
             arrays = list(itertools.islice(self._arrays, len(numbers)))
-            self.array = self._encoder.write(self.array, self._row_of_item[numbers], arrays)
+            self._encoding = True
+            self.array = self.encoder.write(self.array, self._row_of_item[numbers], arrays)
+            self._encoding = False
             self._done += len(numbers)
             self.encoded += len(numbers)
         return self._row_of_item[items]
+
+    def has_failed(self) -> bool:
+        """After an error of a device: whether encoding has failed, now or earlier; waits for what is under way.
+
+        What is lost by it is encoded again in the stretches that begin hereafter.
+        """
+        leaves = jax.tree.leaves(self.array)
+        # The table is given up to each step of encoding. If that fails at once, there may be no table any more; if it
+        # fails later, the new one is no more than the error.
+        self._lost = self._lost or any(leaf.is_deleted() for leaf in leaves)
+        if not self._lost:
+            try:
+                jax.block_until_ready(leaves)
+            except jax.errors.JaxRuntimeError:
+                self._lost = True
+        failed, self._encoding = self._encoding or self._lost, False
+        return failed
+
+    def _make_anew(self) -> None:
+        self.array = None  # there may be no room for two
+        self.array = self.encoder.empty_table(self.capacity, self._example)
+        self._row_of_item[:] = -1
+        self._item_of_row[:] = -1
+        self._queue, self._done = np.zeros(0, np.int64), 0
+        self._lost = False
 
     def close(self) -> None:
         """Stops loading."""
@@ -247,44 +294,75 @@ def score_rows(
     images: DeviceTable,
     texts: DeviceTable,
     items: np.ndarray,
-    batch_size: int,
+    size: batch_sizes.BatchSize,
     step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Scores items in batches of one size, in order, encoding images and texts shortly before they are needed.
+    """Scores items in batches, in order, encoding images and texts shortly before they are needed.
+
+    A batch that does not fit into a device's memory, of items or of images or texts to be encoded, is halved, for good;
+    then the work goes on with the first item whose result was not yet handed out.
 
     Args:
       images: the table of images.
       texts: the table of texts.
       items: int [n, 2 or more], rows (number of the image, number of the text, ...).
-      batch_size: items of a batch, over all devices.
-      step: ``step(rows of images, rows of texts, items) -> [batch_size]``, of a whole batch; it reads the tables'
+      size: how many items a batch has.
+      step: ``step(rows of images, rows of texts, items) -> [size.total]``, of a whole batch; it reads the tables'
         arrays when it is called.
 
     Yields:
       (number of the first item, results of that item and those that follow) of batch after batch.
+
+    Raises:
+      InputError: what does not fit into a device's memory cannot be halved.
     """
-    # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more or
-    # waits for a result.
-    waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
+    done = 0
     try:
-        for begin, end in stretches((items[:, 0], items[:, 1]), (images.capacity, texts.capacity)):
-            images.begin(first_uses(items[begin:end, 0])[0])
-            texts.begin(first_uses(items[begin:end, 1])[0])
-            for start in range(begin, end, batch_size):
-                batch = items[start : min(start + batch_size, end)]
-                count = len(batch)
-                # The tail is filled up with an item that exists; what comes of it is cut off below.
-                batch = np.concatenate([batch, np.repeat(batch[:1], batch_size - count, axis=0)])
-                scores = step(images.rows(batch[:, 0]), texts.rows(batch[:, 1]), batch)
-                scores.copy_to_host_async()
-                waiting.append((start, count, scores))
-                if len(waiting) > _STEPS_AHEAD:
-                    yield _finished(*waiting.popleft())
-        while waiting:
-            yield _finished(*waiting.popleft())
+        while done < len(items):
+            try:
+                for start, scores in _batches(images, texts, items, done, size.total, step):
+                    done = start + len(scores)
+                    yield start, scores
+            except jax.errors.JaxRuntimeError as error:
+                if not batch_sizes.is_out_of_memory(error):
+                    raise
+                failed = [table.encoder.size for table in (images, texts) if table.has_failed()]
+                for each in failed or [size]:
+                    each.halve(error)
+            # Lost tables are made anew in the next round: here the error is gone, and with it what it held on to.
     finally:
         images.close()
         texts.close()
+
+
+def _batches(
+    images: DeviceTable,
+    texts: DeviceTable,
+    items: np.ndarray,
+    first: int,
+    size: int,
+    step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
+) -> Iterator[tuple[int, np.ndarray]]:
+    """As `score_rows`, from the item number ``first`` on, in batches of one size; errors of devices are passed on."""
+    # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more or
+    # waits for a result.
+    waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
+    rest = items[first:]
+    for begin, end in stretches((rest[:, 0], rest[:, 1]), (images.capacity, texts.capacity)):
+        images.begin(first_uses(rest[begin:end, 0])[0])
+        texts.begin(first_uses(rest[begin:end, 1])[0])
+        for start in range(begin, end, size):
+            batch = rest[start : min(start + size, end)]
+            count = len(batch)
+            # The tail is filled up with an item that exists; what comes of it is cut off below.
+            batch = np.concatenate([batch, np.repeat(batch[:1], size - count, axis=0)])
+            scores = step(images.rows(batch[:, 0]), texts.rows(batch[:, 1]), batch)
+            scores.copy_to_host_async()
+            waiting.append((first + start, count, scores))
+            if len(waiting) > _STEPS_AHEAD:
+                yield _finished(*waiting.popleft())
+    while waiting:
+        yield _finished(*waiting.popleft())
 
 
 def _finished(start: int, count: int, scores: jax.Array) -> tuple[int, np.ndarray]:

@@ -1,0 +1,239 @@
+"""How many items a device works on at once: halved when they do not fit, or searched for and remembered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from winobench import caches, files, parallel
+from winobench.errors import InputError
+
+SEARCH = "search"
+"""Stands for a batch size that is to be searched for."""
+
+_FILE = "batch_sizes.json"
+
+# A size is measured in rounds of this many steps, until this many seconds have passed; its fastest round counts, which
+# other programs have disturbed the least.
+_STEPS = 3
+_SECONDS = 1.0
+# A next size has to bring this much for the search to go on, and the largest is this many times the default.
+_WORTH_GOING_ON = 1.03
+_SPAN = 16
+
+_log = logging.getLogger(__name__)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a device, or the compiler of its programs, reports that something does not fit into its memory."""
+    text = str(error).lower().replace("_", " ")
+    return isinstance(error, jax.errors.JaxRuntimeError) and ("resource exhausted" in text or "out of memory" in text)
+
+
+class BatchSize:
+    """A number of items that each device of a mesh works on at once, which is halved when they do not fit.
+
+    Attributes:
+      per_device: the number now.
+    """
+
+    def __init__(self, per_device: int, mesh: Mesh, noun: str):
+        """Keeps a number.
+
+        Args:
+          per_device: items that each device works on at once, at least 1.
+          mesh: the devices.
+          noun: what messages call an item.
+        """
+        self.per_device = per_device
+        self._mesh = mesh
+        self._noun = noun
+
+    @property
+    def total(self) -> int:
+        """Items of a batch, over all devices."""
+        return self.per_device * parallel.data_parallelism(self._mesh)
+
+    def halve(self, error: Exception) -> None:
+        """Halves the number, and says so in one line of the log.
+
+        Args:
+          error: by which a device has reported that the batch does not fit.
+
+        Raises:
+          InputError: the number is 1, or devices belong to other processes, whose batches have to stay as large.
+        """
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        if parallel.spans_processes(self._mesh):
+            raise InputError(
+                f"{self._counted()} at once on each device do not fit into memory ({reason}): processes that share a"
+                " mesh cannot change that one by one, so give all of them a smaller batch_size"
+            ) from error
+        if self.per_device == 1:
+            raise InputError(
+                f"not even one {self._noun} at a time fits into a device's memory ({reason}): compute in bfloat16,"
+                " have a diffusion model see smaller images (image_size), or have devices share the parameters"
+                " (winobench.parallel.make_mesh(model_parallel=...))"
+            ) from error
+        before, self.per_device = self._counted(), self.per_device // 2
+        _log.warning(
+            "%s at once on each device do not fit into memory (%s): going on with %d", before, reason, self.per_device
+        )
+
+    def _counted(self) -> str:
+        return f"{self.per_device} {self._noun}{'s' if self.per_device != 1 else ''}"
+
+
+def search(
+    run: Callable[[int, int], None],
+    default: int,
+    *,
+    downwards: bool,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[int, float]:
+    """Measures some batch sizes: powers of two, upwards from the default while that helps and the memory allows it.
+
+    Args:
+      run: ``run(batch size of each device, number of steps)`` makes steps of that size and waits for their end. It is
+        called once with a single step, which may compile, before the calls that count.
+      default: where the search begins, or just below, at a power of two.
+      downwards: whether smaller sizes are tried, too, if larger ones do not help. They are in any case until one fits.
+      clock: tells the time in seconds.
+
+    Returns:
+      Batch size -> what one device does in a second, of each size that fits.
+
+    Raises:
+      InputError: not even a batch size of 1 fits.
+    """
+    first = 1 << (default.bit_length() - 1)
+    rates: dict[int, float] = {}
+
+    def helps(size: int) -> bool:
+        """Measures a size; whether it fits and is better than all before."""
+        best = max(rates.values(), default=0.0)
+        rate = _rate(run, size, clock)
+        if rate is not None:
+            rates[size] = rate
+        return rate is not None and rate > _WORTH_GOING_ON * best
+
+    size = first
+    while not helps(size):
+        if size == 1:
+            raise InputError(
+                "not even a batch size of 1 fits into a device's memory: compute in bfloat16, or choose a smaller"
+                " image_size"
+            )
+        size //= 2
+    if size == first:
+        while size < _SPAN * default and helps(2 * size):
+            size *= 2
+    if downwards and max(rates, key=rates.__getitem__) == min(rates):
+        size = min(rates)
+        while size > 1 and helps(size // 2):
+            size //= 2
+    return rates
+
+
+def _rate(run: Callable[[int, int], None], size: int, clock: Callable[[], float]) -> float | None:
+    """Items in a second of a batch size; None if it does not fit."""
+    try:
+        run(size, 1)
+        best, begin = 0.0, clock()
+        now = begin
+        while now - begin < _SECONDS:
+            before = now
+            run(size, _STEPS)
+            now = clock()
+            best = max(best, size * _STEPS / (now - before))
+    except jax.errors.JaxRuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+    return best
+
+
+def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dict[str, Any]) -> int:
+    """The batch size of each device that is fastest: as it is remembered, or as a search finds it, which is remembered.
+
+    Args:
+      run: as of `search`.
+      default: as of `search`.
+      mesh: the devices.
+      key: what the speed depends on beside the kind and the number of the devices and JAX; of values that JSON holds.
+
+    Raises:
+      InputError: some of the devices belong to other processes, or as of `search`.
+    """
+    if parallel.spans_processes(mesh):
+        raise InputError(
+            "a batch size is searched for on the devices of one process, but these belong to several: give a number"
+        )
+    device = mesh.devices.flat[0]
+    on_cpu = device.platform == "cpu"
+    key = key | {
+        "device": device.device_kind,
+        # All CPUs are of one kind.
+        "processor": caches.processor() if on_cpu else None,
+        "mesh": dict(mesh.shape),
+        "jax": jax.__version__,
+    }
+    remembered = recall(key)
+    if remembered is not None:
+        _log.info("batch size %d, as a search has found before", remembered)
+        return remembered
+    rates = search(run, default, downwards=on_cpu)
+    parts = parallel.data_parallelism(mesh)
+    rates = {size: rate * parts for size, rate in sorted(rates.items())}
+    chosen = max(rates, key=rates.__getitem__)
+    where = remember(key, chosen, rates)
+    # No cause for worry, but what is less than a warning is not shown, and a search takes its time.
+    _log.warning(
+        "batch size %d was found to be the fastest (passes/s: %s); %s",
+        chosen,
+        ", ".join(f"{size}: {rate:.4g}" for size, rate in rates.items()),
+        f"remembered in {where}" if where else "it could not be remembered",
+    )
+    return chosen
+
+
+def recall(key: dict[str, Any]) -> int | None:
+    """The batch size that is remembered for a key, if there is one."""
+    entry = _read(os.path.join(caches.folder(), _FILE)).get(files.digest(key))
+    size = entry.get("batch_size") if isinstance(entry, dict) else None
+    return size if isinstance(size, int) and not isinstance(size, bool) and size >= 1 else None
+
+
+def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | None:
+    """Writes down a batch size, with what was measured; returns the file, or None if it cannot be written.
+
+    Args:
+      key: as of `searched`, with the devices and JAX.
+      size: the one that was chosen.
+      rates: batch size -> passes in a second.
+    """
+    path = os.path.join(caches.folder(), _FILE)
+    entry = {"key": key, "batch_size": size, "passes_per_second": {str(each): rate for each, rate in rates.items()}}
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        files.write_json(path, _read(path) | {files.digest(key): entry})
+    except OSError:
+        return None
+    return path
+
+
+def _read(path: str) -> dict[str, Any]:
+    """The file's content; nothing where there is no such file, or a damaged one, which the next search replaces."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
