@@ -112,6 +112,50 @@ def test_bad_processes(spec, message):
         parallel.join_processes(spec)
 
 
+@pytest.mark.parametrize(("length", "count"), [(0, 3), (2, 3), (10, 3), (225, 2), (7, 1)])
+def test_shares_are_equal_and_leave_nothing_out(length, count):
+    shares = [range(length)[parallel.share_of(length, process, count)] for process in range(count)]
+    assert [number for share in shares for number in share] == list(range(length))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_a_process_by_itself_meets_nobody():
+    assert parallel.meet(lambda: (1, 2)) == [(1, 2)]
+    assert parallel.from_first(lambda: "told") == "told"
+    assert not parallel.spans_processes(parallel.make_mesh())
+    assert not parallel.spans_processes(None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "1(x8)"}, [0, 1, 2, 3]),
+        ({"SLURM_LOCALID": "2", "SLURM_STEP_TASKS_PER_NODE": "4(x2),3"}, [2]),
+        ({"SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "2"}, [2, 3]),
+        ({"SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_GPUS_PER_TASK": "4"}, [0, 1, 2, 3]),
+        ({"SLURM_LOCALID": "7", "SLURM_STEP_TASKS_PER_NODE": "8", "CUDA_VISIBLE_DEVICES": "0"}, [0]),
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, [3]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, None),
+        ({"JAX_LOCAL_DEVICE_IDS": "1"}, None),
+    ],
+)
+def test_processes_of_one_machine_divide_its_gpus(monkeypatch, variables, gpus):
+    for name in list(os.environ):
+        if name.startswith(("SLURM_", "OMPI_")):
+            monkeypatch.delenv(name)
+    for name, value in ({"CUDA_VISIBLE_DEVICES": "4,5,6,7"} | variables).items():
+        monkeypatch.setenv(name, value)
+    assert parallel._own_gpus() == gpus
+
+
+def test_open_mpi_5_has_to_be_told_where_the_first_process_is(monkeypatch):
+    for name, value in {"SIZE": "4", "RANK": "3", "LOCAL_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
+    with pytest.raises(InputError, match="set JAX_COORDINATOR_ADDRESS to its host:port"):
+        parallel.join_processes("auto")
+
+
 def test_what_is_there_already_is_not_put_again():
     mesh = parallel.make_mesh()
     there = parallel.put(np.arange(8.0), parallel.replicated(mesh))

@@ -8,9 +8,15 @@ for its sharding.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import glob
+import itertools
+import json
 import os
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -41,31 +47,102 @@ def one_device_per_core(limit: int = 8) -> None:
         jax.config.update("jax_num_cpu_devices", min(cores, limit))
 
 
-def join_processes(spec: str) -> None:
+def join_processes(spec: str, *, outlive: bool = False) -> None:
     """Makes this process one of several that run the same program and share its work; before JAX looks for devices.
 
     Args:
-      spec: ``auto`` on a TPU pod, under SLURM or Open MPI; elsewhere ``host:port,count,number``: an address of the
-        first process that all can reach, the number of processes, and which of them this is, from 0.
+      spec: ``auto`` on a TPU pod, under SLURM or Open MPI, and in a Kubernetes JobSet where the package ``kubernetes``
+        is installed; elsewhere ``host:port,count,number``: an address of the first process that all can reach, the
+        number of processes, and which of them this is, from 0.
+      outlive: whether the others go on when one is lost, which they see where they `meet`; JAX ends them otherwise, as
+        it must where arrays are spread over all of them. The first process cannot be outlived.
 
     Raises:
-      InputError: it is neither, or there is nothing to find out by.
+      InputError: it is neither, there is nothing to find out by, or the first process cannot be reached.
     """
     if spec == "auto":
-        try:
-            jax.distributed.initialize()
-        except (ValueError, RuntimeError) as error:
-            raise InputError(
-                f"the other processes were not found ({error}): start each with host:port,count,number in place of auto"
-            ) from error
-        return
-    address, *numbers = (part.strip() for part in spec.split(","))
-    if ":" not in address or len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-        raise InputError(f"processes are joined by auto or host:port,count,number, not by {spec!r}")
-    count, number = map(int, numbers)
-    if number >= count:
-        raise InputError(f"{spec!r} names process {number} of {count}, but they are numbered from 0")
-    jax.distributed.initialize(address, count, number)
+        joining = _auto()
+    else:
+        address, *numbers = (part.strip() for part in spec.split(","))
+        if ":" not in address or len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+            raise InputError(f"processes are joined by auto or host:port,count,number, not by {spec!r}")
+        count, number = map(int, numbers)
+        if number >= count:
+            raise InputError(f"{spec!r} names process {number} of {count}, but they are numbered from 0")
+        joining = {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}
+    if outlive:
+        jax.config.update("jax_enable_recoverability", True)
+        # Only checkpoints need it; it would catch SIGTERM, and who ends a job would have to wait and kill it.
+        jax.config.update("jax_enable_preemption_service", False)
+    try:
+        jax.distributed.initialize(**joining)
+    except Exception as error:  # what detection raises depends on the cluster
+        reason = " ".join(str(error).split())
+        hint = ": start each with host:port,count,number in place of auto" if spec == "auto" else ""
+        raise InputError(f"the other processes were not found ({reason}){hint}") from error
+    if outlive and is_first_process():
+        # The others need the first one until they are done. Registered after JAX's own end, this comes before it.
+        atexit.register(_wait_until_alone)
+
+
+def _auto() -> dict[str, Any]:
+    """Arguments of `jax.distributed.initialize` for what the environment says; those left out JAX finds by itself."""
+    from_open_mpi = all(f"OMPI_COMM_WORLD_{name}" in os.environ for name in ("SIZE", "RANK", "LOCAL_SIZE"))
+    if not from_open_mpi or "OMPI_MCA_orte_hnp_uri" in os.environ:
+        return {"local_device_ids": _own_gpus()}
+    # Open MPI 5 no longer tells where it was started, which is all that JAX looks for.
+    count, number, here = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("SIZE", "RANK", "LOCAL_SIZE"))
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS")
+    if address is None and here == count:
+        port = os.environ.get("JAX_COORDINATOR_PORT")
+        address = f"localhost:{port or 61440 + zlib.crc32(os.environ.get('PMIX_NAMESPACE', '').encode()) % 4096}"
+    if address is None:
+        raise InputError(
+            "this Open MPI does not say where the first process is: set JAX_COORDINATOR_ADDRESS to its host:port"
+            " (mpirun -x JAX_COORDINATOR_ADDRESS=...)"
+        )
+    return {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}
+
+
+def _by_hand(address: str, count: int, number: int) -> dict[str, Any]:
+    return {
+        "coordinator_address": address,
+        "num_processes": count,
+        "process_id": number,
+        "cluster_detection_method": "deactivate",
+    }
+
+
+def _own_gpus() -> list[int] | None:
+    """Which of the GPUs that this process sees are its own; None where JAX need not be told.
+
+    JAX itself would take one a process where SLURM or Open MPI number them, also where a single process has the whole
+    machine, or where each sees nothing but its own.
+    """
+    if "JAX_LOCAL_DEVICE_IDS" in os.environ:
+        return None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = glob.glob("/dev/nvidia[0-9]*") if visible is None else [name for name in visible.split(",") if name]
+    if not names:
+        return None
+    number, here = _place_on_machine()
+    if here > len(names) or "SLURM_GPUS_PER_TASK" in os.environ:
+        number, here = 0, 1
+    return list(range(len(names)))[share_of(len(names), number, here)]
+
+
+def _place_on_machine() -> tuple[int, int]:
+    """This process's number among those that a scheduler has started on this machine, and how many these are."""
+    for number, count in (
+        ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ):
+        if number in os.environ:
+            # SLURM writes a count for each node, such as 4(x2),3; the largest one gives nobody another's devices.
+            counts = re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", os.environ.get(count, ""))
+            here = int(os.environ[number])
+            return here, max([here + 1, *map(int, counts)])
+    return 0, 1
 
 
 def is_first_process() -> bool:
@@ -73,11 +150,114 @@ def is_first_process() -> bool:
     return jax.process_index() == 0
 
 
+def process_number() -> int:
+    """Which of the program's processes this is, from 0."""
+    return jax.process_index()
+
+
+def num_processes() -> int:
+    """How many processes run this program."""
+    return jax.process_count()
+
+
+def share_of(length: int, process: int, num_processes: int) -> slice:
+    """The part of a sequence that one of several processes works on: contiguous, and as long as the others' within 1.
+
+    Args:
+      length: of the sequence.
+      process: number of the process.
+      num_processes: how many there are.
+    """
+    return slice(length * process // num_processes, length * (process + 1) // num_processes)
+
+
+def meet(work: Callable[[], Any]) -> list[Any]:
+    """Calls a function in every process of the program, and waits until all have done so.
+
+    Nothing of this touches the devices: the processes may take as long as they like, and differ in it. All processes
+    have to meet equally often. What is waited for cannot be interrupted, except by a signal that ends the process.
+
+    Args:
+      work: its result is something that JSON can hold.
+
+    Returns:
+      What it returned, of each process.
+
+    Raises:
+      InputError: it raised an exception in another process, or another process was lost; after all have come here or
+        are lost. A process in which it raised an exception raises that one.
+    """
+    if jax.process_count() == 1:
+        return [work()]
+    failure = None
+    try:
+        said = {"result": work()}
+    except Exception as error:
+        failure = error
+        said = {"error": str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"}
+    heard = _exchange(json.dumps(said).encode())
+    if failure is not None:
+        raise failure
+    results = []
+    for process in range(jax.process_count()):
+        name = f"process {process} of {jax.process_count()}"
+        if process not in heard:
+            raise InputError(
+                f"{name} was lost: give the same command again, with any number of processes, to go on from what is"
+                " recorded"
+            )
+        found = json.loads(heard[process])
+        if "error" in found:
+            raise InputError(f"{name} failed: {found['error']}")
+        results.append(found["result"])
+    return results
+
+
+def from_first(work: Callable[[], Any]) -> Any:
+    """Calls a function in the first process, and returns its result in all; otherwise as `meet`."""
+    return meet(lambda: work() if is_first_process() else None)[0]
+
+
+_meetings = itertools.count()
+
+
+def _exchange(value: bytes) -> dict[int, bytes]:
+    """What each process has brought here, without those that are lost, once all others have come."""
+    client, meeting = _client(), next(_meetings)
+    client.key_value_set_bytes(f"winobench/{meeting}/{jax.process_index()}", value)
+    client.get_live_nodes(list(range(jax.process_count())))  # waits for those that are alive
+    heard = client.key_value_dir_get_bytes(f"winobench/{meeting}/")
+    if is_first_process():
+        client.key_value_delete(f"winobench/{meeting - 1}/")  # all who are here have read it
+    return {int(key.rsplit("/", 1)[1]): value for key, value in heard}
+
+
+def _wait_until_alone() -> None:
+    """Until the other processes have ended."""
+    with contextlib.suppress(Exception):  # whatever is wrong now, this process is about to end
+        _client().get_live_nodes(list(range(jax.process_count())))
+
+
+def _client() -> Any:
+    """JAX's connection between the processes, which it has no public name for."""
+    from jax._src import distributed
+
+    client = distributed.global_state.client
+    if client is None:
+        raise InputError("the processes do not know each other: call winobench.parallel.join_processes('auto') first")
+    return client
+
+
+def spans_processes(mesh: Mesh | None) -> bool:
+    """Whether some of a mesh's devices belong to other processes, so that these have to make the same calls."""
+    return mesh is not None and any(device.process_index != jax.process_index() for device in mesh.devices.flat)
+
+
 def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: int = 1) -> Mesh:
     """Makes the mesh that scorers and training run on.
 
     Args:
-      devices: the devices to use; all devices of all processes when None.
+      devices: the devices to use; all devices of all processes when None, which then have to make the same calls.
       model_parallel: number of devices that share one copy of the parameters. 1 gives every device its own copy, which
         is the fastest layout for networks that fit.
 

@@ -1,13 +1,17 @@
 """Races by hand, and against the decisions of the whole budget."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tests.evaluation import fakes
 from winobench import metrics
-from winobench.evaluation import race
+from winobench.errors import InputError
+from winobench.evaluation import evaluate, race
 from winobench.evaluation.plan import make_plan
 from winobench.evaluation.summary import question_scores
+from winobench.tasks.base import Association, Example, TargetPair
 
 LEVEL = 0.01 / 6
 
@@ -154,8 +158,11 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs():
     assert outcome.passes == np.isfinite(errors).sum()
     assert outcome.fixed_passes == known.size
     assert outcome.passes < known.size / 3
-    assert outcome.questions == sum(map(len, plan.questions.values()))
-    assert 0 < outcome.undecided < outcome.questions / 3
+    for task in tasks:
+        of = outcome.tasks[task.name]
+        assert of.questions == len(plan.questions[task.name])
+        assert 0 < of.undecided < of.questions / 3
+        assert 4 <= of.samples <= 32
     for task in tasks:
         targets = [question.target for question in plan.questions[task.name]]
         fixed = metrics.METRICS[task.metric](question_scores(plan, task.name, known), targets)["accuracy"]
@@ -186,7 +193,7 @@ def test_without_differences_a_race_takes_the_whole_budget():
     plan, tasks = _plan_and_tasks()
     errors = _known(plan, 64, effect=0.0)
     outcome = race.Race(plan, tasks, 64, alpha=0.01).run(errors, lambda *_: None)
-    assert outcome.undecided > 0.9 * outcome.questions
+    assert all(of.undecided > 0.9 * of.questions for of in outcome.tasks.values())
     assert outcome.passes > 0.9 * outcome.fixed_passes
 
 
@@ -203,3 +210,112 @@ def test_the_error_rate_is_kept_over_all_looks_and_candidates():
             ranking.look(errors, n, budget, level)
         wrong += np.argmax(ranking.scores(errors)) != np.argmin(errors.mean(axis=1, dtype=np.float64))
     assert wrong / 2000 <= 0.05 + 0.015
+
+
+class Decided(fakes.FakeScorer):
+    """Errors in which most texts and images differ by more than their noise."""
+
+    def error_of(self, image, text, sample, salt):
+        noise = super().error_of(image, text, sample, salt)
+        of_pair = super().error_of(image, text, 0, "pair") if text else 0.5
+        return np.float32(noise + 10 * of_pair)
+
+
+def _evaluate(scorer, workdir, **changes):
+    tasks = [fakes.text_task(), fakes.image_task(), fakes.square_task()]
+    arguments = {"num_samples": 64, "mode": "race", "reuse": False, "progress": False, **changes}
+    return evaluate.evaluate(scorer, tasks, workdir, **arguments)
+
+
+def test_an_evaluation_by_race(tmp_path):
+    scorer, fixed = Decided(), Decided()
+    raced = _evaluate(scorer, tmp_path / "race")
+    whole = _evaluate(fixed, tmp_path / "fixed", mode="fixed", timesteps="low_discrepancy")
+    assert len(scorer.scored) == len(set(scorer.scored)) == raced["passes"] == raced["computed_passes"]
+    assert raced["race"]["passes"] == raced["passes"] < whole["passes"] / 3
+    assert raced["race"]["fixed_passes"] == whole["passes"]
+    assert "race" not in whole
+    assert {name: of["questions"] for name, of in raced["race"]["tasks"].items()} == {
+        "words": 12,
+        "pictures": 6,
+        "square": 6,
+    }
+    for task, entries in whole["tasks"].items():
+        for metric, entry in entries.items():
+            assert raced["tasks"][task][metric]["value"] == entry["value"], (task, metric)
+
+
+def test_a_race_that_was_stopped_goes_on(tmp_path):
+    whole = _evaluate(Decided(), tmp_path / "whole")
+    stopped = Decided(stop_after=30)
+    with pytest.raises(KeyboardInterrupt):
+        _evaluate(stopped, tmp_path / "run")
+    rest = Decided()
+    results = _evaluate(rest, tmp_path / "run")
+    assert not set(stopped.scored) & set(rest.scored)
+    assert len(stopped.scored) + len(rest.scored) == whole["passes"]
+    assert results["computed_passes"] == len(rest.scored)
+    assert results["tasks"] == whole["tasks"]
+    assert results["race"] == whole["race"]
+    again = Decided()
+    assert _evaluate(again, tmp_path / "run")["tasks"] == whole["tasks"]
+    assert not again.scored
+
+
+def test_races_and_fixed_budgets_share_their_errors(tmp_path):
+    raced = _evaluate(Decided(), tmp_path / "race")
+    fixed = Decided()
+    whole = _evaluate(fixed, tmp_path / "fixed", mode="fixed", timesteps="low_discrepancy", reuse=True)
+    assert len(fixed.scored) == whole["passes"] - raced["passes"]
+    again = Decided()
+    assert _evaluate(again, tmp_path / "again", reuse=True)["race"] == raced["race"]
+    assert not again.scored
+
+
+def test_bias_takes_all_of_its_samples(tmp_path):
+    phrases = ("good", "nice", "bad", "evil")
+
+    def load(data_dir, limit):
+        for number in range(8):
+            yield Example(f"{number}", (fakes.image(number),), phrases, None, ("left" if number < 4 else "right",))
+
+    pair = TargetPair("left-right", "left", "right", phrases[:2], phrases[2:])
+    bias = dataclasses.replace(
+        fakes.text_task("bias"), load=load, metric="effect_size", shape=(1, 4), association=Association((pair,))
+    )
+    results = evaluate.evaluate(
+        Decided(),
+        [fakes.text_task(), bias],
+        tmp_path / "run",
+        num_samples=64,
+        num_bias_samples=6,
+        mode="race",
+        progress=False,
+    )
+    assert list(results["race"]["tasks"]) == ["words"]
+    assert results["passes"] == results["race"]["passes"] + 8 * 4 * 6
+    assert set(results["tasks"]) == {"words", "bias"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"mode": "sprint"}, "fixed, race, not 'sprint'"),
+        ({"alpha": 0.7}, "alpha is 0.7"),
+        ({"timesteps": "even"}, "uniform or low_discrepancy, not 'even'"),
+        ({"timesteps": [1, 2, 3, 4], "num_samples": None}, "uniform or low_discrepancy"),
+    ],
+)
+def test_bad_input(tmp_path, arguments, words):
+    with pytest.raises(InputError, match=words):
+        _evaluate(Decided(), tmp_path / "run", **arguments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_scorer_without_samples_cannot_race(tmp_path):
+    class Plain:
+        def score(self, images, texts):
+            return np.zeros((len(images), len(texts)))
+
+    with pytest.raises(InputError, match="for diffusion models"):
+        _evaluate(Plain(), tmp_path / "run")

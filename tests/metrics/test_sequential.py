@@ -21,8 +21,9 @@ def test_the_levels_of_all_looks_but_the_last_add_up():
 
 
 def test_by_hand():
-    # Mean 2, s^2 = 2 / 3, n = 4 of N = 8: spread = sqrt(2 / 3 / 4 * (1 - 4 / 8)) = 0.288675, so t = sqrt(48). With three
-    # degrees of freedom it is exceeded with the probability 1/2 - (x / (1 + x^2) + atan(x)) / pi, x = t / sqrt(3) = 4.
+    # Mean 2, s^2 = 2 / 3, n = 4 of N = 8: spread = sqrt(2 / 3 / 4 * (1 - 4 / 8)) = 0.288675, so t = sqrt(48). With
+    # three degrees of freedom it is exceeded with the probability 1/2 - (x / (1 + x^2) + atan(x)) / pi, where
+    # x = t / sqrt(3) = 4.
     differences = np.array([1.0, 2.0, 2.0, 3.0])
     tail = 0.5 - (4 / 17 + math.atan(4)) / math.pi
     assert sequential.will_stay_positive(differences, 8, tail * 1.001)

@@ -1,10 +1,16 @@
-"""One evaluation from beginning to end: plan, score what is not yet recorded, record, summarise."""
+"""One evaluation from beginning to end: plan, score what is not yet recorded, record, summarise.
+
+In a program of several processes (`winobench.parallel.join_processes`) each scores its share of what is missing on its
+own devices, and records it. The first process reads what is there before, tells the others what is not, and summarises.
+They meet a few times, and never while they score.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import datetime
+import json
 import os
 import pathlib
 import time
@@ -13,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from winobench import parallel
 from winobench.errors import InputError
-from winobench.evaluation import gallery, provenance, records, summary
+from winobench.evaluation import gallery, provenance, race, records, rounds, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
@@ -28,33 +35,6 @@ READY = "ready"
 BIAS_SAMPLES = 20
 """Samples a pair of bias tasks (paper, footnote 6)."""
 
-# Triples that the scorer is given at once, which bounds the memory of their indices. A power of two, so that batches
-# of a power of two are cut alike in a run that was stopped and in one that was not.
-_TRIPLES_A_CALL = 2**22
-
-# What a fingerprint says that does not change the error of a given sample: the timestep is recorded beside the error,
-# and kinds of error are turned into each other.
-_NOT_OF_A_SAMPLE = ("error", "timestep_range")
-
-
-@dataclasses.dataclass
-class _Round:
-    """Tasks that are judged on the same samples.
-
-    Attributes:
-      tasks: the tasks.
-      sampling: arguments of ``iter_errors``.
-      scores: which errors these are.
-      plan: what must be scored.
-      errors: [num_pairs, num_samples] float32, NaN where not yet known.
-    """
-
-    tasks: list[Task]
-    sampling: dict[str, Any]
-    scores: records.ScoreSet
-    plan: planning.Plan
-    errors: np.ndarray
-
 
 def evaluate(
     scorer: base.Scorer | base.SampledScorer,
@@ -66,7 +46,9 @@ def evaluate(
     num_samples: int | None = None,
     num_bias_samples: int = BIAS_SAMPLES,
     seed: int = 0,
-    timesteps: str | Sequence[int] = "uniform",
+    timesteps: str | Sequence[int] | None = None,
+    mode: str = "fixed",
+    alpha: float = race.ALPHA,
     normalize: str = "auto",
     overwrite: bool = False,
     reuse: bool = True,
@@ -82,16 +64,24 @@ def evaluate(
     Errors that a run in a neighbouring folder has recorded are not computed again: fewer samples, another
     normalisation, other metrics or tasks over the same pairs need no pass of the network.
 
+    Where several processes run one program, all call this with the same arguments and a folder that they share. What
+    is missing is divided among them, unless the scorer's mesh spans them: then they compute everything together. What
+    a lost process has left undone is done by the next call, with any number of processes.
+
     Args:
       scorer: judges the pairs; anything with ``score(images, texts)`` (see `winobench.scorers.base`).
       tasks: names, `Task` objects, or ``"ready"`` for every known task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       data_dir: where the tasks find prepared data; see `winobench.data.prepared.default_data_dir`.
       limit: scenes or items a task; None means all.
-      num_samples: noise and timestep samples a pair; None for the default of the rule for timesteps.
+      num_samples: noise and timestep samples a pair, in a race at most; None for the default of the rule for timesteps.
       num_bias_samples: the same for tasks of social bias.
       seed: of the samples, and of permutations and resamples of bias tasks.
-      timesteps: ``uniform``, ``stratified``, ``even``, ``published``, or the timesteps themselves, for all tasks.
+      timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even``, ``published``, or the timesteps themselves,
+        for all tasks; ``uniform`` when None, and ``low_discrepancy`` in a race.
+      mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
+        `winobench.evaluation.race` says. Bias tasks have nothing to decide, and take all of theirs.
+      alpha: of a race: how often a decision may differ from that of all samples, at most.
       normalize: ``auto``, ``none``, ``unconditional`` or ``gray_image``; see `winobench.evaluation.plan.NORMALIZE`.
       overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
       reuse: look for errors in the folders beside ``workdir``.
@@ -103,12 +93,13 @@ def evaluate(
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
       "failed": {task: why its data could not be used}, "config", "versions", "passes": triples that the numbers rest
-      on, "computed_passes": those computed by this call, "seconds": with those of the calls that this one continues},
-      and "workdir", the run's folder.
+      on, "computed_passes": those computed by this call, "seconds": with those of the calls that this one continues,
+      of a race "race": {"alpha", "passes", "fixed_passes": without a race, "tasks": {task: {"questions", "undecided":
+      those that took all samples, "samples": the median a question}}}}, and "workdir", the run's folder.
 
     Raises:
       InputError: unknown or unready tasks, no task with usable data, a folder of another run, errors that are not
-        finite.
+        finite; another process failed or was lost, or does not see the same folder.
     """
     started = time.monotonic()
     chosen = choose_tasks(tasks, data_dir)
@@ -118,6 +109,9 @@ def evaluate(
         raise InputError(f"normalize is one of {', '.join(planning.NORMALIZE)}, not {normalize!r}.")
     if not is_sampled and normalize not in ("auto", "none"):
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
+    _check_mode(mode, alpha, timesteps, is_sampled)
+    if timesteps is None:
+        timesteps = "low_discrepancy" if mode == "race" else "uniform"
     if num_samples is None:
         num_samples = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
     sampling = {
@@ -125,20 +119,23 @@ def evaluate(
         "num_bias_samples": samples.check_num_samples(num_bias_samples),
         "seed": samples.check_seed(seed),
         "timesteps": timesteps if isinstance(timesteps, str) else np.asarray(timesteps).tolist(),
+        # Runs without a race keep the identity that their folders have.
+        **({"mode": mode, "alpha": float(alpha)} if mode == "race" else {}),
     }
-    fingerprint = scorer.fingerprint()
+    fingerprint = _common_fingerprint(scorer)
     failed: dict[str, str] = {}
-    rounds = _make_rounds(
+    planned = rounds.make_rounds(
         scorer,
         fingerprint,
         chosen,
         sampling,
+        alpha=alpha if mode == "race" else None,
         data_dir=data_dir,
         limit=limit,
         normalize=normalize if is_sampled else "none",
         failed=failed,
     )
-    if not rounds:
+    if not planned:
         raise InputError(next(iter(failed.values())) if len(failed) == 1 else _listed(failed))
     usable = [task for task in chosen if task.name not in failed]
     identity = {
@@ -174,65 +171,35 @@ def evaluate(
                 "num_samples": len(one.scores.timesteps),
                 "timesteps": list(one.scores.timesteps) if is_sampled else None,
             }
-            for one in rounds
+            for one in planned
         ],
         "versions": versions,
     }
     if workdir is None:
         workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
     folder = records.RunFolder(workdir)
-    # All processes of a program hold all errors; the first one keeps the records and tells the others what is in them.
-    is_writing = _process_index() == 0
-    if is_writing:
-        folder.open(description, overwrite=overwrite)
-    elif not overwrite:
-        folder.check(identity)  # fails where the first process fails, instead of waiting for it
-    nothing_kept = True
-    seconds_before, computed = 0.0, 0
-    try:
-        if progress and is_writing:
-            progress_bars.say(f"records in {folder.path}")
-        for one in rounds:
-            writer = None
-            if is_writing:
-                writer = records.ErrorWriter(
-                    folder, one.scores, one.plan.image_hashes, one.plan.text_hashes, note=versions
-                )
-                nothing_kept = nothing_kept and not writer.num_parts
-                seconds_before += _read_recorded(folder, one, writer, reuse=reuse)
-            one.errors = _broadcast(one.errors)
-            try:
-                computed += _score_missing(scorer, one, writer, progress and is_writing)
-            finally:
-                nothing_kept = nothing_kept and (writer is None or not writer.num_parts)
-        results: dict[str, Any] = {"tasks": {}, "failed": failed, "config": config, "versions": versions}
-        scores = {
-            task.name: summary.question_scores(one.plan, task.name, one.errors) for one in rounds for task in one.tasks
-        }
-        plans = {task.name: one.plan for one in rounds for task in one.tasks}
-        for task in usable:
-            plan = plans[task.name]
-            try:
-                results["tasks"][task.name] = summary.task_results(
-                    task, plan.questions[task.name], scores[task.name], texts=plan.texts, seed=seed
-                )
-            except InputError as error:
-                failed[task.name] = str(error)
-            if is_writing:
-                folder.write_examples(task.name, summary.example_table(task, plan, scores[task.name]))
-                folder.write_gallery(task.name, gallery.picture_table(task, plan, scores[task.name]))
-        results["passes"] = sum(one.errors.size for one in rounds)
-        results["computed_passes"] = computed
-        results["seconds"] = round(seconds_before + time.monotonic() - started, 3)
-        if is_writing:
-            records.write_json(folder.results_path, results)
-            folder.describe({**description, "status": "finished"})
-    except BaseException as error:
-        if is_writing:
-            _leave(folder, description, error, nothing_kept)
-        raise
-    finally:
-        folder.close()
+    is_first = parallel.is_first_process()
+    with contextlib.closing(folder):
+        parallel.from_first(lambda: folder.open(description, overwrite=overwrite))
+        try:
+            if progress and is_first:
+                progress_bars.say(f"records in {folder.path}")
+            seconds_before = rounds.find_missing(folder, planned, identity, versions, reuse=reuse)
+            parts = rounds.score_missing(scorer, planned, folder, versions, progress and is_first)
+            about = {"config": config, "versions": versions}
+
+            def finish() -> dict[str, Any]:
+                rounds.collect(folder, planned, versions, parts)
+                seconds = seconds_before + time.monotonic() - started
+                return _summarise(folder, planned, usable, failed, about, seconds)
+
+            results = parallel.from_first(finish)
+            if is_first:
+                folder.describe({**description, "status": "finished"})
+        except BaseException as error:
+            if is_first:
+                _leave(folder, description, error)
+            raise
     return {**results, "workdir": str(folder.path)}
 
 
@@ -268,117 +235,75 @@ def choose_tasks(
     return chosen
 
 
-def _make_rounds(
-    scorer: base.SampledScorer,
-    fingerprint: Mapping[str, Any],
+def _common_fingerprint(scorer: base.SampledScorer) -> dict[str, Any]:
+    """The scorer's fingerprint, in all processes that of the first one's."""
+    own = json.loads(json.dumps(scorer.fingerprint()))
+    first, *others = parallel.meet(lambda: own)
+    # A scorer that cannot tell what it is calls itself by another name in each process.
+    if "instance" not in own and any(other != first for other in others):
+        number = next(number for number, other in enumerate(others, 1) if other != first)
+        raise InputError(f"process {number} has another model or other options than process 0: start all alike")
+    return first
+
+
+def _summarise(
+    folder: records.RunFolder,
+    scored: Sequence[rounds.Round],
     tasks: Sequence[Task],
-    sampling: Mapping[str, Any],
-    *,
     failed: dict[str, str],
-    **planned: Any,
-) -> list[_Round]:
-    """Groups the tasks by their samples and plans each group; tasks whose data cannot be used end up in ``failed``."""
-    seed, rule = sampling["seed"], sampling["timesteps"]
-    of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
-    digest = records.digest({"scorer": of_a_sample, "seed": seed})
-    groups: dict[tuple[int, ...], tuple[int, list[Task]]] = {}
+    about: Mapping[str, Any],
+    seconds: float,
+) -> dict[str, Any]:
+    """Makes numbers of the errors and writes them; tasks that have none are added to ``failed``."""
+    results: dict[str, Any] = {"tasks": {}, "failed": failed, **about}
+    outcomes = [one.outcome() for one in scored]
+    found = {task.name: (one, outcome) for one, outcome in zip(scored, outcomes, strict=True) for task in one.tasks}
     for task in tasks:
-        # Timesteps that are given one by one are meant for all tasks.
-        is_bias = task.association is not None and isinstance(rule, str)
-        num_samples = sampling["num_bias_samples" if is_bias else "num_samples"]
-        timesteps = tuple(np.asarray(scorer.choose_timesteps(num_samples, seed, rule)).tolist())
-        groups.setdefault(timesteps, (num_samples, []))[1].append(task)
-    rounds = []
-    for timesteps, (num_samples, members) in groups.items():
-        plan = planning.make_plan(members, failed=failed, **planned)
-        members = [task for task in members if task.name not in failed]
-        if members:
-            rounds.append(
-                _Round(
-                    members,
-                    {"num_samples": num_samples, "seed": seed, "timesteps": rule},
-                    records.ScoreSet(digest, timesteps, scorer.error),
-                    plan,
-                    np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
-                )
-            )
-    return rounds
-
-
-def _read_recorded(folder: records.RunFolder, one: _Round, writer: records.ErrorWriter, *, reuse: bool) -> float:
-    """Fills in what this run has recorded, then what its neighbours have; returns the seconds spent on the former."""
-    table = (one.scores, one.plan.image_hashes, one.plan.text_hashes, one.plan.pairs)
-    one.errors, seconds = folder.read_errors(*table)
-    if not reuse or not np.isnan(one.errors).any():
-        return seconds
-    found = one.errors.copy()
-    for neighbour in folder.neighbours():
-        # A neighbour's damaged part is the neighbour's trouble.
-        with contextlib.suppress(InputError):
-            errors, _ = records.read_errors(neighbour, *table)
-            found = np.where(np.isnan(found), errors, found)
-    new = np.flatnonzero(np.isnan(one.errors) & ~np.isnan(found))
-    if len(new):
-        pairs, samples_of = np.divmod(new, found.shape[1])
-        triples = np.concatenate([one.plan.pairs[pairs], samples_of[:, None]], axis=1).astype(np.int32)
-        writer.add(triples, found.reshape(-1)[new])
-        writer.flush()
-        one.errors = found
-    return seconds
-
-
-def _score_missing(scorer: base.SampledScorer, one: _Round, writer: records.ErrorWriter | None, progress: bool) -> int:
-    """Fills the NaNs of the round's errors, recording batch after batch; returns how many there were."""
-    plan, errors = one.plan, one.errors
-    flat = errors.reshape(-1)
-    missing = np.flatnonzero(np.isnan(flat))
-    if progress and not len(missing):
-        progress_bars.say(f"all {flat.size:,} errors are recorded: 0 passes to do")
-    with progress_bars.passes(flat.size, flat.size - len(missing), enabled=progress and len(missing) > 0) as advance:
+        one, outcome = found[task.name]
+        questions, scores, seed = one.plan.questions[task.name], outcome.scores[task.name], one.sampling["seed"]
         try:
-            for first in range(0, len(missing), _TRIPLES_A_CALL):
-                places = missing[first : first + _TRIPLES_A_CALL]
-                pairs, samples_of = np.divmod(places, errors.shape[1])
-                triples = np.concatenate([plan.pairs[pairs], samples_of[:, None]], axis=1).astype(np.int32)
-                for start, values in _iter_errors(scorer, plan, triples, one.sampling):
-                    part = slice(start, start + len(values))
-                    _check_finite(plan, triples[part], values)
-                    flat[places[part]] = values
-                    if writer is not None:
-                        writer.add(triples[part], values)
-                    advance(len(values))
-        finally:
-            # Also after an interrupt or an error: what is finished is kept.
-            if writer is not None:
-                writer.flush()
-    if np.isnan(flat).any():
-        raise RuntimeError("the scorer left out some of the triples it was given.")
-    return len(missing)
+            results["tasks"][task.name] = summary.task_results(task, questions, scores, texts=one.plan.texts, seed=seed)
+        except InputError as error:
+            failed[task.name] = str(error)
+        folder.write_examples(task.name, summary.example_table(task, one.plan, scores))
+        folder.write_gallery(task.name, gallery.picture_table(task, one.plan, scores))
+    results["passes"] = sum(outcome.passes for outcome in outcomes)
+    results["computed_passes"] = sum(one.computed for one in scored)
+    raced = [(one, outcome) for one, outcome in zip(scored, outcomes, strict=True) if one.alpha is not None]
+    if raced:
+        results["race"] = {
+            "alpha": raced[0][0].alpha,
+            "passes": sum(outcome.passes for _, outcome in raced),
+            "fixed_passes": sum(outcome.fixed_passes for _, outcome in raced),
+            "tasks": {name: dataclasses.asdict(of) for _, outcome in raced for name, of in outcome.tasks.items()},
+        }
+    results["seconds"] = round(seconds, 3)
+    records.write_json(folder.results_path, results)
+    return results
 
 
-def _iter_errors(scorer: base.SampledScorer, plan: planning.Plan, triples: np.ndarray, sampling: Mapping[str, Any]):
-    """Scores [n, 3] (image, text, sample) of the plan, handing over only the images and texts that these need."""
-    images, image_numbers = np.unique(triples[:, 0], return_inverse=True)
-    texts, text_numbers = np.unique(triples[:, 1], return_inverse=True)
-    numbers = np.stack([image_numbers, text_numbers, triples[:, 2]], axis=1).astype(np.int32)
-    return scorer.iter_errors(
-        [plan.images[image] for image in images], [plan.texts[text] for text in texts], numbers, **sampling
-    )
-
-
-def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) -> None:
-    finite = np.isfinite(errors)
-    if not finite.all():
-        image, text, sample = triples[int(np.argmin(finite))].tolist()
+def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, is_sampled: bool) -> None:
+    """Raises InputError for a mode that does not exist, or that the rest of the arguments does not allow."""
+    if mode not in race.MODES:
+        raise InputError(f"the sampling mode is one of {', '.join(race.MODES)}, not {mode!r}.")
+    if mode == "fixed":
+        return
+    if not is_sampled:
+        raise InputError("mode='race' is for diffusion models: leave it at fixed for this scorer.")
+    if not 0 < alpha < 0.5:
+        raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.")
+    if timesteps is not None and timesteps not in samples.PREFIX_RULES:
         raise InputError(
-            f"the error of image {_name(plan, image)} under the text {plan.texts[text]!r}, sample {sample}, is not a "
-            "number: try --config.dtype=float32, or check the weights."
+            f"a race looks at the first samples of many: timesteps must be {' or '.join(samples.PREFIX_RULES)}, not"
+            f" {timesteps!r}."
         )
 
 
-def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: BaseException, nothing_kept: bool) -> None:
+def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: BaseException) -> None:
     """Notes how a run ended; takes away the folder of one that ended before its first error was recorded."""
-    if nothing_kept:
+    # Who is interrupted has not waited for the other processes, which may be about to record something.
+    alone = parallel.num_processes() == 1 or not isinstance(error, KeyboardInterrupt)
+    if alone and not folder.has_records():
         folder.discard()
         return
     reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
@@ -388,26 +313,3 @@ def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: Bas
 
 def _listed(failed: Mapping[str, str]) -> str:
     return "no task has usable data: " + "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in failed.items())
-
-
-def _name(plan: planning.Plan, image: int) -> str:
-    source = plan.images[image]
-    is_path = isinstance(source, str) or hasattr(source, "__fspath__")
-    return str(source) if is_path else f"with the hash {plan.image_hashes[image][:12]}"
-
-
-def _process_index() -> int:
-    import jax
-
-    return jax.process_index()
-
-
-def _broadcast(errors: np.ndarray) -> np.ndarray:
-    """What the first process holds, on all of them."""
-    import jax
-
-    if jax.process_count() == 1:
-        return errors
-    from jax.experimental import multihost_utils
-
-    return np.array(multihost_utils.broadcast_one_to_all(errors))

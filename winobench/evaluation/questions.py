@@ -12,8 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import pyarrow as pa
 
+from winobench import parallel
 from winobench.errors import InputError
 from winobench.evaluation import asking, provenance, records, responses
 from winobench.evaluation import progress as progress_bars
@@ -96,9 +98,11 @@ def evaluate_questions(
 
     Raises:
       InputError: unknown or unready tasks, a protocol that a task or the responder lacks, no task with usable data, a
-        folder of another run.
+        folder of another run, a program of several processes.
     """
     started = time.monotonic()
+    if jax.distributed.is_initialized() and parallel.num_processes() > 1:
+        raise InputError("text tasks are for a program of one process: start it without the others")
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     protocols = {task.name: choose_protocol(task, protocol, responder.kinds) for task in chosen}
     fingerprint = dict(responder.fingerprint())

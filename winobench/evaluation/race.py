@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from winobench import parallel
 from winobench.evaluation.plan import Plan
 from winobench.evaluation.summary import score_terms
 from winobench.metrics import sequential
@@ -181,36 +182,69 @@ class _Entry:
 
 
 @dataclasses.dataclass(frozen=True)
+class TaskOutcome:
+    """What a race came to on one task.
+
+    Attributes:
+      questions: their number.
+      undecided: those that took the whole budget.
+      samples: median over questions of the samples that the last of a question's candidates took.
+    """
+
+    questions: int
+    undecided: int
+    samples: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a race came to.
+    """Scores, and what they took.
 
     Attributes:
       scores: task -> [images, texts] float64 a question, higher = better.
       passes: pairs and samples that were needed.
       fixed_passes: those of the whole budget.
-      undecided: questions that took the whole budget.
-      questions: their number in all.
+      tasks: task -> what the race came to.
     """
 
     scores: Mapping[str, list[np.ndarray]]
     passes: int
     fixed_passes: int
-    undecided: int
-    questions: int
+    tasks: Mapping[str, TaskOutcome]
 
 
 class Race:
-    """The questions of some tasks.
+    """The questions of some tasks, or one process's share of them.
 
     Attributes:
       budget: samples that an undecided question ends with.
       alpha: how often a decision may differ from that of the whole budget, at most.
+      num_questions: questions in this race.
+      undecided: those that are open now.
     """
 
-    def __init__(self, plan: Plan, tasks: Sequence[Task], budget: int, alpha: float = ALPHA):
+    def __init__(
+        self,
+        plan: Plan,
+        tasks: Sequence[Task],
+        budget: int,
+        alpha: float = ALPHA,
+        *,
+        process: int = 0,
+        num_processes: int = 1,
+    ):
+        """
+        Args:
+          plan: the plan of these tasks.
+          tasks: none of them a bias task.
+          budget: samples a pair, at most.
+          alpha: between 0 and 0.5.
+          process, num_processes: which of how many equal shares of the questions; neighbouring questions, which share
+            images, stay together.
+        """
         self.budget, self.alpha = budget, alpha
         self._num_pairs = len(plan.pairs)
-        self._entries = []
+        entries = []
         for task in tasks:
             for terms in score_terms(plan, task.name):
                 rows = np.stack([rows for rows, _ in terms], axis=-1)
@@ -220,7 +254,12 @@ class Race:
                     question: Ranking | Matching = Matching(rows, signs)
                 else:
                     question = Ranking(rows.reshape(max(shape), -1), signs, _TOPS.get(task.metric, (1,)))
-                self._entries.append(_Entry(task.name, shape, question))
+                entries.append((int(rows.min()), _Entry(task.name, shape, question)))
+        if num_processes > 1:
+            entries.sort(key=lambda one: one[0])
+            entries = entries[parallel.share_of(len(entries), process, num_processes)]
+        self._entries = [entry for _, entry in entries]
+        self.num_questions = self.undecided = len(self._entries)
 
     def run(self, errors: np.ndarray, score: Callable[[np.ndarray, int, int], None]) -> Outcome:
         """Races all questions to their decisions.
@@ -230,27 +269,33 @@ class Race:
           score: ``score(pairs, first, end)`` sees to it that the errors of these pairs, int [n] in increasing order,
             are known for the samples from first to end.
         """
-        looks = sequential.looks(self.budget)
         level = sequential.level_of_a_look(self.alpha, self.budget)
         scored = np.zeros(self._num_pairs, np.int64)
-        first, undecided = 0, self._entries
-        for n in looks:
-            pairs = np.unique(np.concatenate([entry.question.needed() for entry in undecided]))
+        taken = {id(entry): self.budget for entry in self._entries}
+        first, still = 0, self._entries
+        for n in sequential.looks(self.budget):
+            if not still:
+                break
+            pairs = np.unique(np.concatenate([entry.question.needed() for entry in still]))
             score(pairs, first, n)
             scored[pairs] = n
-            for entry in undecided:
+            for entry in still:
                 entry.question.look(errors, n, self.budget, level)
-            first, last = n, undecided
-            undecided = [entry for entry in undecided if not entry.question.decided]
-            if not undecided:
-                break
+                if entry.question.decided:
+                    taken[id(entry)] = n
+            still = [entry for entry in still if not entry.question.decided]
+            first, self.undecided = n, len(still)
         scores: dict[str, list[np.ndarray]] = {}
+        samples: dict[str, list[int]] = {}
         for entry in self._entries:
             scores.setdefault(entry.task, []).append(entry.question.scores(errors).reshape(entry.shape))
+            samples.setdefault(entry.task, []).append(taken[id(entry)])
         return Outcome(
             scores,
             passes=int(scored.sum()),
             fixed_passes=self._num_pairs * self.budget,
-            undecided=len(last) if first == self.budget else 0,
-            questions=len(self._entries),
+            tasks={
+                name: TaskOutcome(len(of), int(np.count_nonzero(np.array(of) >= self.budget)), float(np.median(of)))
+                for name, of in samples.items()
+            },
         )

@@ -9,12 +9,17 @@
 The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors and pictures; see
 `winobench.evaluation.responses`.
 
+In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
+reader it is all one: the next call of the run, with more processes or fewer, goes on from whatever is there. Everything
+else is written by the first process, which takes the folder for its program.
+
 Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
 synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -224,6 +229,10 @@ class RunFolder:
         """Writes the pictures of some of a task's examples."""
         write_table(self.gallery_path / f"{task}.parquet", table)
 
+    def has_records(self) -> bool:
+        """Whether any process has put something down."""
+        return any(self.records_path.glob("part-*"))
+
     def neighbours(self) -> list[pathlib.Path]:
         """The folders of the parts of the other runs beside this one, whose records may be of use here."""
         own = self.records_path.resolve()
@@ -281,6 +290,8 @@ class RunFolder:
             raise InputError(
                 f"another process is writing into {self.path}: wait for it, or choose another --workdir."
             ) from None
+        except OSError:  # nor on some file systems that machines share
+            self.close()
 
 
 def read_errors(
@@ -301,7 +312,8 @@ def read_errors(
       image_hashes, text_hashes, pairs: the plan's.
 
     Returns:
-      [num_pairs, num_samples] float32 errors, NaN where there is none yet, and the seconds that were spent on them.
+      [num_pairs, num_samples] float32 errors, NaN where there is none yet, and the seconds that were spent on them; of
+      processes that worked side by side, those of the one that took longest.
 
     Raises:
       InputError: a part cannot be read.
@@ -309,7 +321,7 @@ def read_errors(
     num = len(scores.timesteps)
     errors = np.full((len(pairs), num), np.nan, np.float32)
     rows = {(image_hashes[image], text_hashes[text]): index for index, (image, text) in enumerate(pairs.tolist())}
-    seconds = 0.0
+    seconds: dict[str, float] = collections.defaultdict(float)
     for path in sorted(folder.glob("part-*.parquet")):
         try:
             with pq.ParquetFile(path) as file:
@@ -327,7 +339,7 @@ def read_errors(
         convert = np.asarray if kind == scores.kind else _CONVERSIONS.get((kind, scores.kind))
         if convert is None:
             continue
-        seconds += spent
+        seconds[path.stem.split("-")[1]] += spent
         common = min(num, len(there))
         usable = np.zeros(num, bool)
         usable[:common] = np.equal(there[:common], scores.timesteps[:common])
@@ -341,11 +353,13 @@ def read_errors(
                 part = flat[offsets[number] : offsets[number + 1]][: max(0, num - first)]
                 wanted = usable[first : first + len(part)]
                 errors[row, first : first + len(part)][wanted] = part[wanted]
-    return errors, seconds
+    return errors, max(seconds.values(), default=0.0)
 
 
 class ErrorWriter:
-    """Collects batches of errors and writes them as parts, every few seconds and at the end.
+    """Collects batches of one process's errors and writes them as parts, every few seconds and at the end.
+
+    It numbers its parts on from those that this process, or one of its number in an earlier call, has written.
 
     A batch is never split over two parts: what is left to do after a kill is a number of whole batches, so a scorer
     that cuts its work into batches of one size meets the same batches again.
@@ -376,7 +390,7 @@ class ErrorWriter:
         self._seconds_between_parts = _SECONDS_BETWEEN_PARTS if seconds_between_parts is None else seconds_between_parts
         taken = [int(path.stem.rsplit("-", 1)[1]) for path in folder.errors_path.glob(f"part-{process}-*.parquet")]
         self._next = max(taken, default=-1) + 1
-        self.num_parts = len(taken)
+        self.written: list[str] = []
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
         self._started = self._last = time.monotonic()
 
@@ -413,9 +427,10 @@ class ErrorWriter:
             ],
             schema=_ERRORS_SCHEMA.with_metadata(metadata),
         )
-        write_table(self._folder.errors_path / f"part-{self._process}-{self._next:05d}.parquet", table)
+        name = f"part-{self._process}-{self._next:05d}.parquet"
+        write_table(self._folder.errors_path / name, table)
         self._next += 1
-        self.num_parts += 1
+        self.written.append(name)
         self._waiting = []
         self._last = now
 

@@ -56,9 +56,20 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
         console.print(_group_table(bias))
     if references:
         _print_notes(console, _reference_notes(references.values(), (results.get("config") or {}).get("model")))
+    if results.get("race"):
+        _print_notes(console, _race_notes(results["race"]))
     if results.get("failed"):
         console.print(rich.text.Text("not evaluated", "bold"))
         _print_notes(console, [f"{task}: {reason}" for task, reason in results["failed"].items()])
+
+
+def _race_notes(race: Mapping[str, Any]) -> list[str]:
+    """What a race took, and what it would have been without."""
+    questions, undecided = (sum(of[key] for of in race["tasks"].values()) for key in ("questions", "undecided"))
+    return [
+        f"race: {race['passes']:,} passes, {race['fixed_passes'] / race['passes']:.1f} times fewer than the"
+        f" {race['fixed_passes']:,} of all samples; {undecided:,} of {questions:,} questions took all"
+    ]
 
 
 def _accuracy_table(

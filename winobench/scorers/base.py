@@ -20,6 +20,8 @@ class Scorer(Protocol):
 
     - ``fingerprint() -> dict``: everything about it that can change a score, as JSON values; ``model`` is its weights'
       SHA-256. Without it, a run that was stopped starts anew, because nobody could tell whether the scorer is the same.
+    - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
+      own; one whose mesh has devices of other processes is called by all of them with all of the work.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
       (index of the first pair, float32 scores) of batch after batch, in the order of the pairs. Without it, ``score``
       is called for one image at a time, with the texts that are asked about that image.
@@ -31,7 +33,10 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class SampledScorer(Protocol):
-    """A scorer whose scores are means over samples of noise and timestep, such as `winobench.DiffusionITM`."""
+    """A scorer whose scores are means over samples of noise and timestep, such as `winobench.DiffusionITM`.
+
+    It may also have a ``mesh``, as a `Scorer`.
+    """
 
     error: str
 
@@ -65,6 +70,7 @@ class WithoutSamples:
 
     def __init__(self, scorer: Scorer):
         self.scorer = scorer
+        self.mesh = getattr(scorer, "mesh", None)
 
     def fingerprint(self) -> dict[str, Any]:
         """The scorer's own, or one that no other scorer has."""

@@ -109,9 +109,12 @@ def image_key(image: Any) -> Any:
 
 
 def default_mesh(params: Sequence[jax.Array]) -> Mesh:
-    """All devices; of the cores of one CPU only as many as there is memory for copies of the parameters."""
-    devices = jax.devices()
-    if devices[0].platform == "cpu" and jax.process_count() == 1:
+    """All devices of this process; of a CPU's cores only as many as there is memory for copies of the parameters.
+
+    In a program of several processes each has its own work, and waits for no other.
+    """
+    devices = jax.local_devices()
+    if devices[0].platform == "cpu":
         copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
         devices = devices[: max(1, copies)]
     return parallel.make_mesh(devices)

@@ -99,8 +99,8 @@ class Contrastive:
           tokenizer: a ``transformers.CLIPTokenizer``.
           processor: makes images ready for the network.
           batch_size: images that each device encodes at once; chosen for the kind of device when None.
-          mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
-            them that there is memory for copies of the parameters for.
+          mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
+            among them that there is memory for copies of the parameters for.
 
         Raises:
           InputError: when an option is not one of its choices.

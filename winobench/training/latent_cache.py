@@ -188,7 +188,7 @@ def _encode_shards(
 def _encoder(pipeline: StableDiffusion, batch_size: int | None) -> tables.Encoder:
     """Of this process's devices; one compiled shape."""
     structure, params = frozen.freeze(pipeline.vae)
-    mesh = common.default_mesh(params) if jax.process_count() == 1 else parallel.make_mesh(jax.local_devices())
+    mesh = common.default_mesh(params)
     if batch_size is None:
         batch_size = _BATCH[mesh.devices.flat[0].platform == "cpu"]
     params = parallel.place_parameters(params, mesh)

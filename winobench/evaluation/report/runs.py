@@ -219,6 +219,10 @@ class Run:
         """How the questions were put; empty for runs with images."""
         return ", ".join(dict.fromkeys((self.config["identity"].get("protocol") or {}).values()))
 
+    def has_raced(self, task: str) -> bool:
+        """Whether the candidates of a task took as many samples as it took to decide."""
+        return task in (self.results.get("race") or {}).get("tasks", {})
+
     @functools.cached_property
     def errors(self) -> list[ErrorStore]:
         """The recorded errors, those of one way to sample and score in one store."""

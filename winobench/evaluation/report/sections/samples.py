@@ -15,7 +15,7 @@ _CURVE_METRICS = ("accuracy", "recall@1", "text", "image", "group")
 
 def sample_section(material: Material) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
-    panels, rows, absent = [], [], []
+    panels, rows, absent, raced = [], [], [], []
     few: dict[str, list[str]] = {}
     for task in material.tasks:
         if material.has_bias(task):
@@ -32,6 +32,9 @@ def sample_section(material: Material) -> Section | None:
                 continue
             if says_nothing(record):
                 few.setdefault(task, []).append(run.label)
+                continue
+            if run.has_raced(task):
+                raced.append(run.label)
                 continue
             batches = run.batches(task)
             if batches is None:
@@ -93,6 +96,8 @@ def sample_section(material: Material) -> Section | None:
     )
     if few:
         section.notes.append(no_curve(material, few))
+    if raced:
+        section.notes.append(f"{', '.join(dict.fromkeys(raced))} raced: pairs have different numbers of samples.")
     if absent:
         section.notes.append(f"No complete errors are recorded for {'; '.join(absent)}.")
     return section

@@ -47,6 +47,9 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         computed = run.results.get("computed_passes")
         text = f"{run.results['passes']:,}"
         facts.append(("passes", text if computed is None else f"{text}, of which the last call computed {computed:,}"))
+    if race := run.results.get("race"):
+        fewer = race["fixed_passes"] / race["passes"]
+        facts.append(("race", f"{fewer:.1f} times fewer passes than the {race['fixed_passes']:,} of all samples"))
     facts += _asked(run.results) if run.is_text else []
     if run.results.get("seconds") is not None:
         facts.append(("time", _duration(run.results["seconds"])))
@@ -136,6 +139,8 @@ def _samples_text(run: Run) -> str:
     for other in others:
         text += f" ({other} for {', '.join(by_count[other])})"
     sampling = run.config["identity"].get("sampling") or {}
+    if sampling.get("mode") == "race":
+        text = f"up to {text}, until a question is decided (alpha {sampling.get('alpha')})"
     if sampling and text != "none needed":
         rule = sampling.get("timesteps")
         text += f", timesteps {rule if isinstance(rule, str) else 'as given'}, seed {sampling.get('seed')}"

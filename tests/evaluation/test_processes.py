@@ -1,0 +1,228 @@
+"""One evaluation by several processes, which share the work and not the devices."""
+
+import collections
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.evaluation.one_process import NUM_TRIPLES
+from winobench.errors import InputError
+from winobench.evaluation import rounds
+
+ROOT = pathlib.Path(__file__).parents[2]
+SECONDS = 120
+
+
+def start(workdir, *arguments, devices=2, environment=()):
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.evaluation.one_process", str(workdir), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, **dict(environment)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+def start_two(workdir, *options):
+    port = free_port()
+    return [start(workdir, f"localhost:{port},2,{number}", *options) for number in range(2)]
+
+
+def finish(*processes, status=0):
+    """What the processes print: JSON, or what they complain about where they are expected to fail."""
+    try:
+        printed = [process.communicate(timeout=SECONDS) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [status] * len(processes), printed
+    return [err if status else json.loads(out.splitlines()[-1]) for out, err in printed]
+
+
+def recorded(workdir):
+    """(image hash, text hash, sample) -> error; each is recorded once."""
+    found = {}
+    for path in sorted((workdir / "errors").glob("*.parquet")):
+        for row in pq.read_table(path).to_pylist():
+            for number, error in enumerate(row["errors"]):
+                key = row["image"], row["text"], row["first_sample"] + number
+                assert key not in found
+                found[key] = error
+    return found
+
+
+def by_process(workdir):
+    """Number of process -> number of errors that it has recorded."""
+    count = collections.Counter()
+    for path in (workdir / "errors").glob("*.parquet"):
+        count[int(path.stem.split("-")[1])] += sum(map(len, pq.read_table(path)["errors"].to_pylist()))
+    return count
+
+
+def tables(printed):
+    """What must not depend on who computed it."""
+    return {name: printed[name] for name in ("plan", "noise", "timesteps")} | {"tasks": printed["results"]["tasks"]}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """One process with one device: what it prints, and its errors."""
+    workdir = tmp_path_factory.mktemp("alone") / "run"
+    (printed,) = finish(start(workdir, devices=1))
+    assert printed["devices"] == 1
+    assert printed["results"]["computed_passes"] == NUM_TRIPLES
+    return tables(printed), recorded(workdir)
+
+
+def check_against(alone, printed, workdir):
+    assert tables(printed) == alone[0]
+    errors = recorded(workdir)
+    assert errors.keys() == alone[1].keys()
+    keys = list(errors)
+    np.testing.assert_allclose([errors[key] for key in keys], [alone[1][key] for key in keys], rtol=1e-5)
+
+
+def test_eight_devices_give_the_same(alone, tmp_path):
+    (printed,) = finish(start(tmp_path / "run", devices=8))
+    assert printed["devices"] == 8
+    assert printed["results"]["computed_passes"] == NUM_TRIPLES
+    check_against(alone, printed, tmp_path / "run")
+
+
+def test_two_processes_share_the_work(alone, tmp_path):
+    workdir = tmp_path / "run"
+    first, second = finish(*start_two(workdir))
+    assert first == second
+    assert first["devices"] == 2  # each process its own
+    assert first["results"]["computed_passes"] == NUM_TRIPLES
+    assert first["results"]["versions"]["device"]["processes"] == 2
+    check_against(alone, first, workdir)
+    assert by_process(workdir) == {0: NUM_TRIPLES // 2, 1: NUM_TRIPLES - NUM_TRIPLES // 2}
+    assert json.loads((workdir / "results.json").read_text()).items() <= first["results"].items()
+
+
+@pytest.mark.slow
+def test_two_processes_race_as_one(tmp_path):
+    (alone,) = finish(start(tmp_path / "alone", "", "race", devices=1))
+    first, second = finish(*start_two(tmp_path / "two", "race"))
+    assert first == second
+    race = first["results"]["race"]
+    assert race["passes"] < race["fixed_passes"]
+    assert {**race, "passes": 0} == {**alone["results"]["race"], "passes": 0}
+    # Questions of both processes may need the same pair: scored by each, and recorded by each.
+    assert alone["results"]["computed_passes"] == alone["results"]["race"]["passes"] == race["passes"]
+    assert first["results"]["tasks"] == alone["results"]["tasks"]
+    assert set(by_process(tmp_path / "two")) == {0, 1}
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_what_a_killed_process_left_undone_is_done_by_a_rerun(alone, tmp_path, count):
+    workdir = tmp_path / "run"
+    first, second = start_two(workdir, "slow")
+    deadline = time.monotonic() + SECONDS
+    while not list(workdir.glob("errors/part-1-*.parquet")):
+        assert time.monotonic() < deadline
+        assert second.poll() is None, second.communicate()
+        time.sleep(0.02)
+    second.send_signal(signal.SIGKILL)
+    second.communicate()
+    # The first process finishes its share, and says who is missing. It knows when no sign of life has come for a while.
+    (complaint,) = finish(first, status=1)
+    assert "process 1 of 2 was lost: give the same command again" in complaint
+    before = by_process(workdir)
+    assert before[0] == NUM_TRIPLES // 2
+    assert 0 < before[1] < NUM_TRIPLES - NUM_TRIPLES // 2
+    kept = recorded(workdir)
+    assert json.loads((workdir / "config.json").read_text())["status"].startswith("failed: process 1 of 2 was lost")
+
+    printed = finish(start(workdir)) if count == 1 else finish(*start_two(workdir))
+    assert all(one["results"] == printed[0]["results"] for one in printed)
+    assert printed[0]["results"]["computed_passes"] == NUM_TRIPLES - len(kept)
+    check_against(alone, printed[0], workdir)  # and nothing is recorded twice
+    assert kept.items() <= recorded(workdir).items()
+
+
+def test_a_folder_that_is_not_shared_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "_SECONDS_TO_APPEAR", 0.3)
+    there, missing = tmp_path / "there", tmp_path / "errors" / "part-1-00000.parquet"
+    there.touch()
+    rounds._wait_for([there])
+    with pytest.raises(InputError, match=r"part-1-00000\.parquet, which another process .* all processes share"):
+        rounds._wait_for([there, missing])
+
+
+def test_a_failure_is_told_to_all(tmp_path):
+    first, second = finish(*start_two(tmp_path / "run", "fail"), status=1)
+    assert "process 1 of 2 failed: ValueError: out of luck" in first
+    assert "ValueError: out of luck" in second
+    count = by_process(tmp_path / "run")
+    assert count[0] == NUM_TRIPLES // 2
+    assert count[1] == 4  # the batch before
+
+
+@pytest.mark.slow
+def test_processes_that_differ_are_refused(tmp_path):
+    for complaint in finish(*start_two(tmp_path / "run", "seed"), status=1):
+        assert "process 1 has other arguments or other data than process 0" in complaint
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow  # most of the time is for starting processes
+def test_a_mesh_may_span_the_processes(alone, tmp_path):
+    workdir = tmp_path / "run"
+    first, second = finish(*start_two(workdir, "spanning"))
+    assert first == second
+    assert first["devices"] == 4
+    assert by_process(workdir) == {0: NUM_TRIPLES}
+    check_against(alone, first, workdir)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["slurm", "open mpi 4", "open mpi 5"])
+def test_schedulers_are_understood(alone, tmp_path, scheduler):
+    workdir, port = tmp_path / "run", str(free_port())
+    variables = {
+        "slurm": {
+            "SLURM_JOB_ID": "4242",
+            "SLURM_STEP_NODELIST": "localhost",
+            "SLURM_NTASKS": "2",
+            "SLURM_PROCID": "{}",
+            "SLURM_LOCALID": "{}",
+            "SLURM_STEP_TASKS_PER_NODE": "2",
+        },
+        "open mpi 4": {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911"},
+        "open mpi 5": {"PMIX_NAMESPACE": "prterun-here-17@1"},
+    }[scheduler]
+    if scheduler != "slurm":
+        variables |= {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+        variables |= {"OMPI_COMM_WORLD_RANK": "{}", "OMPI_COMM_WORLD_LOCAL_RANK": "{}"}
+    both = [
+        start(
+            workdir,
+            "auto",
+            environment={name: value.format(number) for name, value in variables.items()}
+            | {"JAX_COORDINATOR_PORT": port},
+        )
+        for number in range(2)
+    ]
+    first, second = finish(*both)
+    assert first == second
+    assert by_process(workdir)[1] == NUM_TRIPLES - NUM_TRIPLES // 2
+    check_against(alone, first, workdir)
