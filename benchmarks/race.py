@@ -39,6 +39,8 @@ _FEWER = (8, 16, 32, 64)
 
 # Of the comparison of rules: samples a mean, and how many means of each question.
 _SAMPLES, _REPEATS = 16, 16
+# Samples of each question that the density of importance sampling is learned from.
+_LEARNING = 128
 _BINS = 10
 
 Errors = Callable[[np.ndarray], np.ndarray]
@@ -229,7 +231,7 @@ def timestep_rules(scorer: DiffusionITM, questions: int) -> dict[str, Any]:
     def draw(count: int) -> np.ndarray:
         return random.standard_normal((count, *scorer.latent_shape), np.float32)
 
-    learning = samples.choose_timesteps("low_discrepancy", 128, seed=99, timestep_range=bounds)
+    learning = samples.choose_timesteps("low_discrepancy", _LEARNING, seed=99, timestep_range=bounds)
     squares = np.square(differences(chosen[questions:], learning, draw(len(learning)))).mean(axis=0)
     bins = (learning - bounds[0]) * _BINS // (bounds[1] - bounds[0])
     density = np.array([np.sqrt(squares[bins == b].mean()) for b in range(_BINS)])

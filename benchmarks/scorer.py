@@ -4,13 +4,18 @@
     python -m benchmarks.scorer --device gpu          SD 2.1-base at 512 pixels in bfloat16
     python -m benchmarks.scorer --output FILE         writes the figures as JSON, too
 
-All take the same random weights, images, texts and timesteps, and compute the same normalised scores, [images, texts]:
+Two kinds of evaluation are timed, those of GDBench in small:
+
+* winoground: questions of two images and two texts, whose scores are normalised by the error under the empty text.
+* retrieval: questions of one image and ten texts, as in Flickr30K's text retrieval, whose scores are not.
+
+All take the same random weights, images, texts and timesteps, and compute the same score for each pair:
 
 * fused: `winobench.DiffusionITM`.
 * torch, batched: a plain loop over diffusers' networks that repeats no work: every image and text is encoded once, and
   every (image, text, sample) is one row of a batch. On a GPU also with `torch.compile`.
 * torch, pair by pair: what the published code does: for each pair, encode image and text; for each sample, one pass
-  with the text and one with the empty text, as a batch of two.
+  with the text and, where scores are normalised, one with the empty text, as a batch of two.
 
 Each gets its best batch size of those tried (the scorer's is that of each device; the cores of a CPU are devices), and
 is warmed up first; compiling is timed apart. Rounds alternate between them, and the table shows medians.
@@ -49,8 +54,7 @@ class Size:
       unet: arguments of diffusers' UNet2DConditionModel.
       vae: arguments of diffusers' AutoencoderKL, block types aside.
       text_encoder: arguments of transformers' CLIPTextConfig.
-      images: number of images.
-      texts: number of texts.
+      questions: style of evaluation -> number of questions.
       num_samples: samples of each pair.
       batch_sizes: to choose from.
     """
@@ -59,8 +63,7 @@ class Size:
     unet: dict[str, Any]
     vae: dict[str, Any]
     text_encoder: dict[str, Any]
-    images: int
-    texts: int
+    questions: dict[str, int]
     num_samples: int
     batch_sizes: tuple[int, ...]
 
@@ -71,8 +74,7 @@ SIZES = {
         unet=common.UNETS["tiny"].arguments,
         vae={"block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4},
         text_encoder={"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
-        images=2,
-        texts=2,
+        questions={"winoground": 1, "retrieval": 1},
         num_samples=2,
         batch_sizes=(4,),
     ),
@@ -84,10 +86,9 @@ SIZES = {
         unet=common.UNETS["mid"].arguments,
         vae={"block_out_channels": (32, 64, 128, 128), "layers_per_block": 2},
         text_encoder={"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6, "num_attention_heads": 8},
-        images=4,
-        texts=4,
+        questions={"winoground": 4, "retrieval": 2},
         num_samples=10,
-        batch_sizes=(4, 8, 16),
+        batch_sizes=(2, 4, 8, 16),
     ),
     "sd21-base": Size(
         description="SD 2.1-base (866 M parameters) with its VAE at 512 pixels and its text encoder",
@@ -100,8 +101,7 @@ SIZES = {
             "num_attention_heads": 16,
             "hidden_act": "gelu",
         },
-        images=8,
-        texts=8,
+        questions={"winoground": 16, "retrieval": 16},
         num_samples=10,
         batch_sizes=(16, 32, 64),
     ),
@@ -142,27 +142,75 @@ def write_pipeline(folder: pathlib.Path, size: Size, device: str) -> None:
     ).save_pretrained(folder)
 
 
+FLICKR30K_TEXT = 101_400
+"""Passes of Flickr30K's text retrieval with ten samples, which took the paper's authors 68 minutes on an A6000."""
+
+# Style of evaluation -> images and texts of a question, and whether its scores are normalised.
+STYLES = {"winoground": (2, 2, True), "retrieval": (1, 10, False)}
+
+
 @dataclasses.dataclass
 class Work:
-    """What is scored: uint8 images, texts, and the samples' noise [n, h, w, c] and timesteps [n]."""
+    """What is scored.
+
+    Attributes:
+      images: uint8 [size, size, 3] each.
+      texts: those of the questions.
+      pairs: int [n, 2], (image, text) of each score that is asked for.
+      normalized: whether the error under the empty text is subtracted.
+      noise: float32 [num_samples, h, w, c].
+      timesteps: int [num_samples].
+    """
 
     images: list[np.ndarray]
     texts: list[str]
+    pairs: np.ndarray
+    normalized: bool
     noise: np.ndarray
     timesteps: np.ndarray
 
     @property
-    def passes(self) -> int:
-        """Denoiser passes of an evaluation that repeats none."""
-        return len(self.images) * (len(self.texts) + 1) * len(self.timesteps)
+    def rows(self) -> np.ndarray:
+        """Pairs to be scored so that none is repeated, by image; the number of texts stands for the empty text."""
+        if not self.normalized:
+            return self.pairs
+        empty = [(image, len(self.texts)) for image in range(len(self.images))]
+        rows = np.concatenate([self.pairs, empty])
+        return rows[np.argsort(rows[:, 0], kind="stable")]
+
+    @property
+    def triples(self) -> np.ndarray:
+        """Int32 [rows x samples, 3]."""
+        count = len(self.timesteps)
+        rows = np.repeat(self.rows, count, axis=0)
+        return np.column_stack([rows, np.tile(np.arange(count), len(self.rows))]).astype(np.int32)
+
+    def scores(self, errors: np.ndarray) -> np.ndarray:
+        """Float64 [pairs] from the errors of `triples`, lower errors = higher scores."""
+        means = errors.astype(np.float64).reshape(len(self.rows), -1).mean(axis=1)
+        table = {tuple(row): mean for row, mean in zip(self.rows.tolist(), means, strict=True)}
+        empty = len(self.texts)
+        return -np.array(
+            [table[image, text] - (table[image, empty] if self.normalized else 0.0) for image, text in self.pairs]
+        )
 
 
-def make_work(size: Size, image_size: int, latent_shape: tuple[int, ...]) -> Work:
-    """Random images and short random texts."""
+def make_work(size: Size, style: str, image_size: int, latent_shape: tuple[int, ...], questions: int) -> Work:
+    """Questions of random images and short random texts."""
     random = np.random.default_rng(0)
+    images, texts, normalized = STYLES[style]
+    pairs = [
+        (question * images + image, question * texts + text)
+        for question in range(questions)
+        for image in range(images)
+        for text in range(texts)
+    ]
     return Work(
-        images=[random.integers(0, 256, (image_size, image_size, 3), np.uint8) for _ in range(size.images)],
-        texts=[" ".join(random.choice(_WORDS, 8)) for _ in range(size.texts)],
+        images=[random.integers(0, 256, (image_size, image_size, 3), np.uint8) for _ in range(questions * images)],
+        # Numbered, so that no two are the same.
+        texts=[" ".join([*random.choice(_WORDS, 8), *_WORDS[: 1 + n]]) for n in range(questions * texts)],
+        pairs=np.array(pairs),
+        normalized=normalized,
         noise=random.standard_normal((size.num_samples, *latent_shape), np.float32),
         timesteps=samples.choose_timesteps("even", size.num_samples),
     )
@@ -231,57 +279,65 @@ class TorchPeer:
         states = self._encode_texts([*work.texts, ""])
         common.synchronize(self._device)
         encoded = time.perf_counter()
-        grid = (len(latents), len(states), len(noise))
-        triples = torch.tensor(np.indices(grid).reshape(3, -1), device=self._device)
+        triples = torch.tensor(work.triples.T.astype(np.int64), device=self._device)
         parts = []
         for i, j, s in zip(*(column.split(batch_size) for column in triples), strict=True):
             parts.append(self._errors(latents[i], states[j], noise[s], timesteps[s]))
-        errors = torch.cat(parts).reshape(grid).cpu().double()
+        errors = torch.cat(parts).cpu().numpy()
         end = time.perf_counter()
-        scores = -(errors[:, :-1] - errors[:, -1:]).mean(dim=-1)
-        return Timing(end - start, end - encoded, errors.numel(), scores.numpy())
+        return Timing(end - start, end - encoded, len(errors), work.scores(errors))
 
     @torch.inference_mode()
     def pair_by_pair(self, work: Work) -> Timing:
-        """Encodes both sides of every pair, and makes an unconditional pass beside each of its passes."""
+        """Encodes both sides of every pair, and makes an unconditional pass beside each pass that is normalised."""
         start = time.perf_counter()
         noise, timesteps = self._samples(work)
-        scores = np.zeros((len(work.images), len(work.texts)))
-        denoising, passes = 0.0, 0
-        for row, image in zip(scores, work.images, strict=True):
-            for column, text in enumerate(work.texts):
-                latents = self._encode_images([image])
-                states = self._encode_texts([text, ""])
-                common.synchronize(self._device)
-                begin = time.perf_counter()
-                differences = []
-                for eps, t in zip(noise, timesteps, strict=True):
-                    with_text, without = self._errors(latents.expand(2, -1, -1, -1), states, eps[None], t[None])
-                    differences.append(with_text.item() - without.item())
-                    passes += 2
-                row[column] = -np.mean(differences)
-                denoising += time.perf_counter() - begin
-        return Timing(time.perf_counter() - start, denoising, passes, scores)
+        scores, denoising, passes = [], 0.0, 0
+        for image, text in work.pairs.tolist():
+            latents = self._encode_images([work.images[image]])
+            states = self._encode_texts([work.texts[text], ""] if work.normalized else [work.texts[text]])
+            common.synchronize(self._device)
+            begin = time.perf_counter()
+            differences = []
+            for eps, t in zip(noise, timesteps, strict=True):
+                errors = self._errors(latents.expand(len(states), -1, -1, -1), states, eps[None], t[None])
+                with_text, *without = errors.tolist()
+                differences.append(with_text - sum(without))
+                passes += len(states)
+            scores.append(-np.mean(differences))
+            denoising += time.perf_counter() - begin
+        return Timing(time.perf_counter() - start, denoising, passes, np.array(scores))
 
 
 def fused(scorer: DiffusionITM, work: Work) -> Timing:
     """The scorer's own evaluation; the denoiser's share is what follows the first errors, scaled to all of them."""
-    texts = [*work.texts, ""]
-    grid = (len(work.images), len(texts), len(work.timesteps))
-    errors = np.empty(int(np.prod(grid)), np.float32)
+    triples = work.triples
+    errors = np.empty(len(triples), np.float32)
     start = time.perf_counter()
     arrivals = []
     for first, part in scorer.iter_errors(
-        work.images, texts, np.indices(grid).reshape(3, -1).T, noise=work.noise, timesteps=work.timesteps
+        work.images, [*work.texts, ""], triples, noise=work.noise, timesteps=work.timesteps
     ):
         errors[first : first + len(part)] = part
         arrivals.append((time.perf_counter(), len(part)))
     (begin, skipped), (end, _) = arrivals[0], arrivals[-1]
-    errors = errors.reshape(grid).astype(np.float64)
-    scores = -(errors[:, :-1] - errors[:, -1:]).mean(axis=-1)
     # A single step has no second one to be measured by.
     denoising = (end - begin) * errors.size / (errors.size - skipped) if len(arrivals) > 1 else end - start
-    return Timing(end - start, denoising, errors.size, scores)
+    return Timing(end - start, denoising, errors.size, work.scores(errors))
+
+
+def matrix_rate(device: str, dtype: torch.dtype) -> float:
+    """The ceiling: floating-point operations a second of large matrix products, in 10^12."""
+    length = 16_384 if device == "cuda" else 2_048
+    left, right = (torch.randn((length, length), device=device).to(dtype) for _ in range(2))
+    rates = []
+    for _ in range(5):
+        common.synchronize(device)
+        start = time.perf_counter()
+        left @ right
+        common.synchronize(device)
+        rates.append(2 * length**3 / (time.perf_counter() - start) / 1e12)
+    return max(rates)
 
 
 def best_batch_size(run: Callable[[int], Timing], batch_sizes: Sequence[int]) -> tuple[int, float]:
@@ -314,22 +370,28 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
         pipeline = StableDiffusion.from_pretrained(folder, dtype)
     scorers = {batch_size: DiffusionITM(pipeline, batch_size=batch_size) for batch_size in size.batch_sizes}
     scorer = scorers[size.batch_sizes[0]]
-    work = make_work(size, scorer.image_size, scorer.latent_shape)
-    part = dataclasses.replace(work, images=work.images[: max(1, size.images // 4)])
-    gigaflops = peer.gigaflops(work)
+    works = {
+        style: make_work(size, style, scorer.image_size, scorer.latent_shape, questions)
+        for style, questions in size.questions.items()
+    }
+    part = make_work(
+        size, "winoground", scorer.image_size, scorer.latent_shape, max(1, size.questions["winoground"] // 4)
+    )
+    gigaflops = peer.gigaflops(part)
+    ceiling = matrix_rate(device, getattr(torch, dtype))
 
-    runs: dict[str, Callable[[], Timing]] = {}
+    runs: dict[str, Callable[[Work], Timing]] = {}
     batch_sizes, compiling = {}, {}
 
     def choose(name: str, run: Callable[[Work, int], Timing]) -> None:
         log(f"{name}: choosing a batch size")
         batch_sizes[name], compiling[name] = best_batch_size(lambda batch: run(part, batch), size.batch_sizes)
-        runs[name] = lambda: run(work, batch_sizes[name])
+        runs[name] = lambda work: run(work, batch_sizes[name])
 
     choose("fused", lambda work, batch_size: fused(scorers[batch_size], work))
     choose("torch, batched", peer.batched)
     if on_gpu:
-        plain, compiled = peer.unet, torch.compile(peer.unet, dynamic=False)
+        plain, compiled = peer.unet, torch.compile(peer.unet, dynamic=False, mode="max-autotune")
 
         def with_compiled(work: Work, batch_size: int) -> Timing:
             peer.unet = compiled
@@ -340,58 +402,74 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
 
         choose("torch.compile, batched", with_compiled)
     batch_sizes["torch, pair by pair"], compiling["torch, pair by pair"] = 2, 0.0
-    runs["torch, pair by pair"] = lambda: peer.pair_by_pair(work)
+    runs["torch, pair by pair"] = peer.pair_by_pair
 
-    timings: dict[str, list[Timing]] = {name: [] for name in runs}
-    for number in range(rounds):
-        for name, run in runs.items():
-            timings[name].append(run())
-            log(f"round {number + 1} of {rounds}, {name}: {timings[name][-1].seconds:.2f} s")
+    timings: dict[str, dict[str, list[Timing]]] = {style: {name: [] for name in runs} for style in works}
+    for style, work in works.items():
+        for number in range(rounds):
+            for name, run in runs.items():
+                timings[style][name].append(run(work))
+                log(f"{style}, round {number + 1} of {rounds}, {name}: {timings[style][name][-1].seconds:.2f} s")
 
-    scores = {name: results[0].scores for name, results in timings.items()}
-    reference = scores["torch, batched"]
-    figures = {
+    def results(of_style: dict[str, list[Timing]]) -> dict[str, Any]:
+        reference = of_style["torch, batched"][0].scores
+        return {
+            name: {
+                "passes": of[0].passes,
+                "passes_per_second": statistics.median(r.passes / r.denoising_seconds for r in of),
+                "seconds": statistics.median(r.seconds for r in of),
+                "seconds_of_each_round": [round(r.seconds, 3) for r in of],
+                "batch_size": batch_sizes[name],
+                "compile_seconds": round(compiling[name], 1),
+                "largest_score_difference": float(np.abs(of[0].scores - reference).max() / np.abs(reference).max()),
+            }
+            for name, of in of_style.items()
+        }
+
+    return {
         "size": size.description,
-        "work": f"{size.images} images x {size.texts} texts x {size.num_samples} samples, normalised",
+        "work": {
+            style: f"{size.questions[style]} questions of {STYLES[style][0]} x {STYLES[style][1]}, {size.num_samples}"
+            f" samples, {'' if work.normalized else 'not '}normalised"
+            for style, work in works.items()
+        },
         "dtype": dtype,
         "gigaflops_a_pass": round(gigaflops, 2),
+        "matrix_teraflops": round(ceiling, 4),
         "machine": machine.describe(common.accelerator_name(device)),
         "load_average": [load_before, machine.load_average()],
         "rounds": rounds,
         "devices": scorer.mesh.size,
-        "results": {
-            name: {
-                "passes": results[0].passes,
-                "passes_per_second": statistics.median(r.passes / r.denoising_seconds for r in results),
-                "seconds": statistics.median(r.seconds for r in results),
-                "seconds_of_each_round": [round(r.seconds, 3) for r in results],
-                "batch_size": batch_sizes[name],
-                "compile_seconds": round(compiling[name], 1),
-                "largest_score_difference": float(np.abs(scores[name] - reference).max() / np.abs(reference).max()),
-            }
-            for name, results in timings.items()
-        },
+        "results": {style: results(of_style) for style, of_style in timings.items()},
     }
-    return figures
 
 
 def table(figures: dict[str, Any]) -> str:
-    """The figures as a Markdown table with a head that says what was measured on what."""
-    slowest = max(result["seconds"] for result in figures["results"].values())
+    """The figures as Markdown tables with a head that says what was measured on what."""
     lines = [
-        f"{figures['size']}; {figures['work']}; {figures['dtype']}; {figures['gigaflops_a_pass']} GFLOP a pass.",
+        f"{figures['size']}; {figures['dtype']}; {figures['gigaflops_a_pass']} GFLOP a pass; matrix products run at"
+        f" {figures['matrix_teraflops']:.3g} TFLOP/s.",
         common.where(figures, ("jax", "torch", "diffusers")),
-        "",
-        "| | passes | passes/s | TFLOP/s | evaluation, s | faster by | batch | compiling, s | scores differ by |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, result in figures["results"].items():
-        rate = result["passes_per_second"]
-        lines.append(
-            f"| {name} | {result['passes']} | {rate:.1f} | {rate * figures['gigaflops_a_pass'] / 1e3:.3g}"
-            f" | {result['seconds']:.2f} | {slowest / result['seconds']:.1f} x | {result['batch_size']}"
-            f" | {result['compile_seconds']:.0f} | {result['largest_score_difference']:.0e} |"
-        )
+    for style, results in figures["results"].items():
+        slowest = max(result["seconds"] for result in results.values())
+        lines += [
+            "",
+            f"{style}: {figures['work'][style]}",
+            "",
+            "| | passes | passes/s | of ceiling | 101,400 passes, h | evaluation, s | faster by | batch | compiling, s"
+            " | scores differ by |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        for name, result in results.items():
+            rate = result["passes_per_second"]
+            lines.append(
+                f"| {name} | {result['passes']} | {rate:.1f}"
+                f" | {rate * figures['gigaflops_a_pass'] / 1e3 / figures['matrix_teraflops']:.0%}"
+                f" | {FLICKR30K_TEXT / rate / 3600:.2f} | {result['seconds']:.2f}"
+                f" | {slowest / result['seconds']:.1f} x | {result['batch_size']}"
+                f" | {result['compile_seconds']:.0f} | {result['largest_score_difference']:.0e} |"
+            )
     return "\n".join(lines)
 
 

@@ -14,15 +14,30 @@ def test_runs_and_all_agree(tmp_path, capsys):
     output = tmp_path / "results" / "figures.json"
     scorer.main(["--size", "tiny", "--rounds", "1", "--output", str(output)])
     figures = json.loads(output.read_text())
-    results = figures["results"]
-    assert list(results) == ["fused", "torch, batched", "torch, pair by pair"]
-    # 2 images x (2 texts and the empty one) x 2 samples, against 2 x 2 pairs x 2 samples x 2 passes.
-    assert [result["passes"] for result in results.values()] == [12, 12, 16]
-    # Two frameworks in float32; scores are differences of errors some 100 times their size.
-    assert all(result["largest_score_difference"] < 1e-2 for result in results.values())
+    names = ["fused", "torch, batched", "torch, pair by pair"]
+    # (2 x 2 pairs and 2 x the empty text) x 2 samples, against 2 x 2 pairs x 2 samples x 2; 10 pairs x 2 samples.
+    passes = {"winoground": [12, 12, 16], "retrieval": [20, 20, 20]}
+    assert list(figures["results"]) == list(passes)
+    for style, results in figures["results"].items():
+        assert list(results) == names
+        assert [result["passes"] for result in results.values()] == passes[style]
+        # Two frameworks in float32; scores are differences of errors some 100 times their size.
+        assert all(result["largest_score_difference"] < 1e-2 for result in results.values())
+    assert figures["matrix_teraflops"] > 0
     assert figures["machine"]["cores"] >= 1
     table = capsys.readouterr().out
-    assert all(f"| {name} |" in table for name in results)
+    assert all(table.count(f"| {name} |") == 2 for name in names)
+
+
+def test_nothing_is_scored_twice():
+    work = scorer.make_work(scorer.SIZES["mid"], "winoground", 8, (2, 2, 4), 3)
+    assert len(work.pairs) == 12
+    triples = list(map(tuple, work.triples.tolist()))
+    assert len(triples) == len(set(triples)) == (12 + 6) * 10
+    # The score of a pair is the error under the empty text (number 6) less its own, in the mean.
+    errors = np.array([image * 100 + text * 10 + sample for image, text, sample in triples], np.float32)
+    text = int(work.pairs[5, 1])
+    assert work.scores(errors)[5] == 10 * (6 - text)
 
 
 @pytest.mark.parametrize("size", scorer.SIZES)
