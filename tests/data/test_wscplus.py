@@ -399,3 +399,18 @@ class TestPublishedFiles:
         assert len({item.id for item in items}) == 700
         pairs = collections.Counter(item.pair for item in items if item.pair)
         assert sum(count == 2 for count in pairs.values()) == 53
+
+
+def test_composition_is_that_of_table_2(folder, capsys):
+    """Of the published file, shares as the paper prints them: in all by type, and without people's items by model."""
+    wscplus._main(["", "composition", str(folder / "WSC+.csv")])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    printed = {row[1]: row[3:] for row in rows if len(row) == 5}
+    assert set(printed) == {"traditional", "ambiguous", "offensive", "Claude2", "GPT4", "GPT3"}
+    assert all(ours == papers for ours, papers in printed.values())
+
+
+def test_composition_wants_a_file(capsys):
+    with pytest.raises(SystemExit):
+        wscplus._main(["", "composition"])
+    assert "composition FILE" in capsys.readouterr().err

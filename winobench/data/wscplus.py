@@ -18,6 +18,7 @@ arXiv 2401.17703.
 from __future__ import annotations
 
 import ast
+import collections
 import csv
 import dataclasses
 import difflib
@@ -28,8 +29,11 @@ import json
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from absl import app
 
 from winobench.data.prepared import data_folder
 from winobench.errors import InputError
@@ -283,6 +287,22 @@ def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
     write_text(path, buffer.getvalue())
 
 
+def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
+    """How many items there are by type, by generating model and by split.
+
+    Items that people wrote, which are the examples for prompts, have no generating model: Table 2 counts them among
+    the types alone.
+
+    Source: Zahraei and Emami 2024, Table 2.
+    """
+    items = list(items)
+    counts = {
+        name: collections.Counter(getattr(item, name) for item in items) for name in ("type", "generator", "split")
+    }
+    counts["generator"].pop("Human", None)
+    return {name: dict(counter.most_common()) for name, counter in counts.items()}
+
+
 def read_rows(path: str | os.PathLike) -> list[dict[str, str]]:
     """The rows of such a file as they stand there, with all columns and unrepaired. Raises as `read`."""
     return _rows(pathlib.Path(path))[1]
@@ -498,3 +518,23 @@ def _is_pair(first: Item, second: Item) -> bool:
         return False
     words = first.statement.split(), second.statement.split()
     return difflib.SequenceMatcher(None, *words, autojunk=False).ratio() >= _PAIR_SIMILARITY
+
+
+def _main(arguments: Sequence[str]) -> None:
+    try:
+        if len(arguments) != 3 or arguments[1] != "composition":
+            raise InputError("say 'composition FILE', the file WSC+.csv or one in its layout")
+        printed = json.loads((ASSETS / "published.json").read_text(encoding="utf-8"))["numbers"]
+        shares = {number["metric"]: number["printed"] for number in printed if number["place"] == "Table 2"}
+        print(f"{'':<24}{'items':>8}{'%':>8}{'paper (Table 2)':>18}")
+        for name, counts in composition(read(arguments[2])).items():
+            for kind, count in counts.items():
+                share = f"{100 * count / sum(counts.values()):.1f}"
+                print(f"{name + ' ' + kind:<24}{count:>8,}{share:>8}{shares.get(f'share/{kind}', ''):>18}")
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    app.run(_main)
