@@ -120,8 +120,8 @@ def test_two_processes_share_the_work(alone, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_race_as_one(tmp_path):
-    (alone,) = finish(start(tmp_path / "alone", "", "race", devices=1))
-    first, second = finish(*start_two(tmp_path / "two", "race"))
+    (alone,) = finish(start(tmp_path / "one" / "run", "", "race", devices=1))
+    first, second = finish(*start_two(tmp_path / "two" / "run", "race"))
     assert first == second
     race = first["results"]["race"]
     assert race["passes"] < race["fixed_passes"]
@@ -129,7 +129,7 @@ def test_two_processes_race_as_one(tmp_path):
     # Questions of both processes may need the same pair: scored by each, and recorded by each.
     assert alone["results"]["computed_passes"] == alone["results"]["race"]["passes"] == race["passes"]
     assert first["results"]["tasks"] == alone["results"]["tasks"]
-    assert set(by_process(tmp_path / "two")) == {0, 1}
+    assert set(by_process(tmp_path / "two" / "run")) == {0, 1}
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
