@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -43,12 +44,14 @@ from winobench.tasks.published import ImageFile, Item, PublishedData, published_
 
 DEVICES = (1, 8, 64, 256, 1024)
 DEVICES_A_PROCESS = 8
-RATES = {"paper, A6000": 25.0, "our aim, H200-class": 590.0}
+RATES = {"the paper's A6000, measured by its authors": 25.0, "our aim on an H200-class device, not measured": 590.0}
 """Passes a second of one device: what the paper's authors measured, and 60% of the matrix rate of an H200 over the
 operations of a pass, which is an aim and no measurement."""
 RACES = (5.0, 10.0, 20.0)
 """Times fewer passes than with all samples."""
 SAMPLES, BIAS_SAMPLES = 250, 20
+# Devices whose limits are shown part by part, and with what would move them.
+_LIMITS = (64, 1024)
 
 # Of the scorer and the records: a device's batch, rows of the tables, triples a call, and the times between two parts.
 _BATCH, _ENCODER_BATCH, _TABLE_ROWS, _CALL = 32, 8, 4096, 2**22
@@ -182,7 +185,7 @@ class Measured:
     """Seconds of the host's work, on one core where nothing else is said.
 
     Attributes:
-      start: from the start of Python to the first look at the devices, everything imported.
+      start: from the start of Python to the first look at the devices, everything imported, and making a tiny scorer.
       load_a_gigabyte: reading weights and placing them.
       hash_a_gigabyte: checking files against their checksums, one thread.
       plan_a_question: reading an example and entering it into the plan, five pairs each.
@@ -237,7 +240,7 @@ class Assumptions:
       verify_by_all: every process reads and checks all data.
       read_by_one: the first process reads all records, once for each round.
       summarise_by_one: the first process makes all summaries; otherwise one process that of the largest task.
-      race_shares: what a race's shares are equal in, ``questions`` or ``passes``.
+      table_rows: encoded images, and texts, that a device keeps; as many race at once.
     """
 
     compile_seconds: float = 120.0
@@ -250,7 +253,7 @@ class Assumptions:
     verify_by_all: bool = True
     read_by_one: bool = True
     summarise_by_one: bool = True
-    race_shares: str = "questions"
+    table_rows: int = _TABLE_ROWS
 
 
 REMEDIES: Mapping[str, dict[str, Any]] = {
@@ -260,7 +263,7 @@ REMEDIES: Mapping[str, dict[str, Any]] = {
     "the first process gets mean errors, and reads no records": {"read_by_one": False},
     "each task is summarised by a process of its own": {"summarise_by_one": False},
     "encoders compute at four times the rate (TF32)": {"encoder_tflops": 108.0},
-    "a race's shares are equal in passes": {"race_shares": "passes"},
+    "tables have room for 65,536 images and texts": {"table_rows": 65536},
 }
 """What could be changed -> the assumptions that would change with it."""
 
@@ -280,23 +283,21 @@ def largest_share(
     parts: int,
     *,
     samples: float,
-    equal_in: str,
     seconds_a_pass: float,
     seconds_an_image: float,
     seconds_a_text: float,
 ) -> Share:
-    """The share that takes longest when contiguous shares of equal size are cut from tasks that lie side by side.
+    """The share that takes longest when contiguous shares of equally many passes are cut from tasks side by side.
 
     Args:
       work: in the order of the plan. Within a task, work is taken to be spread evenly.
       parts: number of shares.
       samples: a pair, on average.
-      equal_in: what is equal: ``passes`` or ``questions``.
       seconds_a_pass, seconds_an_image, seconds_a_text: what the longest is judged by.
     """
     columns = np.array([(w.new_pairs * samples, w.new_images, w.counts.texts, w.counts.questions) for w in work])
     ends = np.concatenate([np.zeros((1, 4)), np.cumsum(columns, axis=0)])
-    by = ends[:, 0 if equal_in == "passes" else 3]
+    by = ends[:, 0]
     width = by[-1] / parts
     # What a share holds grows and falls evenly while it slides along a task, so one that begins or ends with a task
     # is the extreme. The true shares lie on a grid and may be less extreme.
@@ -367,7 +368,6 @@ def model(
             of_round,
             processes,
             samples=of_round[0].samples(samples) / (factor if raced else 1),
-            equal_in=assumed.race_shares if raced else "passes",
             seconds_a_pass=a_pass,
             seconds_an_image=an_image,
             seconds_a_text=a_text,
@@ -375,10 +375,8 @@ def model(
         if raced:
             # Every process enters all questions, and keeps its own.
             deciding = questions * measured.enter_a_question + share.questions * looks * measured.look_a_question
-        # What does not fit into a table is encoded again at every look.
-        again = [looks if raced and number > _TABLE_ROWS else 1 for number in (share.images, share.texts)]
-        encode = share.images * an_image * again[0] + share.texts * a_text * again[1]
-        stretches = math.ceil(max(share.images, share.texts) / _TABLE_ROWS)
+        encode = share.images * an_image + share.texts * a_text
+        stretches = math.ceil(max(share.images, share.texts) / assumed.table_rows)
         calls = math.ceil(share.passes / _CALL)
         ends = (len(sequential.looks(samples)) if raced else 1) * max(calls, stretches)
         scoring += share.passes * a_pass
@@ -386,7 +384,7 @@ def model(
         # Each end leaves part of a batch empty, of triples and of images, and its first images are waited for.
         tails += ends * (step + _ENCODER_BATCH * an_image * each)
         tails += ends * _ENCODER_BATCH * each * measured.load_an_image / _LOADING_THREADS
-        loading = share.images * again[0] * measured.load_an_image / _LOADING_THREADS
+        loading = share.images * measured.load_an_image / _LOADING_THREADS
         waiting += max(0.0, loading - share.passes * a_pass - encode)
         host += share.passes / 1e6 * (measured.prepare_a_million + measured.write_a_million)
         parts += parts_written(share.passes * a_pass + encode) + ends
@@ -442,6 +440,11 @@ def model(
 def efficiency(seconds: Mapping[str, float]) -> float:
     """The share of the time in which all devices make passes."""
     return seconds["passes"] / sum(seconds.values())
+
+
+def fastest(of: Callable[[int], Mapping[str, float]]) -> int:
+    """The number of devices, in powers of two up to 2^16, with which it takes least time: more make it slower."""
+    return min((2**k for k in range(17)), key=lambda n: sum(of(n).values()))
 
 
 def half_efficient(of: Callable[[int], Mapping[str, float]]) -> int:
@@ -544,13 +547,17 @@ def _start_seconds() -> float:
     return _best(lambda: subprocess.run([sys.executable, "-c", code], cwd=root, check=True), repeats=2)
 
 
-def _load_seconds_a_gigabyte(folder: pathlib.Path) -> float:
+def _load_seconds(folder: pathlib.Path) -> tuple[float, float]:
+    """Making a scorer of a model: seconds that even a tiny one takes, and those that each gigabyte adds."""
     from benchmarks import scorer
     from winobench.scorers.diffusion_itm import DiffusionITM
 
-    scorer.write_pipeline(folder, scorer.SIZES["mid"], "cpu")
-    size = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
-    return _best(lambda: DiffusionITM.from_pretrained(str(folder)), repeats=2) / (size / 1e9)
+    sizes, seconds = [], []
+    for name in ("tiny", "mid"):
+        scorer.write_pipeline(folder / name, scorer.SIZES[name], "cpu")
+        sizes.append(sum(path.stat().st_size for path in (folder / name).rglob("*.safetensors")) / 1e9)
+        seconds.append(_best(lambda name=name: DiffusionITM.from_pretrained(str(folder / name))))
+    return seconds[0], max(0.0, (seconds[1] - seconds[0]) / (sizes[1] - sizes[0]))
 
 
 def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> dict[str, float]:
@@ -603,7 +610,7 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
         folder = pathlib.Path(name)
         log("starting Python, loading weights")
         start = _start_seconds()
-        load = _load_seconds_a_gigabyte(folder / "pipeline")
+        made, load = _load_seconds(folder / "pipelines")
         log("planning, images")
         task, size = _order_task(folder)
         data_dir = str(folder / "data")
@@ -670,7 +677,7 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
             1,
         )
     return Measured(
-        start=start,
+        start=start + made,
         load_a_gigabyte=load,
         hash_a_gigabyte=hashing,
         plan_a_question=max(0.0, planned),
@@ -713,57 +720,81 @@ def predict(
             for devices in DEVICES:
                 entry = {"rate": name, "factor": factor, "devices": devices, "seconds": of(rate, devices, factor)}
                 figures["predictions"].append(entry)
-    fastest = max(rates, key=rates.get)
+    quickest = max(rates, key=rates.get)
     for factor in (1.0, 10.0):
         everything: dict[str, Any] = {}
         for remedy, changes in (*REMEDIES.items(), ("all of these", None)):
             everything.update(changes or {})
             used = everything if changes is None else changes
+            times = functools.partial(of, rates[quickest], factor=factor, **used)
             figures["limits"].append(
                 {
-                    "rate": fastest,
+                    "rate": quickest,
                     "factor": factor,
                     "remedy": remedy,
-                    "seconds": sum(of(rates[fastest], DEVICES[-1], factor, **used).values()),
-                    "half_efficient": half_efficient(lambda n, used=used, f=factor: of(rates[fastest], n, f, **used)),
+                    "seconds": {str(devices): sum(times(devices=devices).values()) for devices in _LIMITS},
+                    "half_efficient": half_efficient(lambda n, times=times: times(devices=n)),
+                    "fastest": fastest(lambda n, times=times: times(devices=n)),
                 }
             )
     return figures
 
 
+def _hours(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
+
+
+def _passes(factor: float) -> str:
+    return "all" if factor == 1 else f"1 / {factor:g}"
+
+
 def table(figures: Mapping[str, Any]) -> str:
     """The figures as Markdown tables."""
     price = figures["dollars_an_hour"]
-    lines = [common.where(figures, ("jax",)), "", "| | questions | images | texts | pairs | passes | counts |"]
-    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | --- |"]
+    lines = [common.where(figures, ("jax", "torch")), ""]
+    lines += ["| | questions | images | texts | pairs | passes | counts |", "| --- |" + " ---: |" * 5 + " --- |"]
     for of in figures["work"]:
         cells = " | ".join(f"{of[name]:,}" for name in ("questions", "images", "texts", "pairs", "passes"))
         lines.append(f"| {of['name']} | {cells} | {of['source']} |")
-    lines.append(f"| together, shared pairs once | | | | {figures['pairs']:,} | {figures['passes']:,} | |")
+        if of["name"] == WORK[-1].name:
+            lines.append(f"| **together**, shared ones once | | | | {figures['pairs']:,} | {figures['passes']:,} | |")
     for rate, value in figures["rates"].items():
-        lines += ["", f"{rate}: {value:g} passes/s a device; {price:g} USD an hour and device.", ""]
-        lines += [
-            "| passes | devices | hours | USD | efficiency | most of the rest |",
-            "| --- |" + " ---: |" * 4 + " --- |",
-        ]
+        lines += ["", f"{rate}: {value:g} passes/s a device; {price:g} USD a device and hour.", ""]
+        lines += ["| passes | devices | hours | USD | efficiency | most of the rest |"]
+        lines += ["| --- |" + " ---: |" * 4 + " --- |"]
         for of in figures["predictions"]:
             if of["rate"] == rate:
-                seconds = of["seconds"]
+                seconds, devices = of["seconds"], of["devices"]
                 whole = sum(seconds.values())
-                worst, most = max(((n, s) for n, s in seconds.items() if n != "passes"), key=lambda one: one[1])
-                passes = "all" if of["factor"] == 1 else f"1 / {of['factor']:g}"
-                hours = whole / 3600
+                name, most = max(((n, s) for n, s in seconds.items() if n != "passes"), key=lambda one: one[1])
                 lines.append(
-                    f"| {passes} | {of['devices']:,} | {hours:,.3g} | {hours * of['devices'] * price:,.0f}"
-                    f" | {efficiency(seconds):.0%} | {worst}, {most:,.0f} s |"
+                    f"| {_passes(of['factor'])} | {devices:,} | {_hours(whole)} | {whole / 3600 * devices * price:,.0f}"
+                    f" | {efficiency(seconds):.0%} | {name}, {most:,.0f} s |"
                 )
-    lines += ["", f"{figures['limits'][0]['rate']}, {DEVICES[-1]:,} devices:", ""]
-    lines += ["| | passes | minutes | half efficient up to |", "| --- | --- | ---: | ---: |"]
+    rate = figures["limits"][0]["rate"]
+    shown = [
+        of
+        for of in figures["predictions"]
+        if of["rate"] == rate and of["factor"] in (1, 10) and of["devices"] in (8, *_LIMITS)
+    ]
+    lines += ["", f"{rate}, seconds:", ""]
+    lines.append("| | " + " | ".join(f"{_passes(of['factor'])}, {of['devices']:,}" for of in shown) + " |")
+    lines.append("| --- |" + " ---: |" * len(shown))
+    for name in shown[0]["seconds"]:
+        lines.append(f"| {name} | " + " | ".join(f"{of['seconds'][name]:,.0f}" for of in shown) + " |")
+    heads = " | ".join(f"minutes on {devices:,}" for devices in _LIMITS)
+    lines += ["", f"{rate}:", "", f"| | passes | {heads} | half efficient up to | fastest on |"]
+    lines.append("| --- | --- |" + " ---: |" * (2 + len(_LIMITS)))
     for of in figures["limits"]:
-        passes = "all" if of["factor"] == 1 else f"1 / {of['factor']:g}"
-        lines.append(f"| {of['remedy']} | {passes} | {of['seconds'] / 60:.1f} | {of['half_efficient']:,} |")
+        minutes = " | ".join(f"{seconds / 60:.1f}" for seconds in of["seconds"].values())
+        lines.append(
+            f"| {of['remedy']} | {_passes(of['factor'])} | {minutes} | {of['half_efficient']:,} | {of['fastest']:,} |"
+        )
     lines += ["", "| measured on this machine | seconds |", "| --- | ---: |"]
-    lines += [f"| {name} | {value:.3g} |" for name, value in figures["measured"].items()]
+    lines += [f"| {name.replace('_', ' ')} | {value:.2g} |" for name, value in figures["measured"].items()]
+    lines += ["", "| computed | GFLOP |", "| --- | ---: |"]
+    lines += [f"| {name} | {value:,} |" for name, value in figures["gigaflops"].items()]
     return "\n".join(lines)
 
 

@@ -189,6 +189,44 @@ def test_a_replay_of_recorded_errors_decides_the_same():
             np.testing.assert_array_equal(one, other)
 
 
+def test_a_race_in_heats_decides_the_same():
+    """Three images and eight texts at once: no heat needs more, unless a single question does."""
+    plan, tasks = _plan_and_tasks()
+    known = _known(plan, 64, effect=1.0)
+    whole = race.Race(plan, tasks, 64).run(known, lambda *_: None)
+    heats = []
+
+    def score(pairs, first, end):
+        if first == 0:
+            heats.append(plan.pairs[pairs])
+
+    outcome = race.Race(plan, tasks, 64, rows=(3, 8)).run(known, score)
+    assert len(heats) > 30
+    assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in heats)
+    assert {**vars(outcome), "scores": None} == {**vars(whole), "scores": None}
+    for task in tasks:
+        np.testing.assert_array_equal(outcome.scores[task.name], whole.scores[task.name])
+
+
+def test_shares_have_equally_many_pairs_and_every_question_once():
+    plan, tasks = _plan_and_tasks()
+    shares = [race.Race(plan, tasks, 64, process=process, num_processes=3)._entries for process in range(3)]
+    assert sum(map(len, shares)) == sum(map(len, plan.questions.values()))
+    pairs = [sum(len(entry.rows) for entry in share) for share in shares]
+    assert max(pairs) - min(pairs) <= 8
+    last = [max(int(entry.rows[0]) for entry in share) for share in shares]
+    assert last == sorted(last)
+
+
+def test_some_of_many_processes_have_nothing_to_race():
+    tasks = [fakes.image_task(count=1)]
+    plan = make_plan(tasks, data_dir=None, limit=None, normalize="auto")
+    runs = [race.Race(plan, tasks, 8, process=process, num_processes=3) for process in range(3)]
+    assert sorted(one.num_questions for one in runs) == [0, 0, 1]
+    for one in runs:
+        one.run(np.zeros((len(plan.pairs), 8), np.float32), lambda *_: None)
+
+
 def test_without_differences_a_race_takes_the_whole_budget():
     plan, tasks = _plan_and_tasks()
     errors = _known(plan, 64, effect=0.0)

@@ -1,6 +1,6 @@
 """Sampling where it decides: a question's candidates leave the race once their fate is sure.
 
-All questions race at once: between two looks, the pairs that any undecided question still needs are scored on the next
+Many questions race at once: between two looks, the pairs that any undecided question still needs are scored on the next
 samples together, so that the devices have full batches. Pairs of one question always share their samples, which makes
 the difference of two candidates much less noisy than either of them.
 """
@@ -8,11 +8,10 @@ the difference of two candidates much less noisy than either of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from winobench import parallel
 from winobench.evaluation.plan import Plan
 from winobench.evaluation.summary import score_terms
 from winobench.metrics import sequential
@@ -174,11 +173,21 @@ class Matching:
 
 @dataclasses.dataclass
 class _Entry:
-    """A question in the race."""
+    """A question in the race.
+
+    Attributes:
+      task: its task's name.
+      shape: images and texts.
+      rows: int, the pairs that its scores are made of, without repetitions.
+      question: what decides it.
+      num_samples: those that the last of its candidates took.
+    """
 
     task: str
     shape: tuple[int, int]
+    rows: np.ndarray
     question: Ranking | Matching
+    num_samples: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -232,6 +241,7 @@ class Race:
         *,
         process: int = 0,
         num_processes: int = 1,
+        rows: tuple[int, int] | None = None,
     ):
         """
         Args:
@@ -239,27 +249,29 @@ class Race:
           tasks: none of them a bias task.
           budget: samples a pair, at most.
           alpha: between 0 and 0.5.
-          process, num_processes: which of how many equal shares of the questions; neighbouring questions, which share
+          process, num_processes: which of how many shares with equally many pairs; neighbouring questions, which share
             images, stay together.
+          rows: how many images and how many texts may race at once, such as fit into a scorer's tables: otherwise they
+            would be encoded again for every look.
         """
         self.budget, self.alpha = budget, alpha
-        self._num_pairs = len(plan.pairs)
+        self._pairs = plan.pairs
         entries = []
         for task in tasks:
             for terms in score_terms(plan, task.name):
-                rows = np.stack([rows for rows, _ in terms], axis=-1)
+                pairs = np.stack([pairs for pairs, _ in terms], axis=-1)
                 signs = np.array([sign for _, sign in terms])
-                shape = rows.shape[:2]
+                shape = pairs.shape[:2]
                 if min(shape) > 1:
-                    question: Ranking | Matching = Matching(rows, signs)
+                    question: Ranking | Matching = Matching(pairs, signs)
                 else:
-                    question = Ranking(rows.reshape(max(shape), -1), signs, _TOPS.get(task.metric, (1,)))
-                entries.append((int(rows.min()), _Entry(task.name, shape, question)))
+                    question = Ranking(pairs.reshape(max(shape), -1), signs, _TOPS.get(task.metric, (1,)))
+                entries.append(_Entry(task.name, shape, np.unique(pairs), question))
         if num_processes > 1:
-            entries.sort(key=lambda one: one[0])
-            entries = entries[parallel.share_of(len(entries), process, num_processes)]
-        self._entries = [entry for _, entry in entries]
-        self.num_questions = self.undecided = len(self._entries)
+            entries = _share(entries, process, num_processes)
+        self._entries = entries
+        self._rows = rows
+        self.num_questions = self.undecided = len(entries)
 
     def run(self, errors: np.ndarray, score: Callable[[np.ndarray, int, int], None]) -> Outcome:
         """Races all questions to their decisions.
@@ -270,32 +282,68 @@ class Race:
             are known for the samples from first to end.
         """
         level = sequential.level_of_a_look(self.alpha, self.budget)
-        scored = np.zeros(self._num_pairs, np.int64)
-        taken = {id(entry): self.budget for entry in self._entries}
-        first, still = 0, self._entries
-        for n in sequential.looks(self.budget):
-            if not still:
-                break
-            pairs = np.unique(np.concatenate([entry.question.needed() for entry in still]))
-            score(pairs, first, n)
-            scored[pairs] = n
-            for entry in still:
-                entry.question.look(errors, n, self.budget, level)
-                if entry.question.decided:
-                    taken[id(entry)] = n
-            still = [entry for entry in still if not entry.question.decided]
-            first, self.undecided = n, len(still)
+        scored = np.zeros(len(self._pairs), np.int64)
+        for still in self._heats():
+            first = 0
+            for n in sequential.looks(self.budget):
+                pairs = np.unique(np.concatenate([entry.question.needed() for entry in still]))
+                score(pairs, first, n)
+                scored[pairs] = np.maximum(scored[pairs], n)
+                for entry in still:
+                    entry.question.look(errors, n, self.budget, level)
+                    entry.num_samples = n
+                open_before, still = len(still), [entry for entry in still if not entry.question.decided]
+                self.undecided -= open_before - len(still)
+                first = n
+                if not still:
+                    break
         scores: dict[str, list[np.ndarray]] = {}
         samples: dict[str, list[int]] = {}
         for entry in self._entries:
             scores.setdefault(entry.task, []).append(entry.question.scores(errors).reshape(entry.shape))
-            samples.setdefault(entry.task, []).append(taken[id(entry)])
+            samples.setdefault(entry.task, []).append(entry.num_samples)
         return Outcome(
             scores,
             passes=int(scored.sum()),
-            fixed_passes=self._num_pairs * self.budget,
+            fixed_passes=len(self._pairs) * self.budget,
             tasks={
                 name: TaskOutcome(len(of), int(np.count_nonzero(np.array(of) >= self.budget)), float(np.median(of)))
                 for name, of in samples.items()
             },
         )
+
+    def _heats(self) -> Iterator[list[_Entry]]:
+        """The questions in parts that need no more images and texts than may race at once."""
+        if not self._entries:  # a share of fewer questions than there are processes
+            return
+        if self._rows is None:
+            yield self._entries
+            return
+        heat: list[_Entry] = []
+        images: set[int] = set()
+        texts: set[int] = set()
+        for entry in _by_image(self._entries):
+            own_images, own_texts = (set(column.tolist()) for column in self._pairs[entry.rows].T)
+            too_many = len(images | own_images) > self._rows[0] or len(texts | own_texts) > self._rows[1]
+            if heat and too_many:
+                yield heat
+                heat, images, texts = [], set(), set()
+            heat.append(entry)
+            images |= own_images
+            texts |= own_texts
+        yield heat
+
+
+def _by_image(entries: Iterable[_Entry]) -> list[_Entry]:
+    """Neighbours share images: pairs are ordered by image."""
+    return sorted(entries, key=lambda entry: int(entry.rows[0]))
+
+
+def _share(entries: Sequence[_Entry], process: int, num_processes: int) -> list[_Entry]:
+    """A process's share of the questions: neighbours, with as many pairs as those of the other processes."""
+    entries = _by_image(entries)
+    # A question belongs to the process in whose share the middle of its pairs lies.
+    ends = np.cumsum([len(entry.rows) for entry in entries])
+    middles = ends - np.array([len(entry.rows) for entry in entries]) / 2
+    owner = np.minimum((middles * num_processes / ends[-1]).astype(np.int64), num_processes - 1)
+    return [entry for entry, number in zip(entries, owner.tolist(), strict=True) if number == process]

@@ -74,15 +74,14 @@ class Round:
           InputError: an error that a race needs is not known.
         """
         if self.alpha is not None:
-            return self._race().run(self.errors, self._check_known)
+            return self.race().run(self.errors, self._check_known)
         size = self.errors.size
         scores = {task.name: summary.question_scores(self.plan, task.name, self.errors) for task in self.tasks}
         return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
 
-    def _race(self, process: int = 0, num_processes: int = 1) -> race.Race:
-        return race.Race(
-            self.plan, self.tasks, self.errors.shape[1], self.alpha, process=process, num_processes=num_processes
-        )
+    def race(self, **share: Any) -> race.Race:
+        """The race of the tasks' questions; arguments as of `winobench.evaluation.race.Race`."""
+        return race.Race(self.plan, self.tasks, self.errors.shape[1], self.alpha, **share)
 
     def _check_known(self, pairs: np.ndarray, first: int, end: int) -> None:
         if np.isnan(self.errors[pairs, first:end]).any():
@@ -292,11 +291,12 @@ def _race_share(
     if process > 0:  # the first process has read them
         one.errors, _ = folder.read_errors(one.scores, one.plan.image_hashes, one.plan.text_hashes, one.plan.pairs)
     flat, budget = one.errors.reshape(-1), one.errors.shape[1]
-    iter_errors = functools.partial(_iter_errors, scorer, one)
+    iter_errors, rows = functools.partial(_iter_errors, scorer, one), None
     if hasattr(scorer, "session"):
         # Images and texts that are encoded for one look are there for the next one.
-        iter_errors = scorer.session(one.plan.images, one.plan.texts, **one.sampling).iter_errors
-    competition = one._race(process, num_processes)
+        session = scorer.session(one.plan.images, one.plan.texts, **one.sampling)
+        iter_errors, rows = session.iter_errors, session.capacity
+    competition = one.race(process=process, num_processes=num_processes, rows=rows)
 
     def score(pairs: np.ndarray, first: int, end: int) -> None:
         places = (pairs[:, None] * budget + np.arange(first, end)).reshape(-1)

@@ -639,6 +639,11 @@ class Session:
         self._timesteps = timesteps
         self._noise = noise
 
+    @property
+    def capacity(self) -> tuple[int, int]:
+        """How many images and how many texts are kept encoded."""
+        return self._images.capacity, self._texts.capacity
+
     def iter_errors(self, triples: ArrayLike) -> Iterator[tuple[int, np.ndarray]]:
         """The errors of chosen triples; argument, result and errors as of `DiffusionITM.iter_errors`.
 
