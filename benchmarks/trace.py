@@ -8,8 +8,9 @@
 
 JPEG files of photographs' size are written to a temporary folder, and `winobench.DiffusionITM` scores them as it scores
 any others: its own threads read them. In the trace, every operation names its program, its run and its device. A
-program's run lasts from its first operation to its last; what is left of the evaluation's time is idle, and it is
-counted as waiting for input if the scorer's Python thread was waiting for images meanwhile: then nothing was queued.
+program's run lasts from its first operation to its last. What is left of the evaluation's time is idle: with a step
+that was queued and has not begun, or without. Of the latter, what the scorer's Python thread spends waiting for images
+counts as waiting for input.
 
 The same evaluation is then recorded with images that take their time on purpose (--slow_loading seconds each), which
 has to show as idle time. If it does not, the figures of the first run mean nothing.
@@ -52,7 +53,9 @@ EVALUATION = "benchmark: evaluation"
 # Name of a program in the trace -> what it is, in the order of precedence where two run on a device at once.
 KINDS = {"jit__fused_step": "steps", "jit__encode": "encoding", "jit__write": "writing tables"}
 OTHER = "other programs"
-WAITING, IDLE = "waiting for input", "idle otherwise"
+QUEUED, WAITING, IDLE = "idle, step queued", "waiting for input", "idle otherwise"
+# What JAX calls the moment in which Python queues a step.
+_QUEUEING = "PjitFunction(_fused_step)"
 # What a picture calls the host's work. Waiting for results is as it should be: the devices have enough to do.
 LOADING, AHEAD = "loading an image", "waiting for results"
 
@@ -85,7 +88,7 @@ class Work:
 WORK = {
     "tiny": Work(images=12, texts=2, num_samples=2),
     # With so few passes an image, images come up often: an evaluation of GDBench makes 32 and more.
-    EMBEDDED: Work(images=240, texts=2, num_samples=8),
+    EMBEDDED: Work(images=160, texts=2, num_samples=8),
     "mid": Work(images=32, texts=2, num_samples=2),
     "sd21-base": Work(images=512, texts=2, num_samples=8),
 }
@@ -208,15 +211,19 @@ def device_figures(events: Sequence[Event]) -> dict[str, dict[str, Any]]:
             shares[kind] = length(intersection(left, times)) / (end - begin)
             counts[kind] = sum(run.kind == kind and begin <= run.start < end for run in runs)
             left = without(left, times)
-        waiting = intersection(left, waits)
+        queued, leads = _queued(events, runs)
+        starved = without(left, queued)
+        waiting = intersection(starved, waits)
+        shares[QUEUED] = length(intersection(left, queued)) / (end - begin)
         shares[WAITING] = length(waiting) / (end - begin)
-        shares[IDLE] = length(left) / (end - begin) - shares[WAITING]
+        shares[IDLE] = length(without(starved, waits)) / (end - begin)
         first, last = min(run.start for run in runs), max(run.end for run in runs)
         between = intersection(left, [(first, last)])
         figures[device] = {
             "shares": {kind: round(share, 4) for kind, share in shares.items()},
             "programs": counts,
-            "first_program_after": round(first - begin, 4),
+            "first_step_after": round(_first_step(runs) - begin, 4),
+            "steps_queued_ahead_by": round(float(np.median(leads)), 4) if leads else None,
             "idle_between_programs": round(length(between) / (end - begin), 4),
             "longest_gap": round(longest(between), 4),
             "longest_wait_for_input": round(longest(waiting), 4),
@@ -253,6 +260,15 @@ def _evaluation(events: Iterable[Event]) -> tuple[float, float]:
     raise InputError("the trace tells of no evaluation: this version of JAX writes it another way")
 
 
+def _queued(events: Iterable[Event], runs: Iterable[Program]) -> tuple[Intervals, list[float]]:
+    """When a step was queued that had not begun, and how long each step was; they begin in the order of queueing."""
+    # JAX notes some calls twice, one within the other.
+    queued = [start for start, _ in union((event.start, event.end) for event in events if event.name == _QUEUEING)]
+    begun = sorted(run.start for run in runs if run.kind == "steps")
+    pairs = [(start, max(start, end)) for start, end in zip(queued, begun, strict=False)]
+    return union(pairs), [end - start for start, end in pairs]
+
+
 def _first_step(runs: Iterable[Program]) -> float:
     return min((run.start for run in runs if run.kind == "steps"), default=math.inf)
 
@@ -272,7 +288,7 @@ def read_trace(folder: pathlib.Path) -> list[Event]:
 
 
 def _events(data: Any) -> Iterator[Event]:
-    annotations = (EVALUATION, tables.LOADING, tables.WAITING_FOR_ITEMS, tables.WAITING_FOR_RESULTS)
+    annotations = (EVALUATION, _QUEUEING, tables.LOADING, tables.WAITING_FOR_ITEMS, tables.WAITING_FOR_RESULTS)
     for plane in data.planes:
         accelerator = plane.name.startswith("/device:")
         for number, line in enumerate(plane.lines):
@@ -417,15 +433,16 @@ def table(figures: Mapping[str, Any]) -> str:
         f"Without the profiler: {figures['seconds_without_profiler']:.2f} s,"
         f" {figures['passes_per_second_without_profiler']:g} passes/s.",
         "",
-        f"| images/s | device | steps | encoding | writing | other | {WAITING} | {IDLE} | longest gap, ms |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| images/s | device | steps | encoding | writing | other | {QUEUED} | {WAITING} | {IDLE}"
+        " | longest gap, ms | steps queued ahead by, ms |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, result in figures["results"].items():
         for device, one in result["devices"].items():
             shares = " | ".join(f"{100 * share:.1f}%" for share in one["shares"].values())
             lines.append(
                 f"| {name}: {result['host']['images_per_second']:g} | {device} | {shares}"
-                f" | {1e3 * one['longest_gap']:.1f} |"
+                f" | {1e3 * one['longest_gap']:.0f} | {1e3 * (one['steps_queued_ahead_by'] or 0):.0f} |"
             )
     return "\n".join(lines)
 
@@ -481,7 +498,8 @@ def _rows(events: Sequence[Event]) -> list[tuple[str, dict[str, Intervals]]]:
         by_device[program.device][program.kind].append((program.start, program.end))
     for device, kinds in sorted(by_device.items()):
         idle = without([(begin, end)], union(times for each in kinds.values() for times in each))
-        waiting = intersection(idle, waits)
+        runs = [Program(device, kind, *times) for kind, each in kinds.items() for times in each]
+        waiting = intersection(without(idle, _queued(events, runs)[0]), waits)
         rows.append((f"device: {device}", dict(kinds) | ({WAITING: waiting} if waiting else {})))
     return rows
 
@@ -536,7 +554,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", choices=sorted(WORK), help="the network: clevr-tiny on a CPU, sd21-base on a GPU")
     parser.add_argument("--images", type=int, help="their number")
     parser.add_argument(
-        "--slow_loading", type=float, default=0.05, help="seconds an image of the second evaluation takes; 0: none"
+        "--slow_loading", type=float, default=0.15, help="seconds an image of the second evaluation takes; 0: none"
     )
     parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
     parser.add_argument("--picture", type=pathlib.Path, help="a file for the timelines, as PNG")

@@ -67,6 +67,9 @@ EVENTS = [
     host(tables.WAITING_FOR_ITEMS, 10.5, 12),
     host(tables.WAITING_FOR_ITEMS, 15.0, 16),
     host(tables.WAITING_FOR_RESULTS, 17, 19),
+    host("PjitFunction(_fused_step)", 13.0, 13.2),
+    host("PjitFunction(_fused_step)", 13.1, 13.2),
+    host("PjitFunction(_fused_step)", 15.75, 15.9),
     host(tables.LOADING, 10.5, 12, "thread 1"),
     host(tables.LOADING, 10.5, 11.5, "thread 2"),
     operation(12, 13, "jit__encode"),
@@ -89,15 +92,18 @@ def test_idle_time_is_waiting_for_input_while_python_waits_for_images():
         "encoding": 0.1,
         "writing tables": 0.05,
         "other programs": 0.075,
-        # 10.5 to 12, and 15.5 to 16: until then there was something to do.
-        "waiting for input": 0.2,
+        # 15.75 to 16.
+        "idle, step queued": 0.025,
+        # 10.5 to 12, and 15.5 to 15.75: until then there was something to do, and then something was queued.
+        "waiting for input": 0.175,
         "idle otherwise": 0.075,
     }
     assert one["programs"] == {"steps": 2, "encoding": 2, "writing tables": 1, "other programs": 1}
-    assert one["first_program_after"] == 2
+    assert one["first_step_after"] == 3.5
+    assert one["steps_queued_ahead_by"] == 0.375
     assert one["longest_gap"] == 0.5
     assert one["longest_wait_for_input"] == 1.5
-    assert one["longest_wait_for_input_after_first_step"] == 0.5
+    assert one["longest_wait_for_input_after_first_step"] == 0.25
     assert one["idle_between_programs"] == 0.075
     assert figures["core 1"]["shares"]["waiting for input"] == 0.15
 
@@ -119,7 +125,7 @@ def test_traces_that_tell_nothing(tmp_path):
     with pytest.raises(InputError, match="no evaluation"):
         trace.device_figures(EVENTS[1:])
     with pytest.raises(InputError, match="no program"):
-        trace.device_figures(EVENTS[:5])
+        trace.device_figures([event for event in EVENTS if event.module is None])
     with pytest.raises(InputError, match="has written no trace"):
         trace.read_trace(tmp_path)
 

@@ -197,7 +197,6 @@ def test_loading_ahead_keeps_the_order_and_the_limit():
         return np.full(2, number)
 
     items = tables.load_ahead(load, list(range(40)), 5)
-    assert running == set()
     first = next(items)
     np.testing.assert_array_equal(first, 0)
     assert max(most) <= 5
@@ -221,3 +220,38 @@ def test_loading_ahead_reports_errors_and_stops():
     assert len(started) <= 8
     with pytest.raises(StopIteration):
         next(items)
+
+
+def test_loading_begins_before_the_first_item_is_asked_for():
+    started = threading.Event()
+    items = tables.load_ahead(lambda number: started.set(), [0], 1)
+    assert started.wait(20)
+    items.close()
+
+
+def test_texts_are_encoded_while_the_first_images_are_loaded():
+    """Images come only once a text was asked for, and texts only once an image is being loaded."""
+    loading, asked = threading.Event(), threading.Event()
+
+    def load_image(number):
+        loading.set()
+        assert asked.wait(20)
+        return np.float32(number)
+
+    def load_texts(numbers):
+        for number in numbers:
+            assert loading.wait(20)
+            asked.set()
+            yield np.float32(number)
+
+    images, texts = Harness(), Harness()
+    images.table._load = lambda numbers: tables.load_ahead(load_image, numbers, 4)
+    texts.table._load = load_texts
+
+    def step(image_rows, text_rows, batch):
+        return images.table.array["squared"][image_rows] + texts.table.array["squared"][text_rows]
+
+    size = batch_size.BatchSize(2, parallel.make_mesh(jax.devices()[:1]), "pair")
+    pairs = np.array([[0, 1], [1, 2], [2, 0]])
+    results = [value for _, part in tables.score_rows(images.table, texts.table, pairs, size, step) for value in part]
+    np.testing.assert_allclose(results, [10, 50, 40])

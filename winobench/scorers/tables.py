@@ -29,6 +29,13 @@ _LOADING_THREADS = min(8, os.cpu_count() or 1)
 # Steps that may be under way before a result is waited for.
 _STEPS_AHEAD = 4
 
+LOADING, WAITING_FOR_ITEMS, WAITING_FOR_RESULTS = (
+    "winobench: load an item",
+    "winobench: wait for items",
+    "winobench: wait for results",
+)
+"""What the host's work is called in a profiler's trace; without a profiler, a name costs less than a microsecond."""
+
 
 def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct items in order of first use, and the position of each one's first use.
@@ -230,7 +237,8 @@ class DeviceTable:
         last = int(self._place_in_queue[items].max())
         while self._done <= last:
             numbers = self._queue[self._done : self._done + self.encoder.batch_size]
-            arrays = list(itertools.islice(self._arrays, len(numbers)))
+            with jax.profiler.TraceAnnotation(WAITING_FOR_ITEMS):
+                arrays = list(itertools.islice(self._arrays, len(numbers)))
             self._encoding = True
             self.array = self.encoder.write(self.array, self._row_of_item[numbers], arrays)
             self._encoding = False
@@ -274,18 +282,32 @@ class DeviceTable:
 def load_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[np.ndarray]:
     """Yields ``load(number)`` for each number, in order, with up to ``ahead`` of them being loaded by threads.
 
-    Loading starts with the first request and ends when the iterator is closed or an item cannot be loaded.
+    Loading starts at once and ends when the iterator is closed or an item cannot be loaded.
     """
+    items = _loaded_ahead(load, numbers, ahead)
+    next(items)  # has the threads start
+    return items
+
+
+def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[Any]:
+    """None, once the threads are at work, and then what `load_ahead` yields."""
+
+    def named(number: int) -> np.ndarray:
+        with jax.profiler.TraceAnnotation(LOADING):
+            return load(number)
+
     waiting: collections.deque[concurrent.futures.Future[np.ndarray]] = collections.deque()
     rest = iter(numbers)
     pool = concurrent.futures.ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="winobench-load")
     try:
+        item = None
         while True:
             for number in itertools.islice(rest, ahead - len(waiting)):
-                waiting.append(pool.submit(load, number))
+                waiting.append(pool.submit(named, number))
+            yield item
             if not waiting:
                 return
-            yield waiting.popleft().result()
+            item = waiting.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -356,7 +378,9 @@ def _batches(
             count = len(batch)
             # The tail is filled up with an item that exists; what comes of it is cut off below.
             batch = np.concatenate([batch, np.repeat(batch[:1], size - count, axis=0)])
-            scores = step(images.rows(batch[:, 0]), texts.rows(batch[:, 1]), batch)
+            # Texts first: in a stretch's first batch, devices encode them while its images are being loaded.
+            text_rows = texts.rows(batch[:, 1])
+            scores = step(images.rows(batch[:, 0]), text_rows, batch)
             scores.copy_to_host_async()
             waiting.append((first + start, count, scores))
             if len(waiting) > _STEPS_AHEAD:
@@ -366,4 +390,5 @@ def _batches(
 
 
 def _finished(start: int, count: int, scores: jax.Array) -> tuple[int, np.ndarray]:
-    return start, parallel.fetch(scores)[:count]
+    with jax.profiler.TraceAnnotation(WAITING_FOR_RESULTS):
+        return start, parallel.fetch(scores)[:count]
