@@ -125,7 +125,7 @@ SIZES = {
         options=2,
         option_words=4,
         new_tokens=48,
-        batch_sizes=(4, 8, 16),
+        batch_sizes=(4, 8, 16, 48),
     ),
     "7b": Size(
         description="LLaMA 2 7B (6.7 B parameters)",

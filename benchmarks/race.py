@@ -1,13 +1,14 @@
 """Races beside fixed budgets: passes, agreement, accuracy; and which timesteps make differences least noisy.
 
-    python -m benchmarks.race                             the embedded model, minutes an hour
+    python -m benchmarks.race                             the embedded model, half an hour on two cores
     python -m benchmarks.race --model FOLDER --scenes 30  another model
     python -m benchmarks.race --output FILE               writes the figures as JSON, too
 
 Three parts:
 
-* decisions: the CLEVR tasks with a fixed budget, under two seeds, and what a race would have decided on the same
-  samples, with how many passes. Beside it, fixed budgets of fewer samples.
+* decisions: the CLEVR tasks with a fixed budget, under two seeds; what a race would have decided on the same samples,
+  with how many passes; and the same of a race with learned timesteps (importance). Beside it, fixed budgets of fewer
+  samples.
 * simulations: races between candidates whose paired differences have a known mean and distribution, so that it is
   known which one is better.
 * timesteps: the mean squared error of the mean paired difference of two captions, by the rule for timesteps, for equal
@@ -25,15 +26,15 @@ import numpy as np
 
 from benchmarks import common, machine
 from winobench import metrics, parallel
+from winobench.evaluation import importance, progress, race, summary
 from winobench.evaluation import plan as planning
-from winobench.evaluation import progress, race, summary
 from winobench.metrics import sequential
 from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import get_task
 
 TASKS = ("clevr", "clevr_image", "clevr_winoground")
-RULE = "low_discrepancy"
+RULE = importance.PILOT_RULE
 _SEEDS = (0, 1)
 _FEWER = (8, 16, 32, 64)
 
@@ -46,12 +47,14 @@ _BINS = 10
 Errors = Callable[[np.ndarray], np.ndarray]
 
 
-def all_errors(scorer: DiffusionITM, plan: planning.Plan, num_samples: int, seed: int) -> np.ndarray:
+def all_errors(
+    scorer: DiffusionITM, plan: planning.Plan, num_samples: int, seed: int, timesteps: str | list[int] = RULE
+) -> np.ndarray:
     """The errors of every pair: float32 [num_pairs, num_samples]."""
     grid = np.repeat(plan.pairs, num_samples, axis=0)
     triples = np.column_stack([grid, np.tile(np.arange(num_samples, dtype=np.int32), len(plan.pairs))])
     errors = np.empty(len(triples), np.float32)
-    options = {"num_samples": num_samples, "seed": seed, "timesteps": RULE}
+    options = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
     with progress.passes(len(triples)) as advance:
         for start, part in scorer.iter_errors(plan.images, plan.texts, triples, **options):
             errors[start : start + len(part)] = part
@@ -92,8 +95,33 @@ def decisions(scorer: DiffusionITM, scenes: int, budget: int, alpha: float) -> d
     plan = planning.make_plan(tasks, data_dir=None, limit=scenes, normalize="auto")
     by_seed = [all_errors(scorer, plan, budget, seed) for seed in _SEEDS]
     whole = [fixed(plan, errors) for errors in by_seed]
+    # A pilot's samples are the first ones of a fixed budget.
+    pilot_samples = min(budget, importance.PILOT_SAMPLES)
+    pilot = race.Race(plan, tasks, budget, alpha).pilot(importance.PILOT_QUESTIONS)
+    scores = [
+        np.tensordot(signs, by_seed[0][rows.T, :pilot_samples].astype(np.float64), axes=1) for rows, signs in pilot
+    ]
+    density = importance.learn(scores, samples.low_discrepancy(pilot_samples, _SEEDS[0]))
+    timesteps, weights = importance.draw(scorer, density, budget, _SEEDS[0])
+    learned = all_errors(scorer, plan, budget, _SEEDS[0], timesteps.tolist())
     fewer = {n: fixed(plan, by_seed[0][:, :n]) for n in _FEWER if n < budget}
     figures: dict[str, Any] = {}
+
+    def raced(task: Any, alone: planning.Plan, errors: np.ndarray, weights: np.ndarray | None) -> dict[str, Any]:
+        """What a race comes to, beside the whole budget of the same samples and fixed budgets of two seeds."""
+        result = race.Race(alone, [task], budget, alpha, weights=weights).run(errors, lambda *_: None)
+        found = outcomes(alone, dict(result.scores))[task.name]
+        scaled = errors if weights is None else errors * weights.astype(np.float32)
+        return {
+            "value": float(found[list(found)[-1]].mean()),
+            "agrees": agreement(fixed(alone, scaled)[task.name], found),
+            "agrees_with_fixed": [agreement(each[task.name], found) for each in whole],
+            "passes": result.passes,
+            "fixed_passes": result.fixed_passes,
+            "undecided": result.tasks[task.name].undecided,
+            "median_samples": result.tasks[task.name].samples,
+        }
+
     for task in tasks:
         alone = planning.make_plan([task], data_dir=None, limit=scenes, normalize="auto")
         row_of = plan.pair_index()
@@ -101,28 +129,25 @@ def decisions(scorer: DiffusionITM, scenes: int, budget: int, alpha: float) -> d
             row_of[plan.image_hashes.index(alone.image_hashes[i]), plan.texts.index(alone.texts[t])]
             for i, t in alone.pairs.tolist()
         ]
-        result = race.Race(alone, [task], budget, alpha).run(by_seed[0][rows], lambda *_: None)
-        raced = outcomes(alone, dict(result.scores))[task.name]
-        name, headline = task.name, list(raced)[-1]
+        name, headline = task.name, list(whole[0][task.name])[-1]
         figures[name] = {
-            "questions": result.tasks[name].questions,
+            "questions": len(alone.questions[name]),
             "pairs": len(alone.pairs),
             "metric": headline,
             "fixed": float(whole[0][name][headline].mean()),
-            "race": float(raced[headline].mean()),
             "two_fixed_agree": agreement(whole[0][name], whole[1][name]),
-            "race_agrees": agreement(whole[0][name], raced),
-            "race_agrees_with_other_seed": agreement(whole[1][name], raced),
-            "passes": result.passes,
-            "fixed_passes": result.fixed_passes,
-            "undecided": result.tasks[name].undecided,
-            "median_samples": result.tasks[name].samples,
+            "race": raced(task, alone, by_seed[0][rows], None),
+            "race_importance": raced(task, alone, learned[rows], weights),
             "fewer": {
                 str(n): {"value": float(found[name][headline].mean()), "agrees": agreement(whole[0][name], found[name])}
                 for n, found in fewer.items()
             },
         }
-    return figures
+    return {
+        "tasks": figures,
+        "density": density.tolist(),
+        "pilot_pairs": len(np.unique(np.concatenate([r.ravel() for r, _ in pilot]))),
+    }
 
 
 def _standard(random: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -286,23 +311,26 @@ def benchmark(
 
 def table(figures: dict[str, Any]) -> str:
     """The figures as Markdown tables."""
-    budget = figures["budget"]
+    budget, tasks = figures["budget"], figures["decisions"]["tasks"]
     lines = [
         f"{figures['model']}, {figures['scenes']} scenes, budget {budget} samples, alpha {figures['alpha']}",
         "",
-        f"| | questions | fixed {budget} | two seeds agree | race | agrees | passes | fewer by | took all |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| | questions | fixed {budget} | two seeds agree | race | agrees | fewer passes | took all | race, importance"
+        " | agrees | with fixed | fewer passes | took all |",
+        "| --- |" + " ---: |" * 12,
     ]
-    for name, of in figures["decisions"].items():
-        lines.append(
-            f"| {name} | {of['questions']} | {of['fixed']:.1%} | {of['two_fixed_agree']:.1%} | {of['race']:.1%}"
-            f" | {of['race_agrees']:.1%} | {of['passes']:,} | {of['fixed_passes'] / of['passes']:.1f} x"
-            f" | {of['undecided']} |"
-        )
-    sizes = list(next(iter(figures["decisions"].values()))["fewer"])
+    for name, of in tasks.items():
+        cells = [name, str(of["questions"]), f"{of['fixed']:.1%}", f"{of['two_fixed_agree']:.1%}"]
+        for kind in ("race", "race_importance"):
+            one = of[kind]
+            cells += [f"{one['value']:.1%}", f"{one['agrees']:.1%}"]
+            cells += [f"{one['agrees_with_fixed'][0]:.1%}"] if kind == "race_importance" else []
+            cells += [f"{one['fixed_passes'] / one['passes']:.1f} x", str(one["undecided"])]
+        lines.append(f"| {' | '.join(cells)} |")
+    sizes = list(next(iter(tasks.values()))["fewer"])
     lines += ["", f"Fixed budgets of fewer samples: agreement with {budget}.", ""]
     lines += ["| | " + " | ".join(sizes) + " |", "| --- |" + " ---: |" * len(sizes)]
-    for name, of in figures["decisions"].items():
+    for name, of in tasks.items():
         lines.append(f"| {name} | " + " | ".join(f"{of['fewer'][n]['agrees']:.1%}" for n in sizes) + " |")
     lines += ["", "| candidates | distribution | effect | agrees | best (fixed) | best (race) | samples a candidate |"]
     lines += ["| ---: | --- | ---: | ---: | ---: | ---: | ---: |"]

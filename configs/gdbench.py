@@ -51,8 +51,8 @@ HELP = {
     "sampling.num_bias_samples": "the same for tasks of social bias",
     "sampling.mode": "fixed, or race: samples are drawn until a question is decided, num_samples at most",
     "sampling.alpha": "of a race: how often a decision may differ from that of all samples",
-    "sampling.timesteps": "uniform, low_discrepancy, stratified, even, published, or timesteps with commas; none for"
-    " uniform, and for low_discrepancy in a race",
+    "sampling.timesteps": "uniform, low_discrepancy, stratified, even, published, or timesteps with commas; a race also"
+    " importance, those where candidates differ; none for uniform, and for importance in a race",
     "sampling.timestep_range": "first,end of the timesteps that are drawn; none for the model's own, or all",
 }
 

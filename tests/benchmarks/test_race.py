@@ -13,12 +13,15 @@ def test_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(race, "_REPEATS", 2)
     monkeypatch.setattr(race, "_LEARNING", 16)
     output = tmp_path / "figures.json"
-    race.main(["--scenes", "1", "--budget", "8", "--questions", "2", "--races", "5", "--output", str(output)])
+    race.main(["--scenes", "1", "--budget", "16", "--questions", "2", "--races", "5", "--output", str(output)])
     figures = json.loads(output.read_text())
-    assert list(figures["decisions"]) == list(race.TASKS)
-    of = figures["decisions"]["clevr"]
+    decisions = figures["decisions"]["tasks"]
+    assert list(decisions) == list(race.TASKS)
+    of = decisions["clevr"]
     assert of["questions"] == 14
-    assert of["passes"] <= of["fixed_passes"] == of["pairs"] * 8
+    for kind in ("race", "race_importance"):
+        assert of[kind]["passes"] <= of[kind]["fixed_passes"] == of["pairs"] * 16
+    assert np.mean(figures["decisions"]["density"]) == pytest.approx(1, abs=0.01)
     assert len(figures["simulations"]) == 2 * len(race.DISTRIBUTIONS) * len(race.EFFECTS)
     assert list(figures["timesteps"]["relative_error"]) == list(race.RULES)
     assert figures["timesteps"]["relative_error"]["uniform"] == 1

@@ -21,7 +21,7 @@ import numpy as np
 
 from winobench import parallel
 from winobench.errors import InputError
-from winobench.evaluation import gallery, provenance, race, records, rounds, summary
+from winobench.evaluation import gallery, importance, provenance, race, records, rounds, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
@@ -78,7 +78,8 @@ def evaluate(
       num_bias_samples: the same for tasks of social bias.
       seed: of the samples, and of permutations and resamples of bias tasks.
       timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even``, ``published``, or the timesteps themselves,
-        for all tasks; ``uniform`` when None, and ``low_discrepancy`` in a race.
+        for all tasks; ``uniform`` when None. A race takes ``uniform``, ``low_discrepancy`` or ``importance``, which it
+        does when None: timesteps where candidates differ, learned from a pilot (`winobench.evaluation.importance`).
       mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
         `winobench.evaluation.race` says. Bias tasks have nothing to decide, and take all of theirs.
       alpha: of a race: how often a decision may differ from that of all samples, at most.
@@ -94,7 +95,8 @@ def evaluate(
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
       "failed": {task: why its data could not be used}, "config", "versions", "passes": triples that the numbers rest
       on, "computed_passes": those computed by this call, "seconds": with those of the calls that this one continues,
-      of a race "race": {"alpha", "passes", "fixed_passes": without a race, "tasks": {task: {"questions", "undecided":
+      of a race "race": {"alpha", "passes", "fixed_passes": without a race, "density" of
+      the timesteps, "tasks": {task: {"questions", "undecided":
       those that took all samples, "samples": the median a question}}}}, and "workdir", the run's folder.
 
     Raises:
@@ -111,7 +113,7 @@ def evaluate(
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
     _check_mode(mode, alpha, timesteps, is_sampled)
     if timesteps is None:
-        timesteps = "low_discrepancy" if mode == "race" else "uniform"
+        timesteps = importance.RULE if mode == "race" else "uniform"
     if num_samples is None:
         num_samples = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
     sampling = {
@@ -165,14 +167,7 @@ def evaluate(
         "model": model or fingerprint.get("scorer", type(scorer).__name__),
         "config": config,
         "identity": identity,
-        "rounds": [
-            {
-                "tasks": [task.name for task in one.tasks],
-                "num_samples": len(one.scores.timesteps),
-                "timesteps": list(one.scores.timesteps) if is_sampled else None,
-            }
-            for one in planned
-        ],
+        "rounds": [_described(one, is_sampled) for one in planned],
         "versions": versions,
     }
     if workdir is None:
@@ -184,6 +179,12 @@ def evaluate(
         try:
             if progress and is_first:
                 progress_bars.say(f"records in {folder.path}")
+            for one in planned:
+                if one.alpha is not None and timesteps == importance.RULE:
+                    rounds.learn_timesteps(scorer, one, folder, versions, reuse=reuse, progress=progress and is_first)
+                    description["rounds"] = [_described(one, is_sampled) for one in planned]
+                    if is_first:
+                        folder.describe(description)
             seconds_before = rounds.find_missing(folder, planned, identity, versions, reuse=reuse)
             parts = rounds.score_missing(scorer, planned, folder, versions, progress and is_first)
             about = {"config": config, "versions": versions}
@@ -275,6 +276,7 @@ def _summarise(
             "alpha": raced[0][0].alpha,
             "passes": sum(outcome.passes for _, outcome in raced),
             "fixed_passes": sum(outcome.fixed_passes for _, outcome in raced),
+            "density": None if raced[0][0].density is None else raced[0][0].density.tolist(),
             "tasks": {name: dataclasses.asdict(of) for _, outcome in raced for name, of in outcome.tasks.items()},
         }
     results["seconds"] = round(seconds, 3)
@@ -282,20 +284,31 @@ def _summarise(
     return results
 
 
+def _described(one: rounds.Round, is_sampled: bool) -> dict[str, Any]:
+    """A round as ``config.json`` has it."""
+    return {
+        "tasks": [task.name for task in one.tasks],
+        "num_samples": len(one.scores.timesteps),
+        "timesteps": list(one.scores.timesteps) if is_sampled else None,
+    }
+
+
 def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, is_sampled: bool) -> None:
     """Raises InputError for a mode that does not exist, or that the rest of the arguments does not allow."""
     if mode not in race.MODES:
         raise InputError(f"the sampling mode is one of {', '.join(race.MODES)}, not {mode!r}.")
     if mode == "fixed":
+        if timesteps == importance.RULE:
+            raise InputError(f"timesteps={importance.RULE!r} is for a race: choose mode='race', or another rule.")
         return
     if not is_sampled:
         raise InputError("mode='race' is for diffusion models: leave it at fixed for this scorer.")
     if not 0 < alpha < 0.5:
         raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.")
-    if timesteps is not None and timesteps not in samples.PREFIX_RULES:
+    rules = (importance.RULE, *samples.PREFIX_RULES)
+    if timesteps is not None and timesteps not in rules:
         raise InputError(
-            f"a race looks at the first samples of many: timesteps must be {' or '.join(samples.PREFIX_RULES)}, not"
-            f" {timesteps!r}."
+            f"a race looks at the first samples of many: timesteps must be {', '.join(rules)}, not {timesteps!r}."
         )
 
 

@@ -34,17 +34,25 @@ class Ranking:
       num_samples: [candidates] int, the samples that each was judged on.
     """
 
-    def __init__(self, rows: np.ndarray, signs: np.ndarray, tops: Sequence[int] = (1,)):
+    def __init__(
+        self, rows: np.ndarray, signs: np.ndarray, tops: Sequence[int] = (1,), weights: np.ndarray | None = None
+    ):
         """
         Args:
           rows: int [candidates, terms], rows of the errors that a candidate's score is made of.
           signs: int [terms], of these errors in the score.
           tops: the sets of best candidates that are asked for: the best one, the best five.
+          weights: float [samples], of each sample; equal ones when None.
         """
-        self._rows, self._signs = rows, signs
+        self._rows, self._signs, self._weights = rows, signs, weights
         # Nothing is asked of a single candidate, but it has a score.
         self._tops = [_Top(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_Top(len(rows), len(rows))]
         self.num_samples = np.zeros(len(rows), np.int64)
+
+    @property
+    def terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """What scores are made of: rows and signs, as they were given."""
+        return self._rows, self._signs
 
     @property
     def decided(self) -> bool:
@@ -79,7 +87,7 @@ class Ranking:
 
     def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
         """[candidates, n] float64, NaN where a sample is not known."""
-        return np.tensordot(self._signs, errors[self._rows.T, :n].astype(np.float64), axes=1)
+        return _sample_scores(errors, self._rows, self._signs, self._weights, n)
 
     def scores(self, errors: np.ndarray) -> np.ndarray:
         """[candidates] float64, higher = better: that of the winner, and how far the others are from it.
@@ -140,15 +148,21 @@ class Matching:
       decided: whether nothing is open.
     """
 
-    def __init__(self, rows: np.ndarray, signs: np.ndarray):
+    def __init__(self, rows: np.ndarray, signs: np.ndarray, weights: np.ndarray | None = None):
         """
         Args:
           rows: int [2, 2, terms], as of `Ranking`.
           signs: int [terms].
+          weights: as of `Ranking`.
         """
-        self._rows, self._signs = rows, signs
+        self._rows, self._signs, self._weights = rows, signs, weights
         self.decided = False
         self.num_samples = np.zeros((2, 2), np.int64)
+
+    @property
+    def terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """As of `Ranking`."""
+        return self._rows, self._signs
 
     def needed(self) -> np.ndarray:
         """As of `Ranking`."""
@@ -164,11 +178,19 @@ class Matching:
         self.decided = bool((won.all(axis=1) | lost.any(axis=1)).all())
 
     def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
-        return np.tensordot(self._signs, errors[np.moveaxis(self._rows, -1, 0), :n].astype(np.float64), axes=1)
+        return _sample_scores(errors, self._rows, self._signs, self._weights, n)
 
     def scores(self, errors: np.ndarray) -> np.ndarray:
         """[2, 2] float64, means over the samples that the pairs were judged on."""
         return self._scores(errors, int(self.num_samples.max())).mean(axis=-1)
+
+
+def _sample_scores(
+    errors: np.ndarray, rows: np.ndarray, signs: np.ndarray, weights: np.ndarray | None, n: int
+) -> np.ndarray:
+    """float64 [..., n], the scores of the first samples, from the rows [..., terms] of errors that they are made of."""
+    scores = np.tensordot(signs, errors[np.moveaxis(rows, -1, 0), :n].astype(np.float64), axes=1)
+    return scores if weights is None else scores * weights[:n]
 
 
 @dataclasses.dataclass
@@ -188,6 +210,11 @@ class _Entry:
     rows: np.ndarray
     question: Ranking | Matching
     num_samples: int = 0
+
+    def terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of errors that its scores are made of, int [candidates, terms], and the terms' signs."""
+        rows, signs = self.question.terms
+        return rows.reshape(-1, rows.shape[-1]), signs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,6 +269,7 @@ class Race:
         process: int = 0,
         num_processes: int = 1,
         rows: tuple[int, int] | None = None,
+        weights: np.ndarray | None = None,
     ):
         """
         Args:
@@ -253,6 +281,7 @@ class Race:
             images, stay together.
           rows: how many images and how many texts may race at once, such as fit into a scorer's tables: otherwise they
             would be encoded again for every look.
+          weights: float [budget], of each sample; equal ones when None.
         """
         self.budget, self.alpha = budget, alpha
         self._pairs = plan.pairs
@@ -263,9 +292,9 @@ class Race:
                 signs = np.array([sign for _, sign in terms])
                 shape = pairs.shape[:2]
                 if min(shape) > 1:
-                    question: Ranking | Matching = Matching(pairs, signs)
+                    question: Ranking | Matching = Matching(pairs, signs, weights)
                 else:
-                    question = Ranking(pairs.reshape(max(shape), -1), signs, _TOPS.get(task.metric, (1,)))
+                    question = Ranking(pairs.reshape(max(shape), -1), signs, _TOPS.get(task.metric, (1,)), weights)
                 entries.append(_Entry(task.name, shape, np.unique(pairs), question))
         if num_processes > 1:
             entries = _share(entries, process, num_processes)
@@ -311,6 +340,11 @@ class Race:
                 for name, of in samples.items()
             },
         )
+
+    def pilot(self, num_questions: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Some questions, evenly spaced among all: rows of errors, int [candidates, terms], and the terms' signs."""
+        chosen = np.unique(np.linspace(0, len(self._entries) - 1, num_questions).round().astype(np.int64))
+        return [self._entries[number].terms() for number in chosen]
 
     def _heats(self) -> Iterator[list[_Entry]]:
         """The questions in parts that need no more images and texts than may race at once."""

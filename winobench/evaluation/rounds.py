@@ -22,10 +22,10 @@ import numpy as np
 
 from winobench import parallel
 from winobench.errors import InputError
+from winobench.evaluation import importance, race, records, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation import progress as progress_bars
-from winobench.evaluation import race, records, summary
-from winobench.scorers import base
+from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 
 # Triples that the scorer is given at once, which bounds the memory of their indices. A power of two, so that batches
@@ -50,6 +50,9 @@ class Round:
       scores: which errors these are.
       plan: what may have to be scored.
       alpha: of a race; None where every pair is scored on every sample.
+      density: of a race whose timesteps were learned: what they were drawn by (`winobench.evaluation.importance`).
+      weights: [num_samples] float64 of the samples, with a density.
+      pilot_passes: (needed, computed by this call) to learn it.
       errors: [num_pairs, num_samples] float32, NaN where not known to this process.
       missing: int [n], places in the flat errors that nothing was recorded for when the run was opened.
     """
@@ -61,11 +64,15 @@ class Round:
     alpha: float | None
     errors: np.ndarray
     missing: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    density: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    pilot_passes: tuple[int, int] = (0, 0)
 
     @property
     def computed(self) -> int:
         """How many of the errors that are known now were not recorded when the run was opened."""
-        return int(np.count_nonzero(~np.isnan(self.errors))) - (self.errors.size - len(self.missing))
+        recorded = self.errors.size - len(self.missing)
+        return int(np.count_nonzero(~np.isnan(self.errors))) - recorded + self.pilot_passes[1]
 
     def outcome(self) -> race.Outcome:
         """The scores, once all that they need is known.
@@ -74,14 +81,15 @@ class Round:
           InputError: an error that a race needs is not known.
         """
         if self.alpha is not None:
-            return self.race().run(self.errors, self._check_known)
+            outcome = self.race().run(self.errors, self._check_known)
+            return dataclasses.replace(outcome, passes=outcome.passes + self.pilot_passes[0])
         size = self.errors.size
         scores = {task.name: summary.question_scores(self.plan, task.name, self.errors) for task in self.tasks}
         return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
 
     def race(self, **share: Any) -> race.Race:
         """The race of the tasks' questions; arguments as of `winobench.evaluation.race.Race`."""
-        return race.Race(self.plan, self.tasks, self.errors.shape[1], self.alpha, **share)
+        return race.Race(self.plan, self.tasks, self.errors.shape[1], self.alpha, weights=self.weights, **share)
 
     def _check_known(self, pairs: np.ndarray, first: int, end: int) -> None:
         if np.isnan(self.errors[pairs, first:end]).any():
@@ -110,6 +118,8 @@ def make_rounds(
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
     """
     seed, rule = sampling["seed"], sampling["timesteps"]
+    if rule == importance.RULE:  # to be learned; bias tasks, which take no part in a race, keep this
+        rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
     digest = records.digest({"scorer": of_a_sample, "seed": seed})
     groups: dict[tuple[tuple[int, ...], float | None], tuple[int, list[Task]]] = {}
@@ -136,6 +146,51 @@ def make_rounds(
                 )
             )
     return rounds
+
+
+def learn_timesteps(
+    scorer: base.SampledScorer,
+    one: Round,
+    folder: records.RunFolder,
+    versions: Mapping[str, Any],
+    *,
+    reuse: bool,
+    progress: bool,
+) -> None:
+    """Has the first process learn where candidates differ, and gives a round of a race its timesteps and weights.
+
+    The pilot's errors are recorded like others: a run that goes on learns the same.
+    """
+
+    def pilot() -> dict[str, Any]:
+        count, rule, seed = importance.PILOT_SAMPLES, importance.PILOT_RULE, one.sampling["seed"]
+        timesteps = np.asarray(scorer.choose_timesteps(count, seed, rule)).tolist()
+        trial = dataclasses.replace(
+            one,
+            sampling={**one.sampling, "num_samples": count, "timesteps": rule},
+            scores=dataclasses.replace(one.scores, timesteps=tuple(timesteps)),
+            errors=np.full((len(one.plan.pairs), count), np.nan, np.float32),
+        )
+        questions = one.race().pilot(importance.PILOT_QUESTIONS)
+        pairs = np.unique(np.concatenate([rows.ravel() for rows, _ in questions]))
+        _read_recorded(folder, trial, versions, reuse=reuse)
+        places = (pairs[:, None] * count + np.arange(count)).reshape(-1)
+        missing = places[np.isnan(trial.errors.reshape(-1)[places])]
+        if progress:
+            progress_bars.say(f"pilot: which timesteps tell most, on {len(questions)} questions")
+        with progress_bars.passes(len(missing), enabled=progress and len(missing) > 0) as advance:
+            writer = _writer(folder, trial, versions, process=0)
+            _score(trial, missing, functools.partial(_iter_errors, scorer, trial), writer, advance)
+        scores = [np.tensordot(signs, trial.errors[rows.T].astype(np.float64), axes=1) for rows, signs in questions]
+        density = importance.learn(scores, samples.low_discrepancy(count, seed))
+        return {"density": density.tolist(), "passes": [len(places), len(missing)]}
+
+    learned = parallel.from_first(pilot)
+    one.density = np.array(learned["density"])
+    one.pilot_passes = tuple(learned["passes"])
+    timesteps, one.weights = importance.draw(scorer, one.density, one.errors.shape[1], one.sampling["seed"])
+    one.sampling["timesteps"] = timesteps.tolist()
+    one.scores = dataclasses.replace(one.scores, timesteps=tuple(timesteps.tolist()))
 
 
 def find_missing(

@@ -75,6 +75,19 @@ def _uniform(seed: int, num_samples: int) -> np.ndarray:
     return np.concatenate(blocks)[:num_samples].astype(np.float64)
 
 
+def low_discrepancy(count: int, seed: int) -> np.ndarray:
+    """Points that spread evenly over [0, 1), any first n of them: van der Corput's, shifted by a random number.
+
+    Args:
+      count: how many.
+      seed: of the shift.
+
+    Returns:
+      float64 [count].
+    """
+    return (_van_der_corput(count) + _uniform(seed, 1)) % 1.0
+
+
 def _van_der_corput(count: int) -> np.ndarray:
     """The binary digits of 0, 1, 2, ... mirrored at the point: float64 [count] in [0, 1)."""
     numbers = np.arange(count, dtype=np.uint64)
@@ -137,7 +150,7 @@ def choose_timesteps(
     if rule == "uniform":
         position = _uniform(seed, count)
     elif rule == "low_discrepancy":
-        position = (_van_der_corput(count) + _uniform(seed, 1)) % 1.0
+        position = low_discrepancy(count, seed)
     else:
         offset = _uniform(seed, count) if rule == "stratified" else 0.5
         position = (np.arange(count) + offset) / count

@@ -1,0 +1,92 @@
+"""Learned timesteps: by hand, unbiased, and less noisy where differences depend on the timestep."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.evaluation import fakes
+from winobench.evaluation import evaluate, importance
+from winobench.scorers import samples
+
+POSITIONS = samples.low_discrepancy(16, 0)
+
+
+def test_density_by_hand():
+    # Differences three times as large in the second half of the range, of whatever scale a question has.
+    gap = np.where(POSITIONS < 0.5, 1.0, 3.0)
+    questions = [scale * np.stack([gap, -gap]) for scale in (1, 1000)]
+    density = importance.learn(questions, POSITIONS)
+    # Root mean squares 1 and 3, mean 2; nine tenths of their ratio to the mean, and a tenth for all.
+    np.testing.assert_allclose(density, np.repeat([0.55, 1.45], 5), atol=0.006)
+
+
+def test_nothing_to_learn_is_uniform():
+    np.testing.assert_array_equal(importance.learn([np.zeros((2, 16))], POSITIONS), np.ones(10))
+    np.testing.assert_array_equal(importance.learn([], POSITIONS), np.ones(10))
+
+
+def test_rounding_differences_change_nothing():
+    random = np.random.default_rng(0)
+    questions = [random.standard_normal((3, 16)) * (1 + POSITIONS) for _ in range(64)]
+    others = [question * (1 + 1e-6 * random.standard_normal(question.shape)) for question in questions]
+    np.testing.assert_array_equal(importance.learn(questions, POSITIONS), importance.learn(others, POSITIONS))
+
+
+def test_drawn_timesteps_follow_the_density_and_weights_undo_it():
+    scorer = fakes.FakeScorer()
+    density = np.repeat([0.25, 1.75], 5)
+    timesteps, weights = importance.draw(scorer, density, 4096, seed=3)
+    assert timesteps.dtype == np.int32
+    assert timesteps.min() >= 0
+    assert timesteps.max() < 1000
+    assert (timesteps >= 500).mean() == pytest.approx(1.75 / 2, abs=0.002)
+    np.testing.assert_allclose(weights, np.where(timesteps < 500, 4, 4 / 7))
+    assert weights.mean() == pytest.approx(1, abs=0.01)
+    assert (weights * timesteps).mean() == pytest.approx(499.5, rel=0.01)
+    np.testing.assert_array_equal(importance.draw(scorer, density, 16, seed=3)[0], timesteps[:16])
+    uniform, ones = importance.draw(scorer, np.ones(10), 64, seed=3)
+    np.testing.assert_array_equal(ones, 1)
+    np.testing.assert_allclose(uniform, samples.choose_timesteps("low_discrepancy", 64, seed=3), atol=1)
+
+
+class Uneven(fakes.FakeScorer):
+    """The candidates differ at late timesteps alone."""
+
+    def error_of(self, image, text, sample, salt):
+        noise = super().error_of(image, text, sample, salt)
+        of_pair = super().error_of(image, text, 0, "pair") if text else 0.5
+        timestep = salt[1] if isinstance(salt, tuple) else 0
+        late = timestep >= 800
+        return np.float32(50 + (3 * noise + 3 * of_pair if late else 0.01 * noise))
+
+
+def test_a_race_learns_where_candidates_differ_and_takes_fewer_passes(tmp_path):
+    tasks = [fakes.text_task(count=30), fakes.image_task(count=30)]
+    arguments = {"num_samples": 128, "mode": "race", "reuse": False, "progress": False}
+    plain = evaluate.evaluate(Uneven(), tasks, tmp_path / "plain", timesteps="low_discrepancy", **arguments)
+    learned = evaluate.evaluate(Uneven(), tasks, tmp_path / "learned", **arguments)
+    assert learned["race"]["density"][-1] > 10 * learned["race"]["density"][0]
+    assert learned["race"]["passes"] < 0.75 * plain["race"]["passes"]
+    fixed = evaluate.evaluate(Uneven(), tasks, tmp_path / "fixed", num_samples=512, reuse=False, progress=False)
+    for task, entries in fixed["tasks"].items():
+        assert learned["tasks"][task]["accuracy"]["value"] == pytest.approx(entries["accuracy"]["value"], abs=0.05)
+    described = json.loads((tmp_path / "learned" / "config.json").read_text())["rounds"][0]
+    assert len(described["timesteps"]) == 128
+    assert np.mean(np.array(described["timesteps"]) >= 800) > 0.5
+
+
+def test_a_pilot_is_not_repeated(tmp_path):
+    tasks = [fakes.text_task(count=30)]
+    arguments = {"num_samples": 64, "mode": "race", "reuse": False, "progress": False}
+    stopped = Uneven(stop_after=40)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.evaluate(stopped, tasks, tmp_path / "run", **arguments)
+    rest = Uneven()
+    results = evaluate.evaluate(rest, tasks, tmp_path / "run", **arguments)
+    assert len(stopped.scored) + len(rest.scored) == results["passes"]
+    whole = Uneven()
+    alone = evaluate.evaluate(whole, tasks, tmp_path / "alone", **arguments)
+    assert len(whole.scored) == alone["computed_passes"] == alone["passes"] == results["passes"]
+    assert alone["race"] == results["race"]
+    assert alone["tasks"] == results["tasks"]
