@@ -126,8 +126,10 @@ def test_two_processes_race_as_one(tmp_path):
     race = first["results"]["race"]
     assert race["passes"] < race["fixed_passes"]
     assert {**race, "passes": 0} == {**alone["results"]["race"], "passes": 0}
-    # Questions of both processes may need the same pair: scored by each, and recorded by each.
-    assert alone["results"]["computed_passes"] == alone["results"]["race"]["passes"] == race["passes"]
+    assert race["passes"] == alone["results"]["race"]["passes"]
+    # Where a sample has the timestep that the pilot has tried on it, it is not scored again.
+    for printed in (alone, first):
+        assert 0.9 * race["passes"] < printed["results"]["computed_passes"] <= race["passes"]
     assert first["results"]["tasks"] == alone["results"]["tasks"]
     assert set(by_process(tmp_path / "two" / "run")) == {0, 1}
 
