@@ -41,8 +41,10 @@ NORMALIZE = ("auto", "none", "unconditional", "gray_image")
 # the caches; on a GPU, smaller ones leave it idle. Pairs are (accelerator, CPU).
 _POSITIONS_PER_STEP = (131_072, 8_192)
 _MAX_BATCH = (512, 32)
-# Images and texts that each device encodes at once.
-_ENCODER_BATCH = ((8, 64), (4, 16))
+# Images and texts that each device encodes at once, at most, and the pixels of these images. On a CPU, large images are
+# encoded faster one by one, and places of a batch that stay empty cost as much as others.
+_IMAGE_BATCH, _TEXT_BATCH = (8, 4), (64, 8)
+_PIXELS_PER_BATCH = (1 << 21, 1 << 16)
 # Memory of each table of latents or text states, and its largest number of rows.
 _TABLE_BYTES = (1 << 30, 1 << 27)
 _MAX_ROWS = 4096
@@ -279,16 +281,19 @@ class DiffusionITM:
             common.positive("table_rows", table_rows)
         self._image_rows = table_rows or _default_rows(platform, latents)
         self._text_rows = table_rows or _default_rows(platform, states)
-        image_batch, text_batch = _ENCODER_BATCH[platform == "cpu"]
         self._image_encoder = tables.Encoder(
             LatentEncoder(image_encoder),
             parallel.place_parameters(image_params, self.mesh),
             self.mesh,
-            image_batch,
+            _default_image_batch(platform, self.image_size),
             "image",
         )
         self._text_encoder = tables.Encoder(
-            text_function, parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch, "text"
+            text_function,
+            parallel.place_parameters(text_params, self.mesh),
+            self.mesh,
+            _TEXT_BATCH[platform == "cpu"],
+            "text",
         )
         if batch_size == batch_sizes.SEARCH:
             self._size.per_device = batch_sizes.searched(
@@ -669,6 +674,11 @@ def _default_batch_size(platform: str, latent_shape: tuple[int, ...]) -> int:
     positions = latent_shape[0] * latent_shape[1]
     budget = _POSITIONS_PER_STEP[platform == "cpu"]
     return min(max(1, budget // positions), _MAX_BATCH[platform == "cpu"])
+
+
+def _default_image_batch(platform: str, image_size: int) -> int:
+    on_cpu = platform == "cpu"
+    return min(max(1, _PIXELS_PER_BATCH[on_cpu] // image_size**2), _IMAGE_BATCH[on_cpu])
 
 
 def _default_rows(platform: str, encoded: Any) -> int:
