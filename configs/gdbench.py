@@ -46,6 +46,7 @@ HELP = {
     "target": "own compares in what the network predicts, noise or velocity; epsilon in noise",
     "image_size": "pixels that images are resized to; none for the model's own size",
     "batch_size": "passes at once on each device; none for a usual number, search to measure which is fastest",
+    "model_parallel": "devices that share one copy of the model; 1 gives each its own",
     "seed": "of noise and timesteps",
     "sampling.num_samples": "pairs of noise and timestep that each image-text pair is judged on",
     "sampling.num_bias_samples": "the same for tasks of social bias",
@@ -81,6 +82,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.target = "own"
     config.image_size = config_dict.placeholder(int)
     config.batch_size = config_dict.placeholder(int | str)
+    config.model_parallel = 1
     config.seed = 0
     config.sampling = ml_collections.ConfigDict()
     config.sampling.num_samples = num_samples

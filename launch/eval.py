@@ -187,6 +187,7 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
         revision=config.revision,
         allow_pickle=config.allow_pickle,
         batch_size=config.batch_size,
+        model_parallel=config.model_parallel,
         diffusion=diffusion,
     )
 

@@ -38,6 +38,18 @@ def test_folders_are_told_apart_by_their_files(folders, cls):
     assert type(loading.load_scorer(str(folders[cls]), batch_size=3)) is cls
 
 
+@pytest.mark.parametrize("cls", [DiffusionITM, Contrastive, ItmHead])
+def test_devices_may_share_the_parameters(folders, cls):
+    images = [np.full((32, 32, 3), value, np.uint8) for value in (0, 200)]
+    texts = ["a red cube", "a photo"]
+    alone = loading.load_scorer(str(folders[cls]))
+    shared = loading.load_scorer(str(folders[cls]), model_parallel=2)
+    assert shared.mesh.shape["model"] == 2
+    np.testing.assert_allclose(shared.score(images, texts), alone.score(images, texts), rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match="model_parallel is 3, but it must divide"):
+        loading.load_scorer(str(folders[cls]), model_parallel=3)
+
+
 def test_registered_names_bring_their_scorer_and_options(folders, monkeypatch):
     for name, model in registry.MODELS.items():
         assert model.scorer in loading.SCORERS, name

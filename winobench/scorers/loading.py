@@ -42,6 +42,7 @@ def load_scorer(
     revision: str | None = None,
     allow_pickle: bool = False,
     batch_size: int | str | None = None,
+    model_parallel: int = 1,
     diffusion: dict[str, Any] | None = None,
 ) -> Scorer | SampledScorer:
     """Loads a model and makes it a scorer.
@@ -53,6 +54,7 @@ def load_scorer(
       revision: branch, tag or commit of a hub id.
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
       batch_size: of the scorer; chosen for the kind of device when None. Diffusion models also take ``search``.
+      model_parallel: devices of this process that share one copy of the parameters; 1 gives each its own.
       diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``; those that are None are
         left out.
 
@@ -67,13 +69,20 @@ def load_scorer(
             f"{name!r} is a language model, which sees no images: judge it with --config=winoviz or --config=wscplus"
         )
     if name not in registry.MODELS and name in registry.plugged_in():
-        _refuse(name, given | {key: value for key, value in [("variant", variant), ("revision", revision)] if value})
+        others = {"variant": variant, "revision": revision, "model_parallel": model_parallel != 1}
+        _refuse(name, given | {key: value for key, value in others.items() if value})
         return registry.plugged_in()[name].load()()
     model = registry.MODELS.get(name)
     kind = model.scorer if model is not None else checkpoint_kind(source, revision)
     if kind != "diffusion_itm":
         _refuse(name, given)
     options = {**(model.options if model is not None else {}), **given}
+    if model_parallel != 1:
+        import jax
+
+        from winobench import parallel
+
+        options["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=model_parallel)
     module, _, cls = SCORERS[kind].partition(":")
     return getattr(importlib.import_module(module), cls).from_pretrained(
         # Under its own name a model of the registry may bring settings along.
