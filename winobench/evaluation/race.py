@@ -358,8 +358,8 @@ class Race:
         texts: set[int] = set()
         for entry in _by_image(self._entries):
             own_images, own_texts = (set(column.tolist()) for column in self._pairs[entry.rows].T)
-            too_many = len(images | own_images) > self._rows[0] or len(texts | own_texts) > self._rows[1]
-            if heat and too_many:
+            more = len(own_images - images), len(own_texts - texts)
+            if heat and (len(images) + more[0] > self._rows[0] or len(texts) + more[1] > self._rows[1]):
                 yield heat
                 heat, images, texts = [], set(), set()
             heat.append(entry)
