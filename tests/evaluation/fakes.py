@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from winobench.scorers import samples
-from winobench.tasks.base import Example, Task
+from winobench.tasks.base import Association, Example, TargetPair, Task
 
 
 class FakeScorer:
@@ -89,6 +89,20 @@ def square_task(name="square", count=6, **changes):
 
     chance = {"text": 0.25, "image": 0.25, "group": 1 / 6}
     return _task(name, "winoground", (2, 2), chance, load, True, changes)
+
+
+PHRASES = ("good", "nice", "bad", "evil")
+
+
+def bias_task(name="bias", **changes):
+    """Eight images of two groups, two phrases for each side."""
+
+    def load(data_dir, limit):
+        for number in range(8):
+            yield Example(f"{number}", (image(number),), PHRASES, None, ("left" if number < 4 else "right",))
+
+    association = Association((TargetPair("left-right", "left", "right", PHRASES[:2], PHRASES[2:]),))
+    return _task(name, "effect_size", (1, 4), {}, load, False, {"association": association, **changes})
 
 
 def _task(name, metric, shape, chance, load, images_compete, changes):

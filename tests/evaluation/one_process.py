@@ -2,8 +2,8 @@
 
 PROCESSES is host:port,count,number, or auto, or nothing for a process by itself. Options: ``slow`` waits at every
 batch, ``spanning`` takes a mesh of all processes' devices, ``fail`` lets the last process fail in its second batch,
-``seed`` gives it another seed, ``race`` races with 32 samples. Prints one line of JSON: the results, and digests of the
-plan and of the noise.
+``seed`` gives it another seed, ``race`` races with 32 samples, ``modes`` has the last process do so alone. Prints one
+line of JSON: the results, and digests of the plan and of the noise.
 """
 
 import functools
@@ -55,6 +55,8 @@ def main(workdir, processes="", *options):
     scorer = Scorer(fake_models.Pipeline(), batch_size=BATCH_SIZE, mesh=mesh)
     asked = tasks()
     changes = {"seed": jax.process_index()} if "seed" in options else {}
+    if "modes" in options and jax.process_index() == jax.process_count() - 1:
+        options += ("race",)
     changes |= {"mode": "race", "num_samples": 32, "alpha": 0.3} if "race" in options else {}
     results = evaluate.evaluate(scorer, asked, workdir, progress=False, **{**ARGUMENTS, **changes})
     planned = plan.make_plan(asked, data_dir=None, limit=ARGUMENTS["limit"], normalize="auto")

@@ -20,7 +20,6 @@ from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
 from winobench.evaluation import evaluate, rounds
 from winobench.scorers import samples
-from winobench.tasks.base import Association, Example, TargetPair
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
 # 5 scenes: images 0-4 with 4 texts for the words (colour, no colour, shape, no shape), of which "colour n" serves the
@@ -536,23 +535,8 @@ def test_pairs_are_handed_over_together_where_a_scorer_can(tmp_path):
 
 
 def test_bias_tasks_have_samples_of_their_own(tmp_path):
-    phrases = ("good", "nice", "bad", "evil")
-
-    def load(data_dir, limit):
-        for number in range(8):
-            yield Example(f"{number}", (fakes.image(number),), phrases, None, ("left" if number < 4 else "right",))
-
-    pair = TargetPair("left-right", "left", "right", phrases[:2], phrases[2:])
-    bias = dataclasses.replace(
-        fakes.text_task("bias"),
-        load=load,
-        metric="effect_size",
-        shape=(1, 4),
-        chance={},
-        association=Association((pair,)),
-    )
     scorer = FakeScorer()
-    results = run(scorer, tmp_path / "run", tasks=(TASKS[0], bias), num_bias_samples=3)
+    results = run(scorer, tmp_path / "run", tasks=(TASKS[0], fakes.bias_task()), num_bias_samples=3)
     assert results["passes"] == 5 * 4 * NUM_SAMPLES + 8 * 4 * 3
     assert not any(text == "" for _, text, _ in scorer.scored)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -563,8 +547,8 @@ def test_bias_tasks_have_samples_of_their_own(tmp_path):
         return -np.mean([scorer.error_of(image, text, i, (0, t)) for i, t in enumerate(timesteps)], dtype=np.float64)
 
     psi = [
-        np.mean([score(fakes.image(n), text) for text in phrases[:2]])
-        - np.mean([score(fakes.image(n), text) for text in phrases[2:]])
+        np.mean([score(fakes.image(n), text) for text in fakes.PHRASES[:2]])
+        - np.mean([score(fakes.image(n), text) for text in fakes.PHRASES[2:]])
         for n in range(8)
     ]
     expected = (np.mean(psi[:4]) - np.mean(psi[4:])) / np.std(psi)

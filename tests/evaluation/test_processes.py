@@ -180,8 +180,9 @@ def test_a_failure_is_told_to_all(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_that_differ_are_refused(tmp_path):
-    for complaint in finish(*start_two(tmp_path / "run", "seed"), status=1):
+@pytest.mark.parametrize("difference", ["seed", "modes"])
+def test_processes_that_differ_are_refused(tmp_path, difference):
+    for complaint in finish(*start_two(tmp_path / "run", difference), status=1):
         assert "process 1 has other arguments or other data than process 0" in complaint
     assert not (tmp_path / "run").exists()
 

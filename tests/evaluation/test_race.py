@@ -1,7 +1,5 @@
 """Races by hand, and against the decisions of the whole budget."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from winobench.errors import InputError
 from winobench.evaluation import evaluate, race
 from winobench.evaluation.plan import make_plan
 from winobench.evaluation.summary import question_scores
-from winobench.tasks.base import Association, Example, TargetPair
 
 LEVEL = 0.01 / 6
 
@@ -313,19 +310,9 @@ def test_races_and_fixed_budgets_share_their_errors(tmp_path):
 
 
 def test_bias_takes_all_of_its_samples(tmp_path):
-    phrases = ("good", "nice", "bad", "evil")
-
-    def load(data_dir, limit):
-        for number in range(8):
-            yield Example(f"{number}", (fakes.image(number),), phrases, None, ("left" if number < 4 else "right",))
-
-    pair = TargetPair("left-right", "left", "right", phrases[:2], phrases[2:])
-    bias = dataclasses.replace(
-        fakes.text_task("bias"), load=load, metric="effect_size", shape=(1, 4), association=Association((pair,))
-    )
     results = evaluate.evaluate(
         Decided(),
-        [fakes.text_task(), bias],
+        [fakes.text_task(), fakes.bias_task()],
         tmp_path / "run",
         num_samples=64,
         num_bias_samples=6,

@@ -179,13 +179,14 @@ def evaluate(
         try:
             if progress and is_first:
                 progress_bars.say(f"records in {folder.path}")
+            rounds.check_alike(folder, identity)
             for one in planned:
                 if one.alpha is not None and timesteps == importance.RULE:
                     rounds.learn_timesteps(scorer, one, folder, versions, reuse=reuse, progress=progress and is_first)
                     description["rounds"] = [_described(one, is_sampled) for one in planned]
                     if is_first:
                         folder.describe(description)
-            seconds_before = rounds.find_missing(folder, planned, identity, versions, reuse=reuse)
+            seconds_before = rounds.find_missing(folder, planned, versions, reuse=reuse)
             parts = rounds.score_missing(scorer, planned, folder, versions, progress and is_first)
             about = {"config": config, "versions": versions}
 

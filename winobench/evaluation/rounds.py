@@ -148,6 +148,23 @@ def make_rounds(
     return rounds
 
 
+def check_alike(folder: records.RunFolder, identity: Mapping[str, Any]) -> None:
+    """Makes sure that all processes see the folder and are about to do the same, before any of them does it.
+
+    Raises:
+      InputError: a process does not see the folder, or has another identity.
+    """
+
+    def look() -> str:
+        _wait_for([folder.config_path])
+        return records.digest(json.loads(json.dumps(identity)))
+
+    first, *others = parallel.meet(look)
+    for number, other in enumerate(others, 1):
+        if other != first:
+            raise InputError(f"process {number} has other arguments or other data than process 0: start all alike")
+
+
 def learn_timesteps(
     scorer: base.SampledScorer,
     one: Round,
@@ -196,29 +213,21 @@ def learn_timesteps(
 def find_missing(
     folder: records.RunFolder,
     rounds: Sequence[Round],
-    identity: Mapping[str, Any],
     versions: Mapping[str, Any],
     *,
     reuse: bool,
 ) -> float:
-    """Has the first process read what is recorded, and tells all what is not; returns the seconds spent on the former.
+    """Has the first process read what is recorded, and tells all what is not.
 
-    Raises:
-      InputError: a process does not see the folder, or is about to do something else.
+    Returns:
+      The seconds that earlier calls of this run have spent on what is recorded.
     """
 
     def look() -> dict[str, Any]:
-        _wait_for([folder.config_path])
-        found = {"identity": records.digest(json.loads(json.dumps(identity)))}
-        if parallel.is_first_process():
-            found["seconds"] = sum(_read_recorded(folder, one, versions, reuse=reuse) for one in rounds)
-            found["missing"] = [_packed(np.isnan(one.errors)) for one in rounds]
-        return found
+        seconds = sum(_read_recorded(folder, one, versions, reuse=reuse) for one in rounds)
+        return {"seconds": seconds, "missing": [_packed(np.isnan(one.errors)) for one in rounds]}
 
-    first, *others = parallel.meet(look)
-    for number, other in enumerate(others, 1):
-        if other["identity"] != first["identity"]:
-            raise InputError(f"process {number} has other arguments or other data than process 0: start all alike")
+    first = parallel.from_first(look)
     for one, missing in zip(rounds, first["missing"], strict=True):
         one.missing = np.flatnonzero(_unpacked(missing, one.errors.size))
     return first["seconds"]
