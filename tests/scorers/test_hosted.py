@@ -537,7 +537,7 @@ def test_an_interrupt_while_an_answer_is_stored_loses_nothing(server, name):
     with pytest.raises(KeyboardInterrupt):
         _interrupt_at_the_first(make(name, concurrency=3).ask(questions(20)), taken)
     assert sorted(taken) == sorted(server.prompts)
-    assert len(taken) == 3
+    assert 1 <= len(taken) <= 3
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

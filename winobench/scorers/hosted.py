@@ -279,7 +279,7 @@ class HostedModel:
         try:
             interrupts.take_over()
             while True:
-                if end is None:
+                if end is None and not interrupts.kept:
                     for task in itertools.islice(waiting, len(threads) - under_way):
                         tasks.put(task)
                         under_way += 1
@@ -480,7 +480,8 @@ class _Interrupts:
     """
 
     def __init__(self):
-        self._taken = self._waiting = self._came = self._kept = False
+        self.kept = False  # one has come that is not raised yet
+        self._taken = self._waiting = self._came = False
 
     def take_over(self) -> None:
         """From now on, where Python's own handler would raise it."""
@@ -501,8 +502,8 @@ class _Interrupts:
         """Here interrupts are raised, one that was kept among them."""
         self._waiting = True
         try:
-            if self._kept:
-                self._kept = False
+            if self.kept:
+                self.kept = False
                 raise KeyboardInterrupt
             yield
         finally:
@@ -512,7 +513,7 @@ class _Interrupts:
         first, self._came = not self._came, True
         if self._waiting or not first:
             raise KeyboardInterrupt
-        self._kept = True
+        self.kept = True
 
 
 class _Pace:
