@@ -56,8 +56,8 @@ def all_errors(
     errors = np.empty(len(triples), np.float32)
     options = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
     with progress.passes(len(triples)) as advance:
-        for start, part in scorer.iter_errors(plan.images, plan.texts, triples, **options):
-            errors[start : start + len(part)] = part
+        for rows, part in scorer.iter_errors(plan.images, plan.texts, triples, **options):
+            errors[rows] = part
             advance(len(part))
     return errors.reshape(len(plan.pairs), num_samples)
 
@@ -246,8 +246,8 @@ def timestep_rules(scorer: DiffusionITM, questions: int) -> dict[str, Any]:
         grid = np.repeat(np.array(pairs, np.int32), len(timesteps), axis=0)
         triples = np.column_stack([grid, np.tile(np.arange(len(timesteps), dtype=np.int32), len(pairs))])
         errors = np.empty(len(triples), np.float64)
-        for start, part in scorer.iter_errors(images, texts, triples, timesteps=timesteps, noise=noise):
-            errors[start : start + len(part)] = part
+        for rows, part in scorer.iter_errors(images, texts, triples, timesteps=timesteps, noise=noise):
+            errors[rows] = part
         errors = errors.reshape(len(of), 2, -1)
         return errors[:, 1] - errors[:, 0]
 

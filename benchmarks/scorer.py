@@ -11,14 +11,16 @@ Two kinds of evaluation are timed, those of GDBench in small:
 
 All take the same random weights, images, texts and timesteps, and compute the same score for each pair:
 
-* fused: `winobench.DiffusionITM`.
+* fused: `winobench.DiffusionITM`, where the texts of an image and a sample also share what the network does ahead of
+  them.
 * torch, batched: a plain loop over diffusers' networks that repeats no work: every image and text is encoded once, and
   every (image, text, sample) is one row of a batch. On a GPU also with `torch.compile`.
 * torch, pair by pair: what the published code does: for each pair, encode image and text; for each sample, one pass
   with the text and, where scores are normalised, one with the empty text, as a batch of two.
 
-Each gets its best batch size of those tried (the scorer's is that of each device; the cores of a CPU are devices), and
-is warmed up first; compiling is timed apart. Rounds alternate between them, and the table shows medians.
+Each gets its best batch size of those tried for each kind of evaluation (the scorer's is that of each device; the cores
+of a CPU are devices), and is warmed up first; compiling is timed apart. Rounds alternate between them, and the table
+shows medians.
 """
 
 from __future__ import annotations
@@ -315,10 +317,10 @@ def fused(scorer: DiffusionITM, work: Work) -> Timing:
     errors = np.empty(len(triples), np.float32)
     start = time.perf_counter()
     arrivals = []
-    for first, part in scorer.iter_errors(
+    for rows, part in scorer.iter_errors(
         work.images, [*work.texts, ""], triples, noise=work.noise, timesteps=work.timesteps
     ):
-        errors[first : first + len(part)] = part
+        errors[rows] = part
         arrivals.append((time.perf_counter(), len(part)))
     (begin, skipped), (end, _) = arrivals[0], arrivals[-1]
     # A single step has no second one to be measured by.
@@ -374,19 +376,24 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
         style: make_work(size, style, scorer.image_size, scorer.latent_shape, questions)
         for style, questions in size.questions.items()
     }
-    part = make_work(
-        size, "winoground", scorer.image_size, scorer.latent_shape, max(1, size.questions["winoground"] // 4)
-    )
-    gigaflops = peer.gigaflops(part)
+    parts = {
+        style: make_work(size, style, scorer.image_size, scorer.latent_shape, max(1, questions // 4))
+        for style, questions in size.questions.items()
+    }
+    gigaflops = peer.gigaflops(parts["winoground"])
     ceiling = matrix_rate(device, getattr(torch, dtype))
 
-    runs: dict[str, Callable[[Work], Timing]] = {}
-    batch_sizes, compiling = {}, {}
+    runs: dict[str, Callable[[str], Timing]] = {}
+    batch_sizes: dict[tuple[str, str], int] = {}
+    compiling: dict[tuple[str, str], float] = {}
 
     def choose(name: str, run: Callable[[Work, int], Timing]) -> None:
-        log(f"{name}: choosing a batch size")
-        batch_sizes[name], compiling[name] = best_batch_size(lambda batch: run(part, batch), size.batch_sizes)
-        runs[name] = lambda work: run(work, batch_sizes[name])
+        for style, part in parts.items():
+            log(f"{name}: choosing a batch size, {style}")
+            batch_sizes[style, name], compiling[style, name] = best_batch_size(
+                lambda batch, part=part: run(part, batch), size.batch_sizes
+            )
+        runs[name] = lambda style: run(works[style], batch_sizes[style, name])
 
     choose("fused", lambda work, batch_size: fused(scorers[batch_size], work))
     choose("torch, batched", peer.batched)
@@ -401,17 +408,20 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
                 peer.unet = plain
 
         choose("torch.compile, batched", with_compiled)
-    batch_sizes["torch, pair by pair"], compiling["torch, pair by pair"] = 2, 0.0
-    runs["torch, pair by pair"] = peer.pair_by_pair
+    runs["torch, pair by pair"] = lambda style: peer.pair_by_pair(works[style])
+    for style, work in works.items():
+        batch_sizes[style, "torch, pair by pair"] = 2 if work.normalized else 1
+        compiling[style, "torch, pair by pair"] = 0.0
 
     timings: dict[str, dict[str, list[Timing]]] = {style: {name: [] for name in runs} for style in works}
-    for style, work in works.items():
+    for style in works:
         for number in range(rounds):
             for name, run in runs.items():
-                timings[style][name].append(run(work))
+                timings[style][name].append(run(style))
                 log(f"{style}, round {number + 1} of {rounds}, {name}: {timings[style][name][-1].seconds:.2f} s")
 
-    def results(of_style: dict[str, list[Timing]]) -> dict[str, Any]:
+    def results(style: str) -> dict[str, Any]:
+        of_style = timings[style]
         reference = of_style["torch, batched"][0].scores
         return {
             name: {
@@ -419,8 +429,8 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
                 "passes_per_second": statistics.median(r.passes / r.denoising_seconds for r in of),
                 "seconds": statistics.median(r.seconds for r in of),
                 "seconds_of_each_round": [round(r.seconds, 3) for r in of],
-                "batch_size": batch_sizes[name],
-                "compile_seconds": round(compiling[name], 1),
+                "batch_size": batch_sizes[style, name],
+                "compile_seconds": round(compiling[style, name], 1),
                 "largest_score_difference": float(np.abs(of[0].scores - reference).max() / np.abs(reference).max()),
             }
             for name, of in of_style.items()
@@ -440,7 +450,7 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
         "load_average": [load_before, machine.load_average()],
         "rounds": rounds,
         "devices": scorer.mesh.size,
-        "results": {style: results(of_style) for style, of_style in timings.items()},
+        "results": {style: results(style) for style in works},
     }
 
 

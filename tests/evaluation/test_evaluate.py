@@ -525,7 +525,8 @@ def test_pairs_are_handed_over_together_where_a_scorer_can(tmp_path):
         def iter_scores(self, images, texts, pairs):
             for start in range(0, len(pairs), 4):
                 part = pairs[start : start + 4]
-                yield start, np.array([self.score([images[i]], [texts[t]])[0, 0] for i, t in part], np.float32)
+                scores = [self.score([images[i]], [texts[t]])[0, 0] for i, t in part]
+                yield start + np.arange(len(part)), np.array(scores, np.float32)
 
     together = run(Together(), tmp_path / "together")
     assert together["tasks"] == run(ByTheBook(), tmp_path / "alone")["tasks"]

@@ -74,6 +74,23 @@ def test_a_row_is_a_run_of_samples_of_one_pair(tmp_path):
     ]
 
 
+def test_samples_of_several_pairs_in_turn_are_one_row_each(tmp_path):
+    folder = _folder(tmp_path / "run")
+    writer = _writer(folder)
+    turns = [(image, text, sample) for image in (1, 0) for sample in range(6) for text in range(2)]
+    values = np.arange(24, dtype=np.float32)
+    writer.add(_triples(*turns[:9]), values[:9])
+    writer.add(_triples(*turns[9:]), values[9:])
+    writer.flush()
+    (path,) = (tmp_path / "run" / "errors").iterdir()
+    rows = pq.read_table(path).to_pylist()
+    assert [(row["image"], row["text"], row["first_sample"]) for row in rows] == [
+        (image, text, 0) for image in IMAGES for text in TEXTS
+    ]
+    assert rows[2]["errors"] == values[0:12:2].tolist()
+    assert rows[1]["errors"] == values[13:24:2].tolist()
+
+
 def test_parts_of_a_continued_run_follow_on(tmp_path):
     folder = _folder(tmp_path / "run")
     for sample in range(2):

@@ -37,7 +37,6 @@ SMALL = {
     "cross_attention_dim": 12,
     "attention_head_dim": 4,
 }
-# The layout of the embedded model: transformers at both levels.
 BOTH = {
     **SMALL,
     "down_block_types": ("CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
@@ -52,7 +51,18 @@ CONFIGS = {
         "upcast_attention": True,
         "layers_per_block": 2,
     },
-    "embedded": BOTH,
+    "both levels": BOTH,
+    # The layout of the embedded model.
+    "coarse level": {
+        **SMALL,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+    },
+    "middle alone": {
+        **SMALL,
+        "down_block_types": ("DownBlock2D", "DownBlock2D"),
+        "up_block_types": ("UpBlock2D", "UpBlock2D"),
+    },
     "one level": {
         **SMALL,
         "down_block_types": ("CrossAttnDownBlock2D",),
@@ -118,6 +128,18 @@ def test_network(name):
     assert relative_error(call(ours, *arrays), predict(network, *arrays)) < NETWORK_TOLERANCE
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_several_texts_about_one_sample(name):
+    """As torch does with each sample repeated; in an order of any kind, and with a sample that no text asks about."""
+    network, ours = pair(CONFIGS[name])
+    sample, timesteps, _ = inputs(ours.config)
+    sample, timesteps, rows = np.concatenate([sample, sample + 1]), np.array([3, 871, 5, 40]), np.array([1, 1, 0, 3, 1])
+    states = np.random.default_rng(3).normal(size=(5, 5, ours.config.per_level("cross_attention_dim")[0]))
+    states = states.astype(np.float32)
+    expected = predict(network, sample[rows], timesteps[rows], states)
+    assert relative_error(call(ours, sample, timesteps, states, rows), expected) < NETWORK_TOLERANCE
+
+
 @pytest.mark.parametrize("size", [(7, 10), (5, 9)])
 def test_sizes_that_do_not_halve_evenly(size):
     network, ours = pair(CONFIGS["three levels"])
@@ -146,7 +168,7 @@ def test_options_without_parameters_matter(option, default):
 
 
 def test_fractional_timesteps():
-    network, ours = pair(CONFIGS["embedded"])
+    network, ours = pair(CONFIGS["both levels"])
     sample, _, states = inputs(ours.config)
     timesteps = np.array([0.25, 998.75], np.float32)
     expected = predict(network, sample, timesteps, states)

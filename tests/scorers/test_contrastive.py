@@ -81,10 +81,10 @@ def test_pairs_in_any_order(scorer, images):
     pairs = np.concatenate([pairs, pairs[:5]])
     found = np.full(len(pairs), np.nan, np.float32)
     next_start = 0
-    for start, part in scorer.iter_scores(images, TEXTS, pairs):
-        assert start == next_start
+    for rows, part in scorer.iter_scores(images, TEXTS, pairs):
+        np.testing.assert_array_equal(rows, next_start + np.arange(len(part)))
         assert part.dtype == np.float32
-        found[start : start + len(part)] = part
+        found[rows] = part
         next_start += len(part)
     assert next_start == len(pairs)
     # Both are sums in float64, rounded once; the order of addition may differ.

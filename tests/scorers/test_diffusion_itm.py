@@ -3,6 +3,7 @@ import json
 import socket
 import subprocess
 import sys
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -208,15 +209,65 @@ def test_repeated_images_and_texts_are_scored_once(monkeypatch, tmp_path):
     assert (errors[0] != errors[1]).all()
 
 
-def test_iter_errors_keeps_the_order_of_the_triples_and_arrives_in_parts():
-    s = scorer(batch_size=4)
+@pytest.mark.parametrize("unet", [fakes.UNet, fakes.SharingUNet])
+def test_triples_in_any_order_arrive_in_parts(unet):
+    s = scorer(batch_size=4, pipeline={"unet": unet()})
     everything = s.errors(IMAGES, TEXTS, num_samples=6)
     triples = np.random.default_rng(1).permutation(np.indices(everything.shape).reshape(3, -1).T)[:30]
     parts = list(s.iter_errors(IMAGES, TEXTS, triples, num_samples=6))
-    assert [start for start, _ in parts] == list(range(0, 30, 4))
     assert [len(part) for _, part in parts] == [4] * 7 + [2]
-    np.testing.assert_allclose(np.concatenate([part for _, part in parts]), everything[tuple(triples.T)], rtol=1e-6)
+    np.testing.assert_allclose(in_one_piece(parts, 30), everything[tuple(triples.T)], rtol=1e-6)
     assert list(s.iter_errors(IMAGES, TEXTS, np.zeros((0, 3), int), num_samples=6)) == []
+
+
+def test_texts_of_an_image_and_a_sample_are_scored_together():
+    s = scorer(batch_size=4)
+    triples = np.indices((3, 3, 4)).reshape(3, -1).T
+    parts = list(s.iter_errors(IMAGES, TEXTS, triples, num_samples=4))
+    scored = triples[np.concatenate([rows for rows, _ in parts])]
+    np.testing.assert_array_equal(scored, np.array([(i, t, n) for i in range(3) for n in range(4) for t in range(3)]))
+
+
+class CountingUNet(fakes.SharingUNet):
+    """Of a class of its own, so that no other test has compiled it."""
+
+    traced: ClassVar[list[int]] = []
+
+
+@pytest.mark.parametrize(("texts", "noised"), [(1, 24), (2, 13), (3, 13), (4, 7), (7, 7), (9, 4)])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_what_comes_ahead_of_the_texts_is_computed_once(texts, noised, devices):
+    """Of 24 texts of a device in a row, with two (four, eight) of each image and sample, at most 13 (7, 4) differ."""
+    texts = ["x" * n for n in range(1, 1 + texts)]
+    expected = scorer().errors(IMAGES, texts, num_samples=20)
+    CountingUNet.traced.clear()
+    jax.clear_caches()
+    mesh = parallel.make_mesh(jax.devices()[:devices])
+    s = scorer(pipeline={"unet": CountingUNet()}, batch_size=24, mesh=mesh)
+    np.testing.assert_allclose(s.errors(IMAGES, texts, num_samples=20), expected, rtol=1e-6)
+    assert set(CountingUNet.traced) == {noised}
+
+
+def test_sharing_where_it_does_not_fit():
+    """Many texts for one image, one text each for others: two programs, and every error is right."""
+    expected = scorer().errors(IMAGES, TEXTS, num_samples=11)
+    triples = [(0, t, n) for t in range(3) for n in range(11)] + [(i, 1, n) for i in (1, 2) for n in range(11)]
+    s = scorer(pipeline={"unet": CountingUNet()}, batch_size=8)
+    CountingUNet.traced.clear()
+    jax.clear_caches()
+    got = in_one_piece(s.iter_errors(IMAGES, TEXTS, triples, num_samples=11), len(triples))
+    np.testing.assert_allclose(got, expected[tuple(np.transpose(triples))], rtol=1e-6)
+    assert set(CountingUNet.traced) == {5, 8}
+
+
+def test_a_session_shares_as_it_did_first():
+    session = scorer(pipeline={"unet": CountingUNet()}, batch_size=8).session(IMAGES, TEXTS, num_samples=3)
+    jax.clear_caches()
+    CountingUNet.traced.clear()
+    whole, half = np.indices((3, 3, 3)).reshape(3, -1).T, np.indices((3, 1, 3)).reshape(3, -1).T
+    for triples in (whole, half, whole):
+        in_one_piece(session.iter_errors(triples), len(triples))
+    assert sorted(CountingUNet.traced) == [5, 8]
 
 
 def test_more_images_and_texts_than_rows():
@@ -227,7 +278,7 @@ def test_more_images_and_texts_than_rows():
     small = scorer(table_rows=5)
     np.testing.assert_allclose(small.errors(images, texts, num_samples=2), expected, rtol=1e-6)
     triples = np.random.default_rng(1).permutation(np.indices(expected.shape).reshape(3, -1).T)
-    got = np.concatenate([part for _, part in small.iter_errors(images, texts, triples, num_samples=2)])
+    got = in_one_piece(small.iter_errors(images, texts, triples, num_samples=2), len(triples))
     np.testing.assert_allclose(got, expected[tuple(triples.T)], rtol=1e-6)
 
 
@@ -238,6 +289,13 @@ def test_nothing_is_compiled_when_images_texts_or_samples_change(compilations):
         s.score(IMAGES[:2], ["new text"], num_samples=17, seed=5)
         s.errors([fakes.image(seed) for seed in range(40)], [f"text {n}" for n in range(50)], num_samples=1)
         s.score(IMAGES[:1], ["a", "b"], timesteps="even", num_samples=4)
+    assert count.total == 0
+    # With a network that shares: as long as the number of texts is of the same kind, here two or three.
+    s = scorer(pipeline={"unet": fakes.SharingUNet()})
+    s.score(IMAGES, TEXTS, num_samples=3)
+    with compilations() as count:
+        s.score(IMAGES[:2], ["new text"], num_samples=17, seed=5)
+        s.errors([fakes.image(seed) for seed in range(40)], ["a", "b", "c"], num_samples=9)
     assert count.total == 0
     with compilations() as count:
         # The counter counts: another batch size is another shape.
@@ -396,13 +454,15 @@ def test_large_networks_have_few_copies_on_a_cpu(monkeypatch):
     assert DiffusionITM(pipeline).mesh.size == 1
 
 
-def in_one_piece(parts):
-    """The errors of (first triple, errors) parts, of which each must begin where the last one ended."""
-    errors = []
-    for start, part in parts:
-        assert start == len(errors)
-        errors += part.tolist()
-    return np.asarray(errors, np.float32)
+def in_one_piece(parts, count):
+    """The errors of (triples, errors) parts, which must have each of them once."""
+    errors, times = np.full(count, np.nan, np.float32), np.zeros(count, int)
+    for rows, part in parts:
+        assert rows.shape == part.shape
+        errors[rows] = part
+        times[rows] += 1
+    np.testing.assert_array_equal(times, 1)
+    return errors
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -410,9 +470,9 @@ def test_a_batch_that_does_not_fit_is_halved(devices, caplog):
     """What the network needs is refused by the device itself."""
     mesh = parallel.make_mesh(jax.devices()[:devices])
     triples = np.indices((3, 3, 9)).reshape(3, -1).T
-    expected = in_one_piece(scorer(mesh=mesh, batch_size=2).iter_errors(IMAGES, TEXTS, triples, num_samples=9))
+    expected = in_one_piece(scorer(mesh=mesh, batch_size=2).iter_errors(IMAGES, TEXTS, triples, num_samples=9), 81)
     greedy = scorer(mesh=mesh, batch_size=9, pipeline={"unet": fakes.GreedyUNet()})
-    got = in_one_piece(greedy.iter_errors(IMAGES, TEXTS, triples, num_samples=9))
+    got = in_one_piece(greedy.iter_errors(IMAGES, TEXTS, triples, num_samples=9), 81)
     np.testing.assert_allclose(got, expected, rtol=1e-6)
     assert [record.getMessage().split(" (")[0] for record in caplog.records] == [
         "9 triples at once on each device do not fit into memory",
@@ -464,7 +524,7 @@ def test_work_goes_on_where_it_stopped(at, fails, monkeypatch, caplog):
     steps, calls, fused_step = [], [], diffusion_itm._fused_step
 
     def counted(*arguments):
-        steps.append(arguments[-1].shape[1])
+        steps.append(len(arguments[-2]))
         return fused_step(*arguments)
 
     monkeypatch.setattr(diffusion_itm, "_fused_step", counted)
@@ -479,7 +539,7 @@ def test_work_goes_on_where_it_stopped(at, fails, monkeypatch, caplog):
     monkeypatch.setattr(module, name, failing)
     s = scorer(batch_size=8)
     triples = np.indices((3, 3, 9)).reshape(3, -1).T
-    got = in_one_piece(s.iter_errors(IMAGES, TEXTS, triples, num_samples=9))
+    got = in_one_piece(s.iter_errors(IMAGES, TEXTS, triples, num_samples=9), 81)
     np.testing.assert_allclose(got, expected, rtol=1e-6)
     assert s.batch_size == 4
     assert len(caplog.records) == 1
@@ -525,7 +585,7 @@ def test_a_session_survives_a_failure(monkeypatch):
         s._image_encoder.size.per_device = s._text_encoder.size.per_device = 1
         with pytest.raises(InputError, match="not even one image at a time"):
             list(session.iter_errors(triples))
-    np.testing.assert_allclose(in_one_piece(session.iter_errors(triples)), expected, rtol=1e-6)
+    np.testing.assert_allclose(in_one_piece(session.iter_errors(triples), 18), expected, rtol=1e-6)
 
 
 @pytest.fixture

@@ -177,12 +177,39 @@ def test_scoring_goes_on_after_failures_of_every_kind(monkeypatch):
 
     monkeypatch.setattr(tables, "_write", failing_write)
     results = []
-    for start, part in tables.score_rows(images.table, texts.table, pairs, size, step):
-        assert start == len(results)
+    for rows, part in tables.score_rows(images.table, texts.table, pairs, size, step):
+        np.testing.assert_array_equal(rows, len(results) + np.arange(len(part)))
         results += part.tolist()
     np.testing.assert_allclose(results, 10 * pairs[:, 0] ** 2 + pairs[:, 1] ** 2 / 100, rtol=1e-6)
     assert size.total == 4
     assert images.table.encoder.batch_size * texts.table.encoder.batch_size == 4
+
+
+@pytest.mark.parametrize("fails", [None, 3])
+def test_an_order_of_its_own(fails):
+    """Within what fits into the tables; after a failure with what is left."""
+    images, texts = Harness(rows=4, batch=4), Harness(rows=4, batch=4)
+    size = batch_size.BatchSize(2, parallel.make_mesh(jax.devices()[:1]), "pair")
+    pairs = np.array([(i, j) for i in range(6) for j in range(3)])
+    calls = []
+
+    def step(image_rows, text_rows, batch):
+        calls.append(batch.tolist())
+        if len(calls) == fails:
+            out_of_memory()
+        return images.table.array["squared"][image_rows] + texts.table.array["squared"][text_rows] / 1000
+
+    results = np.full(len(pairs), np.nan)
+    order = []
+    for rows, part in tables.score_rows(
+        images.table, texts.table, pairs, size, step, lambda items: np.argsort(items[:, 1], kind="stable")
+    ):
+        results[rows] = part
+        order += rows.tolist()
+    np.testing.assert_allclose(results, 10 * pairs[:, 0] ** 2 + pairs[:, 1] ** 2 / 100, rtol=1e-6)
+    # Four images fit: the text changes least often among the first twelve pairs, and among the last six.
+    expected = [3 * image + text for first in (0, 4) for text in range(3) for image in range(first, min(first + 4, 6))]
+    assert order == expected
 
 
 def test_loading_ahead_keeps_the_order_and_the_limit():

@@ -412,8 +412,10 @@ class ErrorWriter:
         now = time.monotonic()
         triples = np.concatenate([batch for batch, _ in self._waiting])
         errors = np.concatenate([values for _, values in self._waiting])
-        images, texts, samples = triples.T
-        # A row is a run of consecutive samples of one pair.
+        # A row is a run of consecutive samples of one pair, with which those of other pairs may have taken turns.
+        order = np.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
+        errors = errors[order]
+        images, texts, samples = triples[order].T
         joined = (np.diff(images) == 0) & (np.diff(texts) == 0) & (np.diff(samples) == 1)
         starts = np.concatenate([[0], np.flatnonzero(~joined) + 1])
         offsets = np.concatenate([starts, [len(errors)]]).astype(np.int32)

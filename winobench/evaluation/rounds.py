@@ -379,7 +379,7 @@ def _race_share(
 def _score(
     one: Round,
     places: np.ndarray,
-    iter_errors: Callable[[np.ndarray], Iterator[tuple[int, np.ndarray]]],
+    iter_errors: Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]],
     writer: records.ErrorWriter | None,
     advance: Callable[[int], None],
 ) -> None:
@@ -389,8 +389,7 @@ def _score(
         for first in range(0, len(places), _TRIPLES_A_CALL):
             here = places[first : first + _TRIPLES_A_CALL]
             triples = _triples(one, here)
-            for start, values in iter_errors(triples):
-                part = slice(start, start + len(values))
+            for part, values in iter_errors(triples):
                 _check_finite(one.plan, triples[part], values)
                 flat[here[part]] = values
                 if writer is not None:
@@ -410,7 +409,9 @@ def _triples(one: Round, places: np.ndarray) -> np.ndarray:
     return np.concatenate([one.plan.pairs[pairs], samples_of[:, None]], axis=1).astype(np.int32)
 
 
-def _iter_errors(scorer: base.SampledScorer, one: Round, triples: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _iter_errors(
+    scorer: base.SampledScorer, one: Round, triples: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Scores [n, 3] (image, text, sample) of the plan, handing over only the images and texts that these need."""
     images, image_numbers = np.unique(triples[:, 0], return_inverse=True)
     texts, text_numbers = np.unique(triples[:, 1], return_inverse=True)

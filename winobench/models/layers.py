@@ -430,10 +430,14 @@ class Attention(nnx.Module):
         """
         return self._split(self.to_k(context)), self._split(self.to_v(context))
 
-    def attend(self, x: jax.Array, keys: jax.Array, values: jax.Array) -> jax.Array:
-        """x [B, T, channels] and the results of ``keys_values`` -> [B, T, channels]."""
-        y = dot_product_attention(self._split(self.to_q(x)), keys, values)
-        return self.to_out[0](y.reshape(x.shape))
+    def attend(self, x: jax.Array, keys: jax.Array, values: jax.Array, rows: jax.Array | None = None) -> jax.Array:
+        """x [B, T, channels] and the results of ``keys_values`` -> [B, T, channels].
+
+        With rows, int32 [N], there are N keys and values, and queries from those rows of x: [N, T, channels].
+        """
+        queries = self._split(self.to_q(x))
+        y = dot_product_attention(queries if rows is None else queries[rows], keys, values)
+        return self.to_out[0](y.reshape(*y.shape[:2], -1))
 
     def __call__(self, x: jax.Array, context: jax.Array | None = None) -> jax.Array:
         """x [B, T, channels], context [B, S, context_channels] or None for x itself -> [B, T, channels]."""
@@ -493,10 +497,14 @@ class BasicTransformerBlock(nnx.Module):
         self.norm3 = layer_norm(channels, **kwargs)
         self.ff = FeedForward(channels, **kwargs)
 
-    def __call__(self, x: jax.Array, context: jax.Array) -> jax.Array:
-        """x [B, T, channels], context [B, S, context_channels] -> [B, T, channels]."""
+    def __call__(self, x: jax.Array, context: jax.Array, rows: jax.Array | None = None) -> jax.Array:
+        """x [B, T, channels], context [B, S, context_channels] -> [B, T, channels].
+
+        With rows, int32 [N], context is [N, S, context_channels] and meets those rows of x: [N, T, channels].
+        """
         x = x + self.attn1(self.norm1(x))
-        x = x + self.attn2(self.norm2(x), context)
+        seen = self.attn2.attend(self.norm2(x), *self.attn2.keys_values(context), rows)
+        x = (x if rows is None else x[rows]) + seen
         return x + self.ff(self.norm3(x))
 
 
@@ -540,10 +548,16 @@ class Transformer2DModel(nnx.Module):
         )
         self.proj_out = projection()
 
-    def __call__(self, x: jax.Array, context: jax.Array) -> jax.Array:
-        """x [B, h, w, channels], context [B, S, context_channels] -> [B, h, w, channels]."""
+    def __call__(self, x: jax.Array, context: jax.Array, rows: jax.Array | None = None) -> jax.Array:
+        """x [B, h, w, channels], context [B, S, context_channels] -> [B, h, w, channels].
+
+        With rows, int32 [N], context is [N, S, context_channels] and meets those rows of x: [N, h, w, channels]. What
+        comes before the first text is seen is computed once for each row of x.
+        """
         batch, height, width, channels = x.shape
         y = self.proj_in(self.norm(x)).reshape(batch, height * width, channels)
-        for block in self.transformer_blocks:
+        first, *others = self.transformer_blocks
+        y = first(y, context, rows)
+        for block in others:
             y = block(y, context)
-        return x + self.proj_out(y.reshape(batch, height, width, channels))
+        return (x if rows is None else x[rows]) + self.proj_out(y.reshape(-1, height, width, channels))

@@ -256,15 +256,26 @@ class DownBlock(_Level):
         )
 
     def __call__(
-        self, x: jax.Array, time: jax.Array, context: jax.Array, *, remat: bool = False
+        self,
+        x: jax.Array,
+        time: jax.Array,
+        context: jax.Array,
+        rows: jax.Array | None = None,
+        *,
+        remat: bool = False,
     ) -> tuple[jax.Array, list[jax.Array]]:
-        """x [B, h, w, inputs] -> (its successor, every intermediate result for the way up)."""
+        """x [B, h, w, inputs] -> (its successor, every intermediate result for the way up).
+
+        With rows, int32 [N], context is [N, ...] and meets those rows of x; from there on, all have N rows.
+        """
         call = _call_and_forget if remat else _call
         skips = []
         for i, resnet in enumerate(self.resnets):
             x = call(resnet, x, time)
             if self.attentions is not None:
-                x = call(self.attentions[i], x, context)
+                x = call(self.attentions[i], x, context, rows)
+                if rows is not None:
+                    time, rows = time[rows], None
             skips.append(x)
         if self.downsamplers is not None:
             x = self.downsamplers[0](x)
@@ -290,11 +301,19 @@ class MidBlock(_Level):
             rngs=rngs,
         )
 
-    def __call__(self, x: jax.Array, time: jax.Array, context: jax.Array, *, remat: bool = False) -> jax.Array:
-        """x [B, h, w, channels] -> the same shape."""
+    def __call__(
+        self,
+        x: jax.Array,
+        time: jax.Array,
+        context: jax.Array,
+        rows: jax.Array | None = None,
+        *,
+        remat: bool = False,
+    ) -> jax.Array:
+        """x [B, h, w, channels] -> the same shape, or [N, h, w, channels] with rows, as of `DownBlock`."""
         call = _call_and_forget if remat else _call
-        x = call(self.attentions[0], call(self.resnets[0], x, time), context)
-        return call(self.resnets[1], x, time)
+        x = call(self.attentions[0], call(self.resnets[0], x, time), context, rows)
+        return call(self.resnets[1], x, time if rows is None else time[rows])
 
 
 class UpBlock(_Level):
@@ -381,7 +400,13 @@ class UNet2DConditionModel(layers.Network):
         return self.time_embedding(waves.astype(self.dtype))
 
     def __call__(
-        self, sample: jax.Array, timesteps: jax.Array, encoder_hidden_states: jax.Array, *, remat: bool = False
+        self,
+        sample: jax.Array,
+        timesteps: jax.Array,
+        encoder_hidden_states: jax.Array,
+        sample_rows: jax.Array | None = None,
+        *,
+        remat: bool = False,
     ) -> jax.Array:
         """Predicts the training target of noisy latents.
 
@@ -389,12 +414,15 @@ class UNet2DConditionModel(layers.Network):
           sample: noisy latents [B, h, w, in_channels], scaled as the model was trained. Any size will do; multiples of
             2 ** (levels - 1) need no cropping on the way up.
           timesteps: [B], whole or fractional.
-          encoder_hidden_states: text states [B, L, cross_attention_dim].
+          encoder_hidden_states: text states [B, L, cross_attention_dim]; [N, L, cross_attention_dim] with sample_rows.
+          sample_rows: int32 [N], where several texts are asked about one sample: the row of ``sample`` and
+            ``timesteps`` that each of the text states belongs to. All that comes before the first cross-attention is
+            then computed once for each sample.
           remat: rematerialise: keep only the inputs of each residual block and each transformer for the gradient, which
             then computes their insides again. Less memory for about a third more computation; the result is the same.
 
         Returns:
-          [B, h, w, out_channels] in the compute dtype.
+          [B, h, w, out_channels] in the compute dtype; [N, h, w, out_channels] with sample_rows.
         """
         x = sample.astype(self.dtype)
         context = encoder_hidden_states.astype(self.dtype)
@@ -403,10 +431,15 @@ class UNet2DConditionModel(layers.Network):
         time = self.time_states(timesteps)
         x = self.conv_in(x)
         skips = [x]
+        rows = sample_rows
         for block in self.down_blocks:
-            x, more = block(x, time, context, remat=remat)
+            x, more = block(x, time, context, rows, remat=remat)
+            if rows is not None and block.attentions is not None:
+                time, skips, rows = time[rows], [skip[rows] for skip in skips], None
             skips += more
-        x = self.mid_block(x, time, context, remat=remat)
+        x = self.mid_block(x, time, context, rows, remat=remat)
+        if rows is not None:
+            time, skips = time[rows], [skip[rows] for skip in skips]
         for block in self.up_blocks:
             count = len(block.resnets)
             own, skips = skips[-count:], skips[:-count]

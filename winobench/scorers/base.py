@@ -23,8 +23,8 @@ class Scorer(Protocol):
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own; one whose mesh has devices of other processes is called by all of them with all of the work.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
-      (index of the first pair, float32 scores) of batch after batch, in the order of the pairs. Without it, ``score``
-      is called for one image at a time, with the texts that are asked about that image.
+      (int [b], which of the pairs; their float32 scores [b]) of batch after batch, each pair once. Without it,
+      ``score`` is called for one image at a time, with the texts that are asked about that image.
     """
 
     def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:
@@ -55,8 +55,8 @@ class SampledScorer(Protocol):
         num_samples: int,
         seed: int,
         timesteps: str | Sequence[int],
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (index of the first triple, float32 errors) of batch after batch, in the order of the triples."""
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields (int [b], which of the triples; their float32 errors [b]) of batch after batch, each triple once."""
 
 
 NO_TIMESTEP = -1
@@ -85,12 +85,12 @@ class WithoutSamples:
 
     def iter_errors(
         self, images: Sequence[ImageSource], texts: Sequence[str], triples: np.ndarray, **_: Any
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As of `SampledScorer`."""
         pairs = np.asarray(triples)[:, :2]
         if hasattr(self.scorer, "iter_scores"):
-            for start, scores in self.scorer.iter_scores(images, texts, pairs):
-                yield start, -np.asarray(scores, np.float32)
+            for numbers, scores in self.scorer.iter_scores(images, texts, pairs):
+                yield numbers, -np.asarray(scores, np.float32)
             return
         ends = [*np.flatnonzero(np.diff(pairs[:, 0])) + 1, len(pairs)]
         for start, end in zip([0, *ends], ends, strict=False):
@@ -102,7 +102,7 @@ class WithoutSamples:
                     f"{type(self.scorer).__name__}.score returned the shape {scores.shape} for 1 image and {len(asked)}"
                     " texts"
                 )
-            yield start, -scores[0]
+            yield np.arange(start, end), -scores[0]
 
 
 def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:

@@ -172,7 +172,7 @@ class Contrastive:
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The scores of chosen pairs, as the devices return the vectors.
 
         Each image and each text that a pair names is encoded once, in order of first use.
@@ -183,8 +183,7 @@ class Contrastive:
           pairs: int [n, 2], rows (number of the image, number of the text).
 
         Returns:
-          An iterator over (number of the first pair, float32 scores of that pair and those that follow), in the order
-          of ``pairs``, each pair once.
+          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
@@ -254,7 +253,7 @@ class Contrastive:
     def _max_text_tokens(self) -> int:
         return self.model.config.text_config.max_position_embeddings
 
-    def _run(self, images: list[Any], texts: list[str], pairs: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    def _run(self, images: list[Any], texts: list[str], pairs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if not len(pairs):
             return
         with contextlib.ExitStack() as stack:
@@ -276,7 +275,7 @@ class Contrastive:
                 for begin in range(start, ready, _PAIRS_AT_ONCE):
                     end = min(begin + _PAIRS_AT_ONCE, ready)
                     left, right = (column.vectors[column.rows[begin:end]].astype(np.float64) for column in columns)
-                    yield begin, np.einsum("nd,nd->n", left, right).astype(np.float32)
+                    yield np.arange(begin, end), np.einsum("nd,nd->n", left, right).astype(np.float32)
                 start = ready
 
     def _image_batches(self, images: Sequence[Any], numbers: Sequence[int]) -> Iterator[np.ndarray]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from winobench.data import images as image_files
 from winobench.diffusion import schedules
 from winobench.errors import InputError
 from winobench.scorers import batch_size as batch_sizes
-from winobench.scorers import common, frozen, samples, tables
+from winobench.scorers import common, frozen, samples, sharing, tables
 
 if TYPE_CHECKING:
     from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -51,7 +52,7 @@ _MAX_ROWS = 4096
 # Samples that a table of given noise has room for, at least.
 _MIN_NOISE_ROWS = 64
 
-Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
+Denoiser = Callable[..., jax.Array]
 
 
 def denoising_errors(
@@ -66,6 +67,7 @@ def denoising_errors(
     timesteps: jax.Array,
     noise: jax.Array,
     *,
+    group_index: jax.Array | None = None,
     error: str = "squared_l2",
     target: str = "own",
     dtype: Any = jnp.float32,
@@ -74,7 +76,8 @@ def denoising_errors(
 
     Args:
       denoiser: ``(params, noisy latents [n, h, w, c], timesteps int32 [n], text states) -> prediction [n, h, w, c]``.
-        Any network will do, such as one that is being trained.
+        Any network will do, such as one that is being trained. With ``group_index`` it gets that, too, as a fifth
+        argument, and m noisy latents and timesteps.
       params: passed on to the denoiser.
       schedule: which noisy latents a timestep means, and what the network predicts.
       latents: float32 [num_images, h, w, c], scaled as in training.
@@ -85,6 +88,9 @@ def denoising_errors(
       timesteps: int32 [n], the timestep of each triple's sample.
       noise: a key from `winobench.scorers.samples.noise_key`, from which sample i's noise is drawn as
         ``normal(fold_in(key, i))``; or the noise of all samples, float32 [num_samples, h, w, c].
+      group_index: int32 [n], where several texts are asked about the same image and sample: ``image_index``,
+        ``sample_index`` and ``timesteps`` are then those of m (image, sample) pairs, int32 [m], and this tells the pair
+        of each text.
       error: ``squared_l2`` is the squared Euclidean distance (the paper), ``l2`` the distance (the published code).
       target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` in noise, into which a
         velocity is converted.
@@ -105,12 +111,19 @@ def denoising_errors(
         eps = noise[sample_index].astype(jnp.float32)
     noisy = schedules.add_noise(schedule.alphas_cumprod, clean, eps, timesteps)
     states = jax.tree.map(lambda table: table[text_index], text_states)
-    prediction = denoiser(params, noisy.astype(dtype), timesteps, states).astype(jnp.float32)
+    shared = () if group_index is None else (group_index,)
+    prediction = denoiser(params, noisy.astype(dtype), timesteps, states, *shared).astype(jnp.float32)
+
+    def of_texts(array: jax.Array) -> jax.Array:
+        return array if group_index is None else array[group_index]
+
     kind = schedule.prediction_type
     if target == "epsilon" and kind != "epsilon":
-        prediction = schedules.predicted_noise(kind, schedule.alphas_cumprod, prediction, noisy, timesteps)
+        prediction = schedules.predicted_noise(
+            kind, schedule.alphas_cumprod, prediction, of_texts(noisy), of_texts(timesteps)
+        )
         kind = "epsilon"
-    wanted = schedules.prediction_target(kind, schedule.alphas_cumprod, clean, eps, timesteps)
+    wanted = of_texts(schedules.prediction_target(kind, schedule.alphas_cumprod, clean, eps, timesteps))
     squared = jnp.sum(jnp.square(wanted - prediction), axis=tuple(range(1, prediction.ndim)))
     return squared if error == "squared_l2" else jnp.sqrt(squared)
 
@@ -149,8 +162,8 @@ class _NetworkDenoiser:
 
     structure: frozen.Structure
 
-    def __call__(self, params: list[jax.Array], noisy: jax.Array, timesteps: jax.Array, states: Any) -> jax.Array:
-        return self.structure.module(params)(noisy, timesteps, states)
+    def __call__(self, params: list[jax.Array], *inputs: Any) -> jax.Array:
+        return self.structure.module(params)(*inputs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,11 +180,23 @@ class _Step:
 
 @functools.partial(jax.jit, static_argnames="how")
 def _fused_step(
-    how: _Step, params: Any, latents: jax.Array, text_states: Any, noise: jax.Array, index: jax.Array
+    how: _Step,
+    params: Any,
+    latents: jax.Array,
+    text_states: Any,
+    noise: jax.Array,
+    noised: jax.Array,
+    texts: jax.Array,
+    groups: jax.Array | None,
 ) -> jax.Array:
-    """One error for each column of ``index``, int32 [4, n]: image row, text row, sample, timestep. Float32 [n]."""
+    """One error for each text row: float32 [n].
 
-    def rows_of_one_device(params, latents, text_states, noise, index):
+    ``noised`` is int32 [3, m]: image row, sample, timestep. ``texts`` and ``groups`` are int32 [n], as ``text_index``
+    and ``group_index`` of `denoising_errors`, which counts the columns of its own device; without groups m is n.
+    """
+
+    def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
+        image_index, sample_index, timesteps = noised
         with common.precision(how.dtype):
             return denoising_errors(
                 how.denoiser,
@@ -179,17 +204,21 @@ def _fused_step(
                 how.schedule,
                 latents,
                 text_states,
-                *index,
+                image_index,
+                texts,
+                sample_index,
+                timesteps,
                 noise,
+                group_index=groups,
                 error=how.error,
                 target=how.target,
                 dtype=how.dtype,
             )
 
     whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
-    in_specs = (whole, whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS))
+    in_specs = (whole, whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS), split, split)
     return parallel.map_over_data(rows_of_one_device, how.mesh, in_specs, split)(
-        params, latents, text_states, noise, index
+        params, latents, text_states, noise, noised, texts, groups
     )
 
 
@@ -258,6 +287,8 @@ class DiffusionITM:
         self._dtype = jnp.dtype(pipeline.unet.dtype).name
         self._params = parallel.place_parameters(params, self.mesh)
         self._denoiser = _NetworkDenoiser(denoiser)
+        # Other networks than ours need not know of it.
+        self._shares = "sample_rows" in inspect.signature(type(pipeline.unet).__call__).parameters
         image_encoder, image_params = frozen.freeze(pipeline.vae)
         text_encoder, text_params = frozen.freeze(pipeline.text_encoder)
 
@@ -442,7 +473,7 @@ class DiffusionITM:
         grid = (len(first_image), len(first_text), len(chosen))
         triples = np.indices(grid, dtype=np.int32).reshape(3, -1).T
         errors = np.empty(len(triples), np.float32)
-        for start, part in self.iter_errors(
+        for rows, part in self.iter_errors(
             [images[i] for i in first_image],
             [texts[i] for i in first_text],
             triples,
@@ -451,7 +482,7 @@ class DiffusionITM:
             timesteps=timesteps,
             noise=noise,
         ):
-            errors[start : start + len(part)] = part
+            errors[rows] = part
         return errors.reshape(grid)[np.ix_(image_of, text_of)]
 
     def iter_errors(
@@ -464,12 +495,13 @@ class DiffusionITM:
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
         noise: ArrayLike | None = None,
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The errors of chosen triples, as the devices return them.
 
         Each image and each text is encoded once, shortly before its first triple, and again only if it comes back
         after more others than a table has rows. Images are read in the background and let go once encoded. Order
-        triples by image, then by text, to keep the tables small.
+        triples by image, then by text, to keep the tables small; among those whose images and texts fit into the
+        tables, the texts of one image and sample are scored together.
 
         Args:
           images: as in `score`.
@@ -482,8 +514,8 @@ class DiffusionITM:
           noise: as in `score`.
 
         Returns:
-          An iterator over (number of the first triple, float32 errors of that triple and those that follow), in the
-          order of ``triples``, each triple once.
+          An iterator over (int [b], rows of ``triples``; their float32 errors [b]), each row once, in an order of its
+          own.
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
@@ -582,14 +614,33 @@ class DiffusionITM:
         padded[: len(noise)] = noise
         return chosen, padded
 
-    def _step(self) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
-        """`_fused_step` with this scorer's network: takes latents, text states, noise, and ``index`` from the host."""
+    def _step(self, texts: int = 1) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
+        """`_fused_step` with this scorer's network: takes latents, text states, noise, and an index from the host.
+
+        Args:
+          texts: as `winobench.scorers.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
+            texts; the others do not, by a program of their own.
+
+        Returns:
+          A function whose index is int [4, n]: image row, text row, sample, timestep.
+        """
         how = _Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
-        split = parallel.split_axis(self.mesh, axis=1)
+        split, split_columns = parallel.split_axis(self.mesh), parallel.split_axis(self.mesh, axis=1)
+        parts = parallel.data_parallelism(self.mesh)
 
         def step(latents: jax.Array, text_states: jax.Array, noise: jax.Array, index: np.ndarray) -> jax.Array:
-            index = parallel.put(index.astype(np.int32), split)
-            return _fused_step(how, self._params, latents, text_states, noise, index)
+            index = index.astype(np.int32)
+            noised, groups = sharing.group(index[[0, 2, 3]], parts, texts)
+            return _fused_step(
+                how,
+                self._params,
+                latents,
+                text_states,
+                noise,
+                parallel.put(noised, split_columns),
+                parallel.put(index[1], split),
+                None if groups is None else parallel.put(groups, split),
+            )
 
         return step
 
@@ -643,13 +694,14 @@ class Session:
         self._texts = texts
         self._timesteps = timesteps
         self._noise = noise
+        self._texts_to_share: int | None = None  # until there are triples to choose it by
 
     @property
     def capacity(self) -> tuple[int, int]:
         """How many images and how many texts are kept encoded."""
         return self._images.capacity, self._texts.capacity
 
-    def iter_errors(self, triples: ArrayLike) -> Iterator[tuple[int, np.ndarray]]:
+    def iter_errors(self, triples: ArrayLike) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The errors of chosen triples; argument, result and errors as of `DiffusionITM.iter_errors`.
 
         Finish one iteration before the next begins: they share the tables.
@@ -657,13 +709,16 @@ class Session:
         limits = {"image": self._images.num_items, "text": self._texts.num_items, "sample": len(self._timesteps)}
         triples = common.checked_rows("triples", triples, limits)
         scorer, noise, timesteps = self._scorer, self._noise, self._timesteps
-        fused = scorer._step()
+        if self._texts_to_share is None and len(triples):
+            # Once a session, as each number is a program to be compiled.
+            self._texts_to_share = sharing.texts_to_share(triples) if scorer._shares else 1
+        fused = scorer._step(self._texts_to_share or 1)
 
         def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:
             index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]])
             return fused(self._images.array, self._texts.array, noise, index)
 
-        return tables.score_rows(self._images, self._texts, triples, scorer._size, step)
+        return tables.score_rows(self._images, self._texts, triples, scorer._size, step, sharing.order)
 
 
 def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:

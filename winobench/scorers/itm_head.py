@@ -263,13 +263,13 @@ class ItmHead:
         grid = (len(first_image), len(first_text))
         pairs = np.indices(grid, dtype=np.int32).reshape(2, -1).T
         scores = np.empty(len(pairs), np.float32)
-        for start, part in self.iter_scores([images[i] for i in first_image], [texts[i] for i in first_text], pairs):
-            scores[start : start + len(part)] = part
+        for numbers, part in self.iter_scores([images[i] for i in first_image], [texts[i] for i in first_text], pairs):
+            scores[numbers] = part
         return scores.reshape(grid)[np.ix_(image_of, text_of)]
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The scores of chosen pairs, as the devices return them.
 
         Each image and each text is encoded once, shortly before its first pair, and again only if it comes back after
@@ -283,8 +283,7 @@ class ItmHead:
             repeated ones.
 
         Returns:
-          An iterator over (number of the first pair, float32 scores of that pair and those that follow), in the order
-          of ``pairs``, each pair once.
+          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
 
         Raises:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
@@ -341,7 +340,7 @@ class ItmHead:
 
     def _run(
         self, image_table: tables.DeviceTable, text_table: tables.DeviceTable, pairs: np.ndarray
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         split = parallel.split_axis(self.mesh, axis=1)
 
         def step(image_rows: np.ndarray, text_rows: np.ndarray, _: np.ndarray) -> jax.Array:

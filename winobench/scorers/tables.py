@@ -318,11 +318,12 @@ def score_rows(
     items: np.ndarray,
     size: batch_sizes.BatchSize,
     step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Scores items in batches, in order, encoding images and texts shortly before they are needed.
+    order: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Scores items in batches, encoding images and texts shortly before they are needed.
 
     A batch that does not fit into a device's memory, of items or of images or texts to be encoded, is halved, for good;
-    then the work goes on with the first item whose result was not yet handed out.
+    then the work goes on with the items whose results were not yet handed out.
 
     Args:
       images: the table of images.
@@ -331,20 +332,24 @@ def score_rows(
       size: how many items a batch has.
       step: ``step(rows of images, rows of texts, items) -> [size.total]``, of a whole batch; it reads the tables'
         arrays when it is called.
+      order: int [n, 2 or more] -> int [n], the order in which to score items whose images and texts all fit into the
+        tables; as they are given when None.
 
     Yields:
-      (number of the first item, results of that item and those that follow) of batch after batch.
+      (numbers of items, int [b]; their results [b]) of batch after batch, each item once.
 
     Raises:
       InputError: what does not fit into a device's memory cannot be halved.
     """
-    done = 0
+    numbers = np.arange(len(items))
+    done = np.zeros(len(items), bool)
     try:
-        while done < len(items):
+        while len(numbers):
             try:
-                for start, scores in _batches(images, texts, items, done, size.total, step):
-                    done = start + len(scores)
-                    yield start, scores
+                for batch, scores in _batches(images, texts, items, numbers, size.total, step, order):
+                    done[batch] = True
+                    yield batch, scores
+                return
             except jax.errors.JaxRuntimeError as error:
                 if not batch_sizes.is_out_of_memory(error):
                     raise
@@ -352,6 +357,7 @@ def score_rows(
                 for each in failed or [size]:
                     each.halve(error)
             # Lost tables are made anew in the next round: here the error is gone, and with it what it held on to.
+            numbers = np.flatnonzero(~done)
     finally:
         images.close()
         texts.close()
@@ -361,34 +367,37 @@ def _batches(
     images: DeviceTable,
     texts: DeviceTable,
     items: np.ndarray,
-    first: int,
+    numbers: np.ndarray,
     size: int,
     step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
-) -> Iterator[tuple[int, np.ndarray]]:
-    """As `score_rows`, from the item number ``first`` on, in batches of one size; errors of devices are passed on."""
+    order: Callable[[np.ndarray], np.ndarray] | None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """As `score_rows`, of the items with these numbers, in batches of one size; errors of devices are passed on."""
     # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more or
     # waits for a result.
-    waiting: collections.deque[tuple[int, int, jax.Array]] = collections.deque()
-    rest = items[first:]
-    for begin, end in stretches((rest[:, 0], rest[:, 1]), (images.capacity, texts.capacity)):
-        images.begin(first_uses(rest[begin:end, 0])[0])
-        texts.begin(first_uses(rest[begin:end, 1])[0])
-        for start in range(begin, end, size):
-            batch = rest[start : min(start + size, end)]
-            count = len(batch)
-            # The tail is filled up with an item that exists; what comes of it is cut off below.
-            batch = np.concatenate([batch, np.repeat(batch[:1], size - count, axis=0)])
+    waiting: collections.deque[tuple[np.ndarray, jax.Array]] = collections.deque()
+    columns = (items[numbers, 0], items[numbers, 1])
+    for begin, end in stretches(columns, (images.capacity, texts.capacity)):
+        stretch = numbers[begin:end]
+        if order is not None:
+            stretch = stretch[order(items[stretch])]
+        images.begin(first_uses(items[stretch, 0])[0])
+        texts.begin(first_uses(items[stretch, 1])[0])
+        for start in range(0, len(stretch), size):
+            here = stretch[start : start + size]
+            # The tail is filled up with its last item; what comes of it is cut off below.
+            batch = items[np.concatenate([here, np.repeat(here[-1:], size - len(here))])]
             # Texts first: in a stretch's first batch, devices encode them while its images are being loaded.
             text_rows = texts.rows(batch[:, 1])
             scores = step(images.rows(batch[:, 0]), text_rows, batch)
             scores.copy_to_host_async()
-            waiting.append((first + start, count, scores))
+            waiting.append((here, scores))
             if len(waiting) > _STEPS_AHEAD:
                 yield _finished(*waiting.popleft())
     while waiting:
         yield _finished(*waiting.popleft())
 
 
-def _finished(start: int, count: int, scores: jax.Array) -> tuple[int, np.ndarray]:
+def _finished(numbers: np.ndarray, scores: jax.Array) -> tuple[np.ndarray, np.ndarray]:
     with jax.profiler.TraceAnnotation(WAITING_FOR_RESULTS):
-        return start, parallel.fetch(scores)[:count]
+        return numbers, parallel.fetch(scores)[: len(numbers)]

@@ -89,8 +89,8 @@ class Validation:
             [np.repeat(plan.pairs, num_samples, axis=0), np.tile(np.arange(num_samples), len(plan.pairs))]
         ).astype(np.int32)
         errors = np.empty(len(triples), np.float32)
-        for start, part in scorer.iter_errors(plan.images, plan.texts, triples, **self._sampling):
-            errors[start : start + len(part)] = part
+        for rows, part in scorer.iter_errors(plan.images, plan.texts, triples, **self._sampling):
+            errors[rows] = part
         if not np.isfinite(errors).all():
             raise InputError("validation met an error that is not finite: train in float32, or at a lower rate")
         errors = errors.reshape(-1, num_samples)
