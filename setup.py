@@ -10,6 +10,8 @@ ROOT = pathlib.Path(__file__).resolve().parent
 
 # The official clients of hosted models.
 API = ["anthropic>=2.12,<3", "openai>=3.54,<4"]
+# Denoisers in 8 bits.
+QUANTIZATION = ["qwix>=0.1.8,<0.2"]
 
 
 def read_version() -> str:
@@ -70,10 +72,12 @@ setuptools.setup(
     ],
     extras_require={
         "api": API,
+        "quantization": QUANTIZATION,
         # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
         "cloud": ["skypilot>=0.14,<0.15"],
         "test": [
             *API,
+            *QUANTIZATION,
             # The models of JobSet and of Kubernetes' pods.
             "kubeflow_trainer_api>=2.3,<3",
             # What torch diffusers loads and saves LoRA with.

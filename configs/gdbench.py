@@ -38,6 +38,7 @@ HELP = {
     "lora": "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
     "lora_scale": "what the LoRA's effect is multiplied by",
     "dtype": "of the computation: float32 or bfloat16",
+    "quantization": "int8 or fp8: most of the denoiser in 8 bits (needs winobench[quantization]); none for no rounding",
     "tasks": "names with commas, or ready for every task whose data are there (--list_tasks)",
     "data_dir": "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
     "limit": "scenes or items a task, or images of each group for bias; none for all",
@@ -72,6 +73,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.lora = config_dict.placeholder(str)
     config.lora_scale = 1.0
     config.dtype = "float32"
+    config.quantization = "none"
 
     config.tasks = tasks
     config.data_dir = config_dict.placeholder(str)

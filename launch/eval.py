@@ -173,7 +173,7 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
     """
     from winobench.scorers import loading
 
-    defaults = {"error": "squared_l2", "target": "own", "lora_scale": 1.0}
+    defaults = {"error": "squared_l2", "target": "own", "lora_scale": 1.0, "quantization": "none"}
     diffusion = {
         **{name: config[name] for name in defaults if config[name] != defaults[name]},
         "lora": config.lora,

@@ -239,9 +239,15 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
       dtype: of the file: float32, float16 or bfloat16.
 
     Raises:
-      InputError: if a value is not finite, or too large for ``dtype``; or if there are LoRA adapters.
+      InputError: if a value is not finite, or too large for ``dtype``; or if there are LoRA adapters, or
+        weights in 8 bits.
     """
     dtype = as_dtype(dtype)
+    if any(leaf.get_value().dtype.itemsize == 1 for _, leaf in _leaves(module)):
+        raise InputError(
+            f"this {type(module).__name__} has weights in 8 bits, which its files have no place for: save the network"
+            " that it was made from"
+        )
     if lora.adapters(module):
         raise InputError(
             f"this {type(module).__name__} has LoRA adapters, which its files have no place for: fuse them first, or"

@@ -197,7 +197,7 @@ def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: floa
     check_fit(network, factors)
     there = linear_layers(network)
     for name, values in factors.items():
-        _replace(network, name, LoRALinear(there[name], LoRA(values, dropout=dropout)))
+        replace_layer(network, name, LoRALinear(there[name], LoRA(values, dropout=dropout)))
 
 
 def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
@@ -278,7 +278,7 @@ def fuse(network: nnx.Module) -> None:
         options = {"bias": layer.use_bias, "dtype": layer.dtype, "param_dtype": layer.param_dtype}
         plain = nnx.merge(*_plain_linear(*sizes, **options))
         plain.kernel, plain.bias = kernel.replace(fused), layer.bias
-        _replace(network, name, plain)
+        replace_layer(network, name, plain)
 
 
 def linear_layers(network: nnx.Module) -> dict[str, nnx.Linear]:
@@ -298,7 +298,8 @@ def _plain_linear(inputs: int, outputs: int, *, bias: bool, dtype: Any, param_dt
     )
 
 
-def _replace(network: nnx.Module, name: str, layer: nnx.Module) -> None:
+def replace_layer(network: nnx.Module, name: str, layer: nnx.Module) -> None:
+    """Puts a layer in the place of the one that has this dotted torch name, in place."""
     *parents, last = name.split(".")
     owner: Any = network
     for part in parents:

@@ -25,6 +25,7 @@ from winobench import files, parallel, registry
 from winobench.data import images as image_files
 from winobench.diffusion import schedules
 from winobench.errors import InputError
+from winobench.models import quantized
 from winobench.scorers import batch_size as batch_sizes
 from winobench.scorers import common, frozen, samples, sharing, tables
 
@@ -226,7 +227,7 @@ class DiffusionITM:
     """Scores how well texts fit images with a text-to-image diffusion model.
 
     Attributes:
-      pipeline: the model's parts.
+      pipeline: the model's parts; with quantization, its denoiser is the one in 8 bits.
       mesh: the devices.
       image_size: height and width, in pixels, that images are resized to.
       latent_shape: (h, w, c) of an image's latents and of a sample's noise.
@@ -234,6 +235,7 @@ class DiffusionITM:
       target: ``own`` or ``epsilon``.
       timestep_range: (first, end) of the timesteps that are drawn, or None for all.
       lora: of the LoRA that `from_pretrained` loaded: ``sha256`` of its values, ``scale``, ``fused``; otherwise None.
+      quantization: ``none``, ``int8`` or ``fp8``.
     """
 
     def __init__(
@@ -247,6 +249,7 @@ class DiffusionITM:
         batch_size: int | str | None = None,
         table_rows: int | None = None,
         mesh: Mesh | None = None,
+        quantization: str = "none",
     ):
         """Puts a model on the devices.
 
@@ -265,10 +268,22 @@ class DiffusionITM:
             a fixed amount of memory when None. An evaluation may have more of both.
           mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
             them that there is memory for copies of the parameters for.
+          quantization: ``int8`` or ``fp8`` (float8_e4m3fn) computes the dense layers and convolutions of the denoiser
+            in 8 bits, weights and activations, but for the few at its ends (`winobench.models.quantized`); what lies
+            between them keeps the dtype that it was loaded in. The given pipeline stays as it is.
 
         Raises:
-          InputError: when an option is not one of its choices.
+          InputError: when an option is not one of its choices, or for quantization without the package qwix, or of a
+            network with LoRA adapters that are not fused.
         """
+        quantized.check(quantization)
+        self.quantization = quantization
+        self._model: str | None = None
+        if quantization != "none":
+            unet = quantized.quantize(pipeline.unet, quantization)
+            # The model is told by its weights before rounding, whose last bits do not depend on the device.
+            self._model = pipeline.fingerprint
+            pipeline = dataclasses.replace(pipeline, unet=unet)
         self.pipeline = pipeline
         self.lora: dict[str, Any] | None = None
         denoiser, params = frozen.freeze(pipeline.unet)
@@ -363,7 +378,7 @@ class DiffusionITM:
             (`winobench.checkpoints.read_lora`); None for the model as it is.
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed beside
-            each layer, and bfloat16 weights do not round them.
+            each layer, and bfloat16 weights do not round them; quantization needs them fused.
           **options: of `DiffusionITM`. A name in the registry may bring its own ``timestep_range``.
 
         Raises:
@@ -377,6 +392,7 @@ class DiffusionITM:
             raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
+        quantized.check(options.get("quantization", "none"), adapters=adapters is not None and not fuse_lora)
         if options.get("timestep_range") is None:
             options["timestep_range"] = registry.timestep_range(os.fspath(source))
         pipeline = StableDiffusion.from_pretrained(
@@ -570,7 +586,7 @@ class DiffusionITM:
         return {
             "scorer": "diffusion_itm",
             "scoring_version": SCORING_VERSION,
-            "model": self.pipeline.fingerprint,
+            "model": self._model or self.pipeline.fingerprint,
             "dtype": self._dtype,
             "error": self.error,
             "target": self.target,
@@ -578,6 +594,7 @@ class DiffusionITM:
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
             **({} if self.lora is None else {"lora": self.lora}),
+            **({} if self.quantization == "none" else {"quantization": self.quantization}),
         }
 
     def _samples(

@@ -196,8 +196,8 @@ def test_a_run_that_is_being_extended_says_so(run_folders, tmp_path):
     assert any("running" in note for note in runs.read_run(folder).notes)
 
 
-def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32"):
-    config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype}}}
+def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32", **scorer):
+    config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype, **scorer}}}
     task = runs.TaskRun("pets", {}, "accuracy", {}, None, num_samples, None, False)
     run = runs.Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
     run.label = runs.short_label(run)
@@ -213,6 +213,7 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
         ([named("sd"), named("sd", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
         ([named("sd"), named("sd", num_samples=1000)], ["sd (100 samples)", "sd (1,000 samples)"]),
         ([named("sd"), named("sd", dtype="bfloat16")], ["sd (float32)", "sd (bfloat16)"]),
+        ([named("sd"), named("sd", quantization="int8")], ["sd", "sd (int8)"]),
         ([named("sd", "r1"), named("sd", "r2"), named("clip")], ["sd (r1)", "sd (r2)", "clip"]),
         ([named("sd", "r1"), named("sd", "r2", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
         (
