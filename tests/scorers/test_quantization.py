@@ -150,6 +150,6 @@ def test_the_embedded_model_keeps_its_accuracy(tmp_path):
             num_samples=8,
             progress=False,
         )
-        values[kind] = results["tasks"]["clevr"]["metrics"]["accuracy"]["value"]
+        values[kind] = results["tasks"]["clevr"]["accuracy"]["value"]
     assert values["none"] > 0.95
     assert min(values.values()) > values["none"] - 0.03
