@@ -14,7 +14,8 @@ All take the same random weights, images, texts and timesteps, and compute the s
 * fused: `winobench.DiffusionITM`, where the texts of an image and a sample also share what the network does ahead of
   them.
 * torch, batched: a plain loop over diffusers' networks that repeats no work: every image and text is encoded once, and
-  every (image, text, sample) is one row of a batch. On a GPU also with `torch.compile`.
+  every (image, text, sample) is one row of a batch; channels last.
+* torch.compile, batched: the same with a compiled denoiser.
 * torch, pair by pair: what the published code does: for each pair, encode image and text; for each sample, one pass
   with the text and, where scores are normalised, one with the empty text, as a batch of two.
 
@@ -25,6 +26,7 @@ shows medians.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pathlib
 import statistics
@@ -59,6 +61,7 @@ class Size:
       questions: style of evaluation -> number of questions.
       num_samples: samples of each pair.
       batch_sizes: to choose from.
+      compiled_batch_sizes: the same for torch.compile, which compiles each length of a batch; none to leave it out.
     """
 
     description: str
@@ -68,6 +71,7 @@ class Size:
     questions: dict[str, int]
     num_samples: int
     batch_sizes: tuple[int, ...]
+    compiled_batch_sizes: tuple[int, ...]
 
 
 SIZES = {
@@ -79,6 +83,7 @@ SIZES = {
         questions={"winoground": 1, "retrieval": 1},
         num_samples=2,
         batch_sizes=(4,),
+        compiled_batch_sizes=(),
     ),
     "mid": Size(
         description=(
@@ -91,6 +96,7 @@ SIZES = {
         questions={"winoground": 4, "retrieval": 2},
         num_samples=10,
         batch_sizes=(2, 4, 8, 16),
+        compiled_batch_sizes=(4, 10),
     ),
     "sd21-base": Size(
         description="SD 2.1-base (866 M parameters) with its VAE at 512 pixels and its text encoder",
@@ -106,6 +112,7 @@ SIZES = {
         questions={"winoground": 16, "retrieval": 16},
         num_samples=10,
         batch_sizes=(16, 32, 64),
+        compiled_batch_sizes=(16, 32),
     ),
 }
 
@@ -236,9 +243,9 @@ class TorchPeer:
         self._pipeline = pipeline.to(device)
         self._device, self._dtype = device, dtype
         self._kept = torch.tensor(pipeline.scheduler.alphas_cumprod.numpy(), device=device)
-        self.unet = pipeline.unet
-        if device == "cuda":
-            self.unet.to(memory_format=torch.channels_last)
+        self._unet = pipeline.unet
+        self._batched_unet = copy.deepcopy(pipeline.unet).to(memory_format=torch.channels_last)
+        self._compiled_unet: Any = None
 
     def gigaflops(self, work: Work) -> float:
         """Floating-point operations of one pass, in 10^9, two for a multiplication and an addition."""
@@ -246,7 +253,7 @@ class TorchPeer:
 
         states, latents = self._encode_texts(work.texts[:1]), self._encode_images(work.images[:1])
         with FlopCounterMode(display=False) as counter, torch.inference_mode():
-            self.unet(latents.to(self._dtype), torch.tensor([1], device=self._device), states)
+            self._unet(latents.to(self._dtype), torch.tensor([1], device=self._device), states)
         return counter.get_total_flops() / 1e9
 
     def _encode_images(self, images: Sequence[np.ndarray]) -> torch.Tensor:
@@ -261,20 +268,31 @@ class TorchPeer:
         return self._pipeline.text_encoder(tokens.input_ids.to(self._device))[0]
 
     def _errors(
-        self, latents: torch.Tensor, states: torch.Tensor, noise: torch.Tensor, timesteps: torch.Tensor
+        self, unet: Any, latents: torch.Tensor, states: torch.Tensor, noise: torch.Tensor, timesteps: torch.Tensor
     ) -> torch.Tensor:
         kept = self._kept[timesteps][:, None, None, None]
         noisy = kept.sqrt() * latents + (1 - kept).sqrt() * noise
-        prediction = self.unet(noisy.to(self._dtype), timesteps, states, return_dict=False)[0]
+        prediction = unet(noisy.to(self._dtype), timesteps, states, return_dict=False)[0]
         return (noise - prediction.float()).square().sum(dim=(1, 2, 3))
 
     def _samples(self, work: Work) -> tuple[torch.Tensor, torch.Tensor]:
         noise = torch.tensor(work.noise.transpose(0, 3, 1, 2).copy(), device=self._device)
         return noise, torch.tensor(work.timesteps, device=self._device, dtype=torch.long)
 
-    @torch.inference_mode()
     def batched(self, work: Work, batch_size: int) -> Timing:
         """Every image, text and triple once."""
+        return self._batched(self._batched_unet, work, batch_size)
+
+    def compiled(self, work: Work, batch_size: int) -> Timing:
+        """The same with the denoiser compiled, for each length of a batch by itself."""
+        if self._compiled_unet is None:
+            # Trying out kernels for every product takes a GPU minutes, and a CPU very much longer.
+            mode = "max-autotune" if self._device == "cuda" else "default"
+            self._compiled_unet = torch.compile(self._batched_unet, dynamic=False, mode=mode)
+        return self._batched(self._compiled_unet, work, batch_size)
+
+    @torch.inference_mode()
+    def _batched(self, unet: Any, work: Work, batch_size: int) -> Timing:
         start = time.perf_counter()
         noise, timesteps = self._samples(work)
         latents = torch.cat([self._encode_images([image]) for image in work.images])
@@ -284,7 +302,7 @@ class TorchPeer:
         triples = torch.tensor(work.triples.T.astype(np.int64), device=self._device)
         parts = []
         for i, j, s in zip(*(column.split(batch_size) for column in triples), strict=True):
-            parts.append(self._errors(latents[i], states[j], noise[s], timesteps[s]))
+            parts.append(self._errors(unet, latents[i], states[j], noise[s], timesteps[s]))
         errors = torch.cat(parts).cpu().numpy()
         end = time.perf_counter()
         return Timing(end - start, end - encoded, len(errors), work.scores(errors))
@@ -302,7 +320,7 @@ class TorchPeer:
             begin = time.perf_counter()
             differences = []
             for eps, t in zip(noise, timesteps, strict=True):
-                errors = self._errors(latents.expand(len(states), -1, -1, -1), states, eps[None], t[None])
+                errors = self._errors(self._unet, latents.expand(len(states), -1, -1, -1), states, eps[None], t[None])
                 with_text, *without = errors.tolist()
                 differences.append(with_text - sum(without))
                 passes += len(states)
@@ -387,27 +405,18 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
     batch_sizes: dict[tuple[str, str], int] = {}
     compiling: dict[tuple[str, str], float] = {}
 
-    def choose(name: str, run: Callable[[Work, int], Timing]) -> None:
+    def choose(name: str, run: Callable[[Work, int], Timing], sizes: Sequence[int] = size.batch_sizes) -> None:
         for style, part in parts.items():
             log(f"{name}: choosing a batch size, {style}")
             batch_sizes[style, name], compiling[style, name] = best_batch_size(
-                lambda batch, part=part: run(part, batch), size.batch_sizes
+                lambda batch, part=part: run(part, batch), sizes
             )
         runs[name] = lambda style: run(works[style], batch_sizes[style, name])
 
     choose("fused", lambda work, batch_size: fused(scorers[batch_size], work))
     choose("torch, batched", peer.batched)
-    if on_gpu:
-        plain, compiled = peer.unet, torch.compile(peer.unet, dynamic=False, mode="max-autotune")
-
-        def with_compiled(work: Work, batch_size: int) -> Timing:
-            peer.unet = compiled
-            try:
-                return peer.batched(work, batch_size)
-            finally:
-                peer.unet = plain
-
-        choose("torch.compile, batched", with_compiled)
+    if size.compiled_batch_sizes:
+        choose("torch.compile, batched", peer.compiled, size.compiled_batch_sizes)
     runs["torch, pair by pair"] = lambda style: peer.pair_by_pair(works[style])
     for style, work in works.items():
         batch_sizes[style, "torch, pair by pair"] = 2 if work.normalized else 1
