@@ -37,7 +37,7 @@ from winobench.errors import InputError
 from winobench.evaluation import gallery, race, records, rounds, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import association, sequential
-from winobench.scorers import tables
+from winobench.scorers import sharing, tables
 from winobench.tasks import get_task
 from winobench.tasks.base import Task
 from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
@@ -192,7 +192,7 @@ class Measured:
       open_a_million: telling each other which of a million errors are missing, and keeping track of them.
       hash_an_image: SHA-256 of the pixels of a photograph that is a file; prepared data have no need of it.
       load_an_image: reading, decoding and resizing a photograph of 640 x 480 pixels to 512 x 512.
-      prepare_a_million: cutting a million triples into stretches and batches.
+      prepare_a_million: a million triples in their order, cut into stretches and batches.
       write_a_million: recording a million errors.
       read_a_row: reading a record of one pair, and read_a_million: of a million errors in them.
       read_a_part: opening one file of them.
@@ -580,7 +580,9 @@ def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> 
 
                 def batches(triples, values=values):
                     size = _BATCH * DEVICES_A_PROCESS
-                    return ((first, values[first : first + size]) for first in range(0, len(triples), size))
+                    order = sharing.order(triples)
+                    rows = (order[first : first + size] for first in range(0, len(triples), size))
+                    return ((row, values[row]) for row in rows)
 
                 writer = records.ErrorWriter(run, scores, *hashes, seconds_between_parts=1e9)
                 start = time.perf_counter()
@@ -629,15 +631,19 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
         opening = _best(
             lambda: np.flatnonzero(rounds._unpacked(rounds._packed(flags), len(flags))) + np.isnan(flags).sum(), 2
         )
-        number = 1_000_000
+        number, size = 1_000_000, _BATCH * DEVICES_A_PROCESS
         triples = np.stack([np.arange(number) // 1250, np.arange(number) // 250, np.arange(number) % 250], axis=1)
 
         def cut():
             for column in (0, 1):
                 np.unique(triples[:, column], return_inverse=True)
+            texts = sharing.texts_to_share(triples)
             for begin, end in tables.stretches((triples[:, 0], triples[:, 1]), (_TABLE_ROWS, _TABLE_ROWS)):
-                tables.first_uses(triples[begin:end, 0])
-                tables.first_uses(triples[begin:end, 1])
+                stretch = triples[begin:end][sharing.order(triples[begin:end])]
+                tables.first_uses(stretch[:, 0])
+                tables.first_uses(stretch[:, 1])
+                for start in range(0, len(stretch) - size, size):
+                    sharing.group(stretch[start : start + size].T[[0, 2, 2]], DEVICES_A_PROCESS, texts)
 
         cutting = _best(cut, 2)
         recording = _record_seconds(folder / "runs", plan, SAMPLES)
