@@ -16,6 +16,7 @@ same noise and timesteps; and in float32 with the next seed, which shows what ot
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
 import statistics
 import time
@@ -88,26 +89,41 @@ def passes_per_second(scorers: dict[str, DiffusionITM], plan: planning.Plan, rou
     return found
 
 
-def judged(
-    model: str,
-    tasks: Sequence[str],
-    scenes: int,
-    num_samples: int,
-    rounds: int,
-    arithmetics: dict[str, tuple[str, str]],
-    bounds: tuple[int, int] | None,
-) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What every model is asked, and how.
+
+    Attributes:
+      tasks: names.
+      scenes: rendered scenes, or items, of each task.
+      num_samples: samples of a pair.
+      rounds: alternating measurements of the speed.
+      arithmetics: name -> dtype and quantization.
+      timestep_range: (first, end); each model's own when None.
+    """
+
+    tasks: Sequence[str]
+    scenes: int
+    num_samples: int
+    rounds: int
+    arithmetics: dict[str, tuple[str, str]]
+    timestep_range: tuple[int, int] | None
+
+
+def judged(model: str, how: Comparison) -> dict[str, Any]:
     """One model in all arithmetics, ready for JSON."""
-    chosen = [get_task(name) for name in tasks]
-    plan = planning.make_plan(chosen, data_dir=None, limit=scenes, normalize="auto")
+    chosen = [get_task(name) for name in how.tasks]
+    plan = planning.make_plan(chosen, data_dir=None, limit=how.scenes, normalize="auto")
     scorers, errors = {}, {}
-    for name, (dtype, quantization) in arithmetics.items():
-        scorers[name] = DiffusionITM.from_pretrained(model, dtype, quantization=quantization, timestep_range=bounds)
-        errors[name] = race.all_errors(scorers[name], plan, num_samples, 0, RULE)
+    for name, (dtype, quantization) in how.arithmetics.items():
+        scorers[name] = DiffusionITM.from_pretrained(
+            model, dtype, quantization=quantization, timestep_range=how.timestep_range
+        )
+        errors[name] = race.all_errors(scorers[name], plan, how.num_samples, 0, RULE)
         common.log(f"{model}, {name}: done")
-    errors[OTHER_SEED] = race.all_errors(scorers[REFERENCE], plan, num_samples, 1, RULE)
+    errors[OTHER_SEED] = race.all_errors(scorers[REFERENCE], plan, how.num_samples, 1, RULE)
     exact, whole = errors[REFERENCE], race.fixed(plan, errors[REFERENCE])
-    rates = passes_per_second(scorers, plan, rounds)
+    rates = passes_per_second(scorers, plan, how.rounds)
     figures = {}
     for name, of in errors.items():
         decided, found = race.fixed(plan, of), {}
@@ -166,27 +182,16 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join([*lines, common.where(figures, ("jax", "qwix"))])
 
 
-def benchmark(
-    models: dict[str, str],
-    tasks: Sequence[str],
-    scenes: int,
-    num_samples: int,
-    rounds: int,
-    arithmetics: dict[str, tuple[str, str]],
-    bounds: tuple[int, int] | None,
-) -> dict[str, Any]:
+def benchmark(models: dict[str, str], how: Comparison) -> dict[str, Any]:
     """All models, by what they are called, ready for JSON."""
     load_before = machine.load_average()
-    found = {
-        called: judged(model, tasks, scenes, num_samples, rounds, arithmetics, bounds)
-        for called, model in models.items()
-    }
+    found = {called: judged(model, how) for called, model in models.items()}
     device = jax.local_devices()[0]
     accelerator = None if device.platform == "cpu" else device.device_kind
     return {
-        "scenes": scenes,
-        "samples": num_samples,
-        "rounds": rounds,
+        "scenes": how.scenes,
+        "samples": how.num_samples,
+        "rounds": how.rounds,
         "models": found,
         "machine": machine.describe(accelerator, more=("qwix",)),
         "load_average": [load_before, machine.load_average()],
@@ -218,8 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parallel.one_device_per_core()
     elif jax.default_backend() != "gpu":
         raise InputError("--device gpu needs a jax that sees a GPU: install winobench[cuda]")
-    figures = benchmark(
-        dict(zip(called, options.model, strict=True)),
+    how = Comparison(
         options.tasks,
         options.scenes,
         options.samples,
@@ -227,6 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ARITHMETICS | (ACCELERATED if options.device == "gpu" else {}),
         None if options.timestep_range is None else tuple(options.timestep_range),
     )
+    figures = benchmark(dict(zip(called, options.model, strict=True)), how)
     print(table(figures))
     common.write(figures, options.output)
 
