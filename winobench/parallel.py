@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import glob
 import itertools
 import json
@@ -399,6 +400,68 @@ def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> A
     return jax.shard_map(
         function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names={DATA_AXIS}, check_vma=False
     )
+
+
+def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
+    """Hands what the devices of a mesh have computed, each a part of it, to all of them.
+
+    Parts are copied from device to device. A program that gathers them would have every device wait for all others:
+    where the devices are threads of one CPU, some of which are still at earlier work, such programs can starve each
+    other, and wait for ever. Only devices of other processes cannot be reached without one.
+
+    Args:
+      tree: a pytree of arrays whose first axis is split over the data axis of the mesh.
+      mesh: the mesh.
+
+    Returns:
+      Pytrees of arrays that every device holds; their concatenation is the tree's arrays.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    whole = replicated(mesh)
+    if spans_processes(mesh):
+        parts = [take_turns(mesh, _gathered(whole, take_turns(mesh, leaves)))]
+    elif mesh.size == 1:
+        parts = [leaves]
+    else:
+        parts = [
+            [jax.device_put(part, whole) for part in of_leaf] for of_leaf in zip(*map(_parts, leaves), strict=True)
+        ]
+    return [jax.tree.unflatten(structure, part) for part in parts]
+
+
+def _parts(array: jax.Array) -> list[jax.Array]:
+    """One copy of each of the parts that an array's first axis is split into, in order, on the device that holds it."""
+    copies = {shard.index[0].start or 0: shard.data for shard in array.addressable_shards}
+    return [copies[start] for start in sorted(copies)]
+
+
+@functools.partial(jax.jit, static_argnames="sharding")
+def _gathered(sharding: NamedSharding, leaves: list[jax.Array]) -> list[jax.Array]:
+    return jax.lax.with_sharding_constraint(leaves, sharding)
+
+
+def take_turns(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> Any:
+    """Waits for what a program computes, if its devices wait for each other and are threads of one CPU.
+
+    An accelerator runs programs in the order in which they were dispatched: its devices come to the same one sooner or
+    later. CPU devices share a pool of threads. They begin a program while another one is under way, and a device that
+    waits for others keeps a thread that these may need. Call this on the results of every program that communicates,
+    and none is ever under way beside another one.
+
+    Args:
+      mesh: the devices.
+      arrays: a pytree of results.
+      communicates: whether devices wait for each other in the program. Those of a scorer do so where devices share the
+        parameters, or belong to several processes; None asks for that.
+
+    Returns:
+      The arrays.
+    """
+    if communicates is None:
+        communicates = mesh.shape.get(MODEL_AXIS, 1) > 1 or spans_processes(mesh)
+    if communicates and mesh.size > 1 and mesh.devices.flat[0].platform == "cpu":
+        jax.block_until_ready(arrays)
+    return arrays
 
 
 def fetch(array: jax.Array) -> np.ndarray:

@@ -648,7 +648,7 @@ class DiffusionITM:
         def step(latents: jax.Array, text_states: jax.Array, noise: jax.Array, index: np.ndarray) -> jax.Array:
             index = index.astype(np.int32)
             noised, groups = sharing.group(index[[0, 2, 3]], parts, texts)
-            return _fused_step(
+            errors = _fused_step(
                 how,
                 self._params,
                 latents,
@@ -658,6 +658,7 @@ class DiffusionITM:
                 parallel.put(index[1], split),
                 None if groups is None else parallel.put(groups, split),
             )
+            return parallel.take_turns(self.mesh, errors)
 
         return step
 

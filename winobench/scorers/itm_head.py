@@ -345,9 +345,10 @@ class ItmHead:
 
         def step(image_rows: np.ndarray, text_rows: np.ndarray, _: np.ndarray) -> jax.Array:
             index = np.stack([image_rows, text_rows]).astype(np.int32)
-            return _score_pairs(
+            scores = _score_pairs(
                 self._step, self._params, image_table.array, text_table.array, parallel.put(index, split)
             )
+            return parallel.take_turns(self.mesh, scores)
 
         return tables.score_rows(image_table, text_table, pairs, self._size, step)
 

@@ -390,7 +390,9 @@ class LanguageModel:
         ids[0, : len(prefix)] = prefix
         whole = parallel.replicated(self.mesh)
         length = parallel.put(np.int32(len(prefix)), whole)
-        return decoding.encode_prefix(self._program, self._params, parallel.put(ids, whole), length)
+        return parallel.take_turns(
+            self.mesh, decoding.encode_prefix(self._program, self._params, parallel.put(ids, whole), length)
+        )
 
     def _run(self, shape: _Shape, batch: list[_Job], rows: int, prefix: Any, shared: int) -> Any:
         """Starts a batch; what fills it up is its first job once more, which writes nothing."""
@@ -419,7 +421,7 @@ class LanguageModel:
                 keys = np.asarray([job.key for job in filled], np.uint32)
                 draws = decoding.Draws(put(keys), put(np.asarray([job.temperature for job in filled], np.float32)))
             results = decoding.generate(self._program, self._params, asked, put(limits), draws, width=shape.answer)
-        for array in jax.tree.leaves(results):
+        for array in jax.tree.leaves(parallel.take_turns(self.mesh, results)):
             array.copy_to_host_async()
         return results
 

@@ -84,10 +84,18 @@ def _encode(how: _Encoding, params: Any, batch: jax.Array) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames="mesh", donate_argnames="table")
-def _write(mesh: Mesh, table: Any, rows: jax.Array, values: Any) -> Any:
-    values = jax.lax.with_sharding_constraint(values, parallel.replicated(mesh))
-    # Rows of padding lie behind the table's end and are dropped.
-    return jax.tree.map(lambda whole, part: whole.at[rows].set(part, mode="drop"), table, values)
+def _write(mesh: Mesh, table: Any, rows: jax.Array, values: list[Any]) -> Any:
+    """Each device writes all parts of the values into its own copy of the table, and waits for no other."""
+
+    def write(table: Any, rows: jax.Array, values: list[Any]) -> Any:
+        values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *values)
+        # Rows of padding lie behind the table's end and are dropped.
+        return jax.tree.map(lambda whole, part: whole.at[rows].set(part, mode="drop"), table, values)
+
+    whole = PartitionSpec()
+    return jax.shard_map(write, mesh=mesh, in_specs=(whole, whole, whole), out_specs=whole, check_vma=False)(
+        table, rows, values
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("how", "rows"))
@@ -142,11 +150,11 @@ class Encoder:
 
     def encode(self, items: Sequence[np.ndarray]) -> Any:
         """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
-        return _encode(self._how, self._params, self._put(items))
+        return parallel.take_turns(self._how.mesh, _encode(self._how, self._params, self._put(items)))
 
     def write(self, table: Any, rows: np.ndarray, items: Sequence[np.ndarray]) -> Any:
         """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
-        values = self.encode(items)
+        values = parallel.held_by_all(self.encode(items), self._how.mesh)
         padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
         padded[: len(rows)] = rows
         return _write(self._how.mesh, table, parallel.put(padded, parallel.replicated(self._how.mesh)), values)

@@ -441,6 +441,7 @@ def train(
         for step in range(first + 1, num_steps + 1):
             batch = _share(next(batches), rows)
             state, metrics = step_fn(state, batch, *more)
+            parallel.take_turns(mesh, metrics, communicates=True)  # gradients go from device to device
             pending.append((step, metrics))
             if len(pending) > _STEPS_AHEAD or step == first + 1:
                 jax.block_until_ready(pending[max(0, len(pending) - 1 - _STEPS_AHEAD)])
