@@ -17,7 +17,6 @@ import argparse
 import dataclasses
 import functools
 import hashlib
-import json
 import math
 import pathlib
 import subprocess
@@ -31,6 +30,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import common, machine
+from winobench import json_files
 from winobench.data import images as image_files
 from winobench.data import prepared, preparing
 from winobench.errors import InputError
@@ -826,7 +826,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         about = {"machine": machine.describe(None), "load_average": [load_before, machine.load_average()]}
     else:
         try:
-            found = json.loads(options.measured.read_text(encoding="utf-8"))
+            found = json_files.load(options.measured)
             measured, flops = Measured(**found["measured"]), found["gigaflops"]
             about = {name: found[name] for name in ("machine", "load_average")}
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import shlex
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import configuration
-from winobench import registry
+from winobench import json_files, registry
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -278,7 +277,7 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     text, price = options.pop("extra_body"), options.pop("price")
     if text is not None:
         try:
-            options["extra_body"] = json.loads(text)
+            options["extra_body"] = json_files.parse(text)
         except ValueError:
             options["extra_body"] = None
         if not isinstance(options["extra_body"], dict):

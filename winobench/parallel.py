@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from winobench import json_files
 from winobench.errors import InputError
 
 DATA_AXIS = "data"
@@ -207,7 +208,7 @@ def meet(work: Callable[[], Any]) -> list[Any]:
                 f"{name} was lost: give the same command again, with any number of processes, to go on from what is"
                 " recorded"
             )
-        found = json.loads(heard[process])
+        found = json_files.parse(heard[process], foreign=True, largest=len(heard[process]))
         if "error" in found:
             raise InputError(f"{name} failed: {found['error']}")
         results.append(found["result"])

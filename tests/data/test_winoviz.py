@@ -207,7 +207,7 @@ def test_malformed_items(tmp_path, change, message):
     [
         ("", "has no items"),
         ("{", "line 1 of .* is not JSON"),
-        ('{"id": "1", "id": "2"}', "line 1 of .* is not JSON .*key twice"),
+        ('{"id": "1", "id": "2"}', "line 1 of .* is not JSON .*the key 'id' twice"),
         ("[]", "line 1 of .* is no object"),
     ],
 )

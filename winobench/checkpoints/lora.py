@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import os
 import re
@@ -29,6 +28,7 @@ import numpy as np
 import safetensors
 from flax import nnx
 
+from winobench import json_files
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
 from winobench.models import lora
@@ -309,7 +309,7 @@ def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
     if not text:
         return configs
     try:
-        values = json.loads(text)
+        values = json_files.parse(text)
         named = {key: _PREFIX.fullmatch(key) for key in values}
     except (ValueError, TypeError) as error:
         raise InputError(f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it anew") from error

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import abc
-import json
 import os
 import pathlib
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from winobench import registry
+from winobench import json_files, registry
 from winobench.errors import InputError
 
 # Owner and name; the hub checks the details.
@@ -190,14 +189,7 @@ def read_json(path: str | os.PathLike) -> dict[str, Any]:
     Raises:
       InputError: if the file is no JSON object.
     """
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {_first_line(error)}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} must hold a JSON object, but holds a {type(content).__name__}")
-    return content
+    return json_files.read_object(path, "get it again")
 
 
 def join(subfolder: str | None, name: str) -> str:

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
+from winobench import json_files
 from winobench.checkpoints import sources
 from winobench.errors import InputError
 from winobench.files import write_text
@@ -71,7 +72,7 @@ def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
 
 def vocabulary_and_merges(tokenizer: Any) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Returns what a tokenizer does in a form that does not depend on the library's version."""
-    merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
+    merges = json_files.parse(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     # A list of pairs, or of strings with a blank between the two, as of tokenizers 0.20.
     pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
     vocabulary = tokenizer.get_vocab()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from flax import serialization
 
-from winobench import files
+from winobench import files, json_files
 
 Record = dict[str, np.ndarray]
 _INDEX = "index.json"
@@ -99,10 +98,10 @@ def write_index(folder: str | os.PathLike, names: Sequence[str], num_records: in
 def is_complete(folder: str | os.PathLike, about: dict[str, Any]) -> bool:
     """Whether ``folder`` holds a finished set of shards made from the same ``about``."""
     try:
-        index = json.loads((pathlib.Path(folder) / _INDEX).read_text())
-    except (FileNotFoundError, NotADirectoryError):
+        index = json_files.load(pathlib.Path(folder) / _INDEX)
+    except (FileNotFoundError, NotADirectoryError, json_files.NotJSON):
         return False
-    return index["about"] == json.loads(json.dumps(about))
+    return isinstance(index, dict) and index.get("about") == json_files.as_json(about)
 
 
 class ShardSource:
@@ -112,7 +111,7 @@ class ShardSource:
         from grain import sources
 
         folder = pathlib.Path(folder)
-        index = json.loads((folder / _INDEX).read_text())
+        index = json_files.load(folder / _INDEX)
         self._source = sources.ArrayRecordDataSource([str(folder / name) for name in index["shards"]])
 
     def __len__(self) -> int:

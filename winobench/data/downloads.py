@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import winobench
+from winobench import json_files
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class _Part:
     def recall(self) -> None:
         """Takes up what an earlier process has left, if that can be told to be of the same file."""
         try:
-            notes = json.loads(self._notes.read_text(encoding="utf-8"))
+            notes = json_files.read_object(self._notes)
         except (OSError, ValueError):
             notes = {}
         if notes.get("url") == self.url and notes.get("validator"):

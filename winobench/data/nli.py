@@ -13,12 +13,12 @@ are fetched from the hub, where ``stanfordnlp/snli`` and ``facebook/anli`` hold 
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from winobench import json_files
 from winobench.errors import InputError
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = "entailment", "neutral", "contradiction"
@@ -126,13 +126,7 @@ def _read(part: str, path: pathlib.Path) -> Iterator[Pair]:
 
 
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, json.loads(line)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as lines of JSON ({error}): get it anew") from error
+    yield from json_files.read_lines(path, "get it again")
 
 
 def _parquet_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:

@@ -23,7 +23,6 @@ import functools
 import hashlib
 import io
 import itertools
-import json
 import os
 import pathlib
 import threading
@@ -33,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from winobench import json_files
 from winobench.errors import InputError
 
 FORMAT = 1  # of the folder; a folder of another one has to be prepared anew
@@ -81,7 +81,7 @@ def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
       {"sha256", "num_bytes"}}, "source", "prepared", "winobench"}.
     """
     try:
-        state = json.loads((pathlib.Path(folder) / STATE).read_text(encoding="utf-8"))
+        state = json_files.load(pathlib.Path(folder) / STATE)
     except (OSError, ValueError):
         return None
     is_whole = isinstance(state, dict) and state.keys() >= _STATE_KEYS and state["format"] == FORMAT

@@ -31,6 +31,7 @@ from PIL import Image, UnidentifiedImageError
 
 import winobench
 from winobench import files as whole_files
+from winobench import json_files
 from winobench.data import images as image_files
 from winobench.data import prepared
 from winobench.errors import InputError
@@ -342,7 +343,7 @@ class _Journal:
             for line in text.splitlines():
                 # A killed run can leave a part of a line at the end.
                 with contextlib.suppress(ValueError, KeyError, TypeError):
-                    entry = json.loads(line)
+                    entry = json_files.parse(line)
                     self.entries[entry["file"]] = entry
             if text and not text.endswith("\n"):
                 self._append("\n")

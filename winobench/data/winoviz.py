@@ -46,6 +46,7 @@ from typing import Any, NamedTuple
 
 from absl import app
 
+from winobench import json_files
 from winobench.errors import InputError
 
 VERSIONS = ("single", "multi", "pragmatic", "visual")
@@ -284,7 +285,7 @@ def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Pro
     """
     path = pathlib.Path(path)
     try:
-        content = json.loads(_read(path))
+        content = json_files.parse(_read(path))
     except ValueError as error:
         raise InputError(f"{path} is not JSON ({error}): mend it") from None
     if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in ("phrases", "table")):
@@ -506,19 +507,12 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line, object_pairs_hook=_no_repeats)
+            values = json_files.parse(line)
         except ValueError as error:
             raise InputError(f"line {number} of {path} is not JSON ({error}): mend the line") from None
         if not isinstance(values, dict):
             raise InputError(f"line {number} of {path} is no object: write one item a line")
         yield number, values
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("an object has a key twice")
-    return values
 
 
 def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:

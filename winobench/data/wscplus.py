@@ -25,7 +25,6 @@ import difflib
 import functools
 import hashlib
 import io
-import json
 import os
 import pathlib
 import re
@@ -35,6 +34,7 @@ from typing import Any, NamedTuple
 
 from absl import app
 
+from winobench import json_files
 from winobench.data.prepared import data_folder
 from winobench.errors import InputError
 from winobench.files import write_text
@@ -312,7 +312,7 @@ def read_rows(path: str | os.PathLike) -> list[dict[str, str]]:
 def validation_ids() -> tuple[str, ...]:
     """The ids of the 699 rows that the validation questions are from, in the (shuffled) order of the published result
     files."""
-    return tuple(json.loads((ASSETS / "validation_ids.json").read_text(encoding="utf-8"))["ids"])
+    return tuple(json_files.read(ASSETS / "validation_ids.json")["ids"])
 
 
 def missing_validation(items: Iterable[Item]) -> tuple[str, ...]:
@@ -524,7 +524,7 @@ def _main(arguments: Sequence[str]) -> None:
     try:
         if len(arguments) != 3 or arguments[1] != "composition":
             raise InputError("say 'composition FILE', the file WSC+.csv or one in its layout")
-        printed = json.loads((ASSETS / "published.json").read_text(encoding="utf-8"))["numbers"]
+        printed = json_files.read(ASSETS / "published.json")["numbers"]
         shares = {number["metric"]: number["printed"] for number in printed if number["place"] == "Table 2"}
         print(f"{'':<24}{'items':>8}{'%':>8}{'paper (Table 2)':>18}")
         for name, counts in composition(read(arguments[2])).items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import json
 import os
 import pathlib
 import time
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench import parallel
+from winobench import json_files, parallel
 from winobench.errors import InputError
 from winobench.evaluation import gallery, importance, provenance, race, records, rounds, summary
 from winobench.evaluation import plan as planning
@@ -239,7 +238,7 @@ def choose_tasks(
 
 def _common_fingerprint(scorer: base.SampledScorer) -> dict[str, Any]:
     """The scorer's fingerprint, in all processes that of the first one's."""
-    own = json.loads(json.dumps(scorer.fingerprint()))
+    own = json_files.as_json(scorer.fingerprint())
     first, *others = parallel.meet(lambda: own)
     # A scorer that cannot tell what it is calls itself by another name in each process.
     if "instance" not in own and any(other != first for other in others):

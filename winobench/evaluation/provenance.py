@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import pathlib
 import platform
@@ -11,6 +10,7 @@ import subprocess
 from typing import Any
 
 import winobench
+from winobench import json_files
 
 # Libraries whose version can change a number by more than nothing, or a file's layout.
 _LIBRARIES = (
@@ -100,7 +100,7 @@ def _installed_commit(package: pathlib.Path) -> str | None:
         distribution = importlib.metadata.distribution("winobench")
         if pathlib.Path(str(distribution.locate_file(package.name))).resolve() != package:
             return None
-        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        origin = json_files.parse(distribution.read_text("direct_url.json") or "{}")
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return None
     return origin.get("vcs_info", {}).get("commit_id")

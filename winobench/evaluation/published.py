@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from winobench import registry
+from winobench import json_files, registry
 
 if TYPE_CHECKING:
     from winobench.evaluation.published_texts import TextNumber
@@ -189,7 +188,7 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
 
 @functools.cache
 def _content() -> dict[str, Any]:
-    return json.loads(_PATH.read_text(encoding="utf-8"))
+    return json_files.read(_PATH)
 
 
 def _registry_name(model: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from winobench import json_files
 from winobench.tasks import winoviz, wscplus
 
 _ASSETS = pathlib.Path(__file__).resolve().parents[1] / "assets"
@@ -68,7 +68,7 @@ class TextNumber:
 def source(benchmark: str) -> dict[str, str]:
     """Where a benchmark's numbers are from: ``authors``, ``title``, ``short``, and ``venue`` and ``arxiv`` if known."""
     path = _ASSETS / benchmark / "published.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))["source"])
+    return dict(json_files.read(path)["source"])
 
 
 def benchmark_of(task: str) -> str | None:

@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winobench import files as whole_files
+from winobench import json_files
 from winobench.errors import InputError
 from winobench.files import digest as digest  # records are named by it, and so their users find it here
 
@@ -165,7 +166,7 @@ class RunFolder:
                 f"{self.path} was written by another version of winobench (layout {found.get('schema')}, this one "
                 f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records."
             )
-        differences = list(_differences(found["identity"], json.loads(json.dumps(identity))))
+        differences = list(_differences(found["identity"], json_files.as_json(identity)))
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise InputError(
@@ -253,7 +254,7 @@ class RunFolder:
     def _read_config(self) -> dict[str, Any] | None:
         """The folder's ``config.json``; None for a folder that holds no file and can become a run."""
         try:
-            found = json.loads(self.config_path.read_text(encoding="utf-8"))
+            found = json_files.load(self.config_path)
         except FileNotFoundError:
             if any(path.is_file() and not path.name.endswith(_TEMPORARY) for path in self.path.rglob("*")):
                 raise InputError(
@@ -328,7 +329,7 @@ def read_errors(
                 metadata = file.schema_arrow.metadata or {}
                 if metadata.get(b"winobench.scores", b"").decode() != scores.digest:
                     continue
-                there = json.loads(metadata[b"winobench.timesteps"])
+                there = json_files.parse(metadata[b"winobench.timesteps"])
                 kind = metadata[b"winobench.error"].decode()
                 table = file.read()
             spent = float(metadata[b"winobench.seconds"])

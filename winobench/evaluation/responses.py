@@ -28,7 +28,7 @@ from typing import Any
 
 from absl import logging
 
-from winobench import files
+from winobench import files, json_files
 from winobench.errors import InputError
 from winobench.evaluation.records import digest
 from winobench.scorers.language import Raw, Request
@@ -40,7 +40,7 @@ _BEGINNING = re.compile(rb'\{"key":"([0-9a-f]{64})","(request|rejected)":')
 
 def request_json(request: Request) -> dict[str, Any]:
     """A request as JSON values, with its kind."""
-    return json.loads(json.dumps({"kind": request.kind, **dataclasses.asdict(request)}))
+    return json_files.as_json({"kind": request.kind, **dataclasses.asdict(request)})
 
 
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
@@ -361,7 +361,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        entry = json.loads(line)
+        entry = json_files.parse(line, foreign=True)
     except ValueError:
         return None
     whole = isinstance(entry, dict) and ("rejected" in entry or isinstance(entry.get("raw"), dict))

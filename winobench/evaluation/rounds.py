@@ -10,7 +10,6 @@ import base64
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import pathlib
 import time
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench import parallel
+from winobench import json_files, parallel
 from winobench.errors import InputError
 from winobench.evaluation import importance, race, records, summary
 from winobench.evaluation import plan as planning
@@ -157,7 +156,7 @@ def check_alike(folder: records.RunFolder, identity: Mapping[str, Any]) -> None:
 
     def look() -> str:
         _wait_for([folder.config_path])
-        return records.digest(json.loads(json.dumps(identity)))
+        return records.digest(json_files.as_json(identity))
 
     first, *others = parallel.meet(look)
     for number, other in enumerate(others, 1):

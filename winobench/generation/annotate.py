@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from winobench import files
+from winobench import files, json_files
 from winobench.errors import InputError
 from winobench.generation.items import Item
 
@@ -227,7 +227,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _store(self, body: bytes) -> None:
         try:
-            click = json.loads(body)
+            click = json_files.parse(body)
             item, label = click["item"], click["label"]
         except (ValueError, TypeError, KeyError):
             self._answer_json(400, {"error": "a label is an object with item and label"})
@@ -276,7 +276,7 @@ def _labels(content: bytes, path: pathlib.Path) -> dict[str, str]:
     labels: dict[str, str] = {}
     for number, line in enumerate(content.splitlines(), 1):
         try:
-            click = json.loads(line)
+            click = json_files.parse(line)
             item, label = click["item"], click["label"]
         except (ValueError, TypeError, KeyError):
             label = ""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from winobench import files
+from winobench import files, json_files
 from winobench.data import wscplus
 from winobench.errors import InputError
 
@@ -127,11 +127,12 @@ def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
     Raises:
       InputError: it is not there or is none; names the file.
     """
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:  # texts may hold other ends of lines
-            return [json.loads(line) for line in file]
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): generate the items anew.") from error
+    rows = []
+    for number, row in json_files.read_lines(path, "give the same command again, which writes it"):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number} is not an object: give the same command again, which writes it.")
+        rows.append(row)
+    return rows
 
 
 def words(text: str) -> list[str]:

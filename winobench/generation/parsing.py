@@ -9,11 +9,11 @@ counted as malformed, with the reason.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from winobench import json_files
 from winobench.generation.items import NEITHER, OFFENSIVE, Sentence, normalised, words
 
 REFUSED = "declined"
@@ -72,7 +72,6 @@ _NAMES = {
 }
 _STATEMENT_NAMES = tuple(name for name, field in _NAMES.items() if field == "statement")
 _NAME = "|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))
-_DECODER = json.JSONDecoder(strict=False)  # strings may go over several lines
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _OPEN_OBJECT = re.compile(r"\{[^{}]*\Z")
 _HEADING = re.compile(r"\b(?:pair|question|item)\s*#?\s*(\d+)\b", re.IGNORECASE)
@@ -162,8 +161,8 @@ def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     start = -1
     while (start := text.find("{", start + 1)) >= 0:
         try:
-            found, end = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError):
+            found, end = json_files.parse_at(text, start)
+        except ValueError:
             broken = _OBJECT.match(text, start)
             if broken is None:
                 continue

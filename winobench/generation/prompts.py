@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from winobench import json_files
 from winobench.data.wscplus import ASSETS
 from winobench.errors import InputError
 from winobench.generation.items import OFFENSIVE, Origin
@@ -86,7 +87,7 @@ class Prompt:
 
 @functools.cache
 def _texts() -> Mapping[str, Any]:
-    return json.loads((ASSETS / "prompts.json").read_text(encoding="utf-8"))
+    return json_files.read(ASSETS / "prompts.json")
 
 
 def templates() -> Mapping[str, Mapping[str, Any]]:

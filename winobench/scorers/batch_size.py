@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -12,7 +11,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from winobench import caches, files, parallel
+from winobench import caches, files, json_files, parallel
 from winobench.errors import InputError
 
 SEARCH = "search"
@@ -232,8 +231,7 @@ def remember(key: dict[str, Any], size: int, rates: dict[int, float]) -> str | N
 def _read(path: str) -> dict[str, Any]:
     """The file's content; nothing where there is no such file, or a damaged one, which the next search replaces."""
     try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
+        content = json_files.load(path)
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

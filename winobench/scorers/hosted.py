@@ -40,7 +40,7 @@ from typing import Any
 
 from absl import logging
 
-from winobench import files
+from winobench import files, json_files
 from winobench.errors import InputError
 from winobench.scorers.language import Generation, Raw, Request, Response, Turn
 
@@ -216,7 +216,7 @@ class HostedModel:
             "max_tokens_field": (max_tokens_field or own_field) if self.api == "openai" else "max_tokens",
             "send_temperature": bool(send_temperature),
             "seed": seed,
-            "extra_body": json.loads(json.dumps(dict(extra_body or {}))),
+            "extra_body": json_files.as_json(dict(extra_body or {})),
         }
         self._key = _read_key(kind, needed=self._is_own)
         self._server = kind(self._key, self.base_url, self.model, timeout, concurrency, self._settings)
@@ -334,7 +334,7 @@ class HostedModel:
         if not isinstance(body, str):
             raise ValueError("no body")
         try:
-            content = json.loads(body)
+            content = json_files.parse(body, foreign=True)
         except ValueError as error:
             raise ValueError(f"the body is not JSON ({error})") from None
         if not isinstance(content, dict):

@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
-from winobench import parallel, registry
+from winobench import json_files, parallel, registry
 from winobench.checkpoints import encoder_layouts, models, sources
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
@@ -328,7 +328,7 @@ class ItmHead:
     @functools.cached_property
     def _model_fingerprint(self) -> str:
         """Identifies config, weights, tokenizer and image processor: 64 hexadecimal digits."""
-        tokenizer = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        tokenizer = json_files.parse(self.tokenizer.backend_tokenizer.to_str())
         description = {
             "config": self.model.config.to_dict(),
             "processor": dataclasses.asdict(self.processor),

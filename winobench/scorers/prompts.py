@@ -26,6 +26,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from winobench import json_files
 from winobench.errors import InputError
 from winobench.scorers import common
 from winobench.scorers.language import Turn
@@ -199,7 +200,7 @@ class Prompts:
 def tokenizer_sha256(tokenizer: Any) -> str:
     """Identifies what a tokenizer does."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    content: Any = sorted(tokenizer.get_vocab().items()) if backend is None else json.loads(backend.to_str())
+    content: Any = sorted(tokenizer.get_vocab().items()) if backend is None else json_files.parse(backend.to_str())
     if isinstance(content, dict):
         # State of the last call, not of the tokenizer.
         content = {name: value for name, value in content.items() if name not in ("padding", "truncation")}

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from winobench import parallel
+from winobench import json_files, parallel
 from winobench.errors import InputError
 from winobench.models.bert import BertForSequenceClassification
 from winobench.scorers import common, frozen, tables
@@ -210,7 +210,7 @@ class NliEncoder:
         """SHA-256 over weights, config and tokenizer; takes seconds for a large model, once."""
         from winobench.checkpoints import models
 
-        tokenizer = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        tokenizer = json_files.parse(self.tokenizer.backend_tokenizer.to_str())
         description = {
             "config": self.model.config.to_dict(),
             # These two hold what the last call asked for.

@@ -7,12 +7,12 @@ import csv
 import dataclasses
 import io
 import itertools
-import json
 import math
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from winobench import json_files
 from winobench.errors import InputError
 
 DIFFUSION_ITM = "https://github.com/McGill-NLP/diffusion-itm"
@@ -175,15 +175,12 @@ def _parse(text: str, where: str) -> Any:
         return values
 
     try:
-        value = json.loads(text, object_pairs_hook=to_dict)
-    except json.JSONDecodeError as error:
+        value = json_files.parse(text, pairs=to_dict, largest=json_files.LARGEST_DATA)
+    except json_files.NotJSON as error:
         if not text.strip():
             raise InputError(f"{where} is empty: restore the file as it was published") from None
-        if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()):
+        if error.cut_off:
             raise _broken_off(where) from None
-        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
-        raise InputError(f"{where} is not JSON ({error.msg}, {place}): restore the file as it was published") from None
-    except ValueError as error:  # a number with thousands of digits
         raise InputError(f"{where} is not JSON ({error}): restore the file as it was published") from None
     if repeated:
         # An object that was left out for a later one with its key is in no place, but then that key is noted as well.

@@ -39,6 +39,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench import json_files
 from winobench.data import winoviz as data
 from winobench.data.prepared import data_folder
 from winobench.errors import InputError
@@ -75,7 +76,7 @@ _log = logging.getLogger(__name__)
 @functools.cache
 def prompts() -> Mapping[str, Any]:
     """The content of ``assets/winoviz/prompts.json``, which says of each text where it is from."""
-    return json.loads((data.ASSETS / "prompts.json").read_text(encoding="utf-8"))
+    return json_files.read(data.ASSETS / "prompts.json")
 
 
 def question_text(premise: str, options: Sequence[str]) -> str:
@@ -460,7 +461,7 @@ def _is_model(short: str, name: str) -> bool:
 
 @functools.cache
 def _published_file() -> dict[str, Any]:
-    return json.loads((data.ASSETS / "published.json").read_text(encoding="utf-8"))
+    return json_files.read(data.ASSETS / "published.json")
 
 
 # ----------------------------------------------------------------------------------------------------------------------

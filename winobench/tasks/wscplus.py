@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench import json_files
 from winobench.data import wscplus as data
 from winobench.errors import InputError
 from winobench.metrics.intervals import Interval, clustered, wilson
@@ -59,7 +60,7 @@ _MAX_TOKENS = 1024
 @functools.cache
 def prompts() -> Mapping[str, Any]:
     """The content of ``assets/wscplus/prompts.json``: templates, queries and examples of evaluation and generation."""
-    return json.loads((data.ASSETS / "prompts.json").read_text(encoding="utf-8"))
+    return json_files.read(data.ASSETS / "prompts.json")
 
 
 def question_text(pronoun: str, snippet: str, statement: str, options_text: str) -> str:
@@ -435,7 +436,7 @@ def published(
 
 @functools.cache
 def _published() -> tuple[PublishedNumber, ...]:
-    content = json.loads((data.ASSETS / "published.json").read_text(encoding="utf-8"))
+    content = json_files.read(data.ASSETS / "published.json")
     return tuple(PublishedNumber(**number) for number in content["numbers"])
 
 

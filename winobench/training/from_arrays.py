@@ -8,7 +8,6 @@ python -m launch.train --config=clevr_tiny --state=arrays/state.npz   # here aga
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import types
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench import json_files
 from winobench.errors import InputError
 from winobench.training import clevr_tiny, loop
 
@@ -61,7 +61,7 @@ def train(folder: str | pathlib.Path, *, num_steps: int | None = None, max_minut
     """
     folder = pathlib.Path(folder)
     try:
-        recipe = _as_attributes(json.loads((folder / "recipe.json").read_text()))
+        recipe = _as_attributes(json_files.read(folder / "recipe.json", "write the arrays again"))
     except FileNotFoundError:
         raise InputError(f"{folder} has no recipe.json: make it with launch.train --write_arrays={folder}") from None
     settings = recipe.denoiser

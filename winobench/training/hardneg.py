@@ -13,7 +13,6 @@ Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", secti
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import pathlib
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from winobench import parallel, registry
+from winobench import json_files, parallel, registry
 from winobench.data import hard_negatives as negative_data
 from winobench.data.progress import Progress
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -382,7 +381,7 @@ def _pair(name: str, value: Any) -> tuple[int, int] | None:
 
 
 def _rows(path: pathlib.Path) -> list[Mapping[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [row for _, row in json_files.read_lines(path, constants=True)] if path.exists() else []
 
 
 def _short(name: str) -> str:

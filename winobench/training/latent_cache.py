@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from winobench import files, parallel
+from winobench import files, json_files, parallel
 from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
 from winobench.errors import InputError
@@ -143,7 +143,7 @@ def _about(pipeline: StableDiffusion, source: hard_negatives.Source, size: int) 
     return {
         "format": _FORMAT,
         "autoencoder": models.weights_sha256(vae),
-        "config": json.loads(json.dumps(vae.config.to_dict())),
+        "config": json_files.as_json(vae.config.to_dict()),
         "dtype": np.dtype(vae.dtype).name,
         "image_size": size,
         "source": source.fingerprint,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from winobench import json_files
 from winobench.errors import InputError
 
 RECIPES = {
@@ -56,10 +57,10 @@ def run_folder(
     from winobench import files
 
     path = workdir / "config.json"
-    values = json.loads(json.dumps(values))
+    values = json_files.as_json(values)
     is_new = not path.exists()
     if not is_new:
-        old, new = (_fixed(nested, free) for nested in (json.loads(path.read_text()), values))
+        old, new = (_fixed(nested, free) for nested in (json_files.read_object(path, "name another --workdir"), values))
         differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
         if differing:
             raise InputError(
@@ -105,7 +106,7 @@ def _held(folder: pathlib.Path) -> Iterator[None]:
 
 def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:
     """Eight hexadecimal digits that tell runs with different settings apart; arguments as of `run_folder`."""
-    fixed = _fixed(json.loads(json.dumps(values)), free)
+    fixed = _fixed(json_files.as_json(values), free)
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from tqdm import auto as tqdm
 
+from winobench import json_files
 from winobench.errors import InputError
 
 _SECONDS_BETWEEN_REDRAWS = 2.0
@@ -75,7 +76,7 @@ class JsonLines:
 
 def _is_row_until(line: str, step: int) -> bool:
     try:
-        return json.loads(line)["step"] <= step
+        return json_files.parse(line, constants=True)["step"] <= step
     except (ValueError, KeyError, TypeError):  # cut off by a kill
         return False
 

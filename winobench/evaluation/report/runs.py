@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from winobench import metrics
+from winobench import json_files, metrics
 from winobench.data.images import image_hash
 from winobench.errors import InputError
 from winobench.evaluation import records
@@ -627,7 +626,7 @@ def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json_files.load(path, constants=True)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): restore it, or evaluate again.") from error
     if not isinstance(found, dict):
