@@ -37,11 +37,25 @@ WORDS = [
 # Fields of numbers that may be negative, or zero, or as large as 10**12.
 NEGATIVE = {"lora_scale"}
 ZERO = NEGATIVE | {
-    "seed", "lora.dropout", "optimizer.b1", "optimizer.b2", "optimizer.warmup_steps", "optimizer.weight_decay",
-    "optimizer.warmup_share", "ema_decay", "checks.similarity", "data.task_like_fraction", "denoiser.empty_text_fraction",
-    "autoencoder.pixel_noise", "autoencoder.warmup_steps", "autoencoder.decay_steps", "autoencoder.ema_decay",
-    "denoiser.warmup_steps", "denoiser.decay_steps", "denoiser.ema_decay",
-}  # fmt: skip
+    "seed",
+    "lora.dropout",
+    "optimizer.b1",
+    "optimizer.b2",
+    "optimizer.warmup_steps",
+    "optimizer.weight_decay",
+    "optimizer.warmup_share",
+    "ema_decay",
+    "checks.similarity",
+    "data.task_like_fraction",
+    "denoiser.empty_text_fraction",
+    "autoencoder.pixel_noise",
+    "autoencoder.warmup_steps",
+    "autoencoder.decay_steps",
+    "autoencoder.ema_decay",
+    "denoiser.warmup_steps",
+    "denoiser.decay_steps",
+    "denoiser.ema_decay",
+}
 LARGE = {"optimizer.clip_norm", "explosion_factor"}
 
 
@@ -128,10 +142,18 @@ def test_a_users_config_without_ranges_has_those_of_the_config_that_it_stands_in
 @pytest.mark.parametrize(
     ("name", "fields", "message"),
     [
-        ("hardneg:debug", {"optimizer.learning_rate": "-1"}, "learning_rate is -1.0, but it must be a finite number above 0"),
+        (
+            "hardneg:debug",
+            {"optimizer.learning_rate": "-1"},
+            "learning_rate is -1.0, but it must be a finite number above 0",
+        ),
         ("hardneg:debug", {"optimizer.learning_rate": "nan"}, "learning_rate is nan"),
         ("hardneg:debug", {"optimizer.b1": "2"}, "b1 is 2.0, but it must be a finite number from 0 and below 1"),
-        ("hardneg:debug", {"ema_decay": "3"}, "ema_decay is 3.0, but it must be a finite number from 0 and below 1, or none"),
+        (
+            "hardneg:debug",
+            {"ema_decay": "3"},
+            "ema_decay is 3.0, but it must be a finite number from 0 and below 1, or none",
+        ),
         ("hardneg:debug", {"num_steps": "0"}, "num_steps is 0, but it must be a whole number from 1"),
         ("hardneg:debug", {"optimizer.name": "sgd"}, "name is 'sgd', but it must be one of adamw, muon"),
         ("hardneg:debug", {"optimizer.schedule": "step"}, "'step', but it must be one of constant, cosine, linear"),
@@ -157,7 +179,7 @@ def test_a_users_config_without_ranges_has_those_of_the_config_that_it_stands_in
         ("winoviz", {"api.price": "1"}, "a list of 2"),
         ("wscplus_generate", {"templates": "toe,poe"}, "one of cot, tot, coe, toe"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused_and_how(name, fields, message):
     with pytest.raises(InputError) as caught:
         configuration.load(name, fields.items())
