@@ -9,7 +9,50 @@ from __future__ import annotations
 
 import ml_collections
 
+from winobench import options
+
 LAUNCHER = "train"
+
+# Of the autoencoder and of the denoiser.
+_STAGE = {
+    "block_out_channels": options.items(options.whole(1, 65_536), 1, 8),
+    "layers_per_block": options.whole(1, 64),
+    "optimizer": options.OPTIMIZER_NAME,
+    "learning_rate": options.LEARNING_RATE,
+    "batch_size": options.BATCH_SIZE,
+    "num_steps": options.STEPS,
+    "warmup_steps": options.WARMUP_STEPS,
+    "decay_steps": options.WARMUP_STEPS,
+    "ema_decay": options.DECAY,
+    "log_every": options.STEPS,
+    "checkpoint_every": options.STEPS,
+}
+
+RANGES = {
+    "recipe": options.choice("clevr_tiny"),
+    "seed": options.SEED,
+    "data.num_scenes": options.whole(1, 10_000_000),
+    "data.image_size": options.whole(8, 4_096),
+    "data.task_like_fraction": options.number(0, 1),
+    "data.num_shards": options.whole(1, 10_000),
+    "data.captions_per_scene": options.whole(1, 10_000),
+    "data.max_length": options.whole(3, 4_096),
+    **options.prefixed("autoencoder", _STAGE),
+    "autoencoder.latent_channels": options.whole(1, 65_536),
+    "autoencoder.norm_num_groups": options.whole(1, 65_536),
+    "autoencoder.pixel_noise": options.number(0, 100),
+    "text_encoder.hidden_size": options.whole(1, 65_536),
+    "text_encoder.num_hidden_layers": options.whole(1, 256),
+    "text_encoder.num_attention_heads": options.whole(1, 65_536),
+    **options.prefixed("denoiser", _STAGE),
+    "denoiser.down_block_types": options.items(options.choice("CrossAttnDownBlock2D", "DownBlock2D"), 1, 8),
+    "denoiser.num_heads": options.whole(1, 65_536),
+    "denoiser.prediction_type": options.choice("epsilon", "v_prediction"),
+    "denoiser.timestep_range": options.span(1_000),
+    "denoiser.timestep_power": options.number(above=0, high=1_000),
+    "denoiser.empty_text_fraction": options.number(0, 1),
+}
+"""Field -> what it may be."""
 
 
 def get_config(size: str = "full") -> ml_collections.ConfigDict:

@@ -16,6 +16,9 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from winobench import options
+from winobench.errors import InputError
+
 LAUNCHER = "eval"
 
 FORMS = {
@@ -53,10 +56,47 @@ HELP = {
     "sampling.num_bias_samples": "the same for tasks of social bias",
     "sampling.mode": "fixed, or race: samples are drawn until a question is decided, num_samples at most",
     "sampling.alpha": "of a race: how often a decision may differ from that of all samples",
-    "sampling.timesteps": "uniform, low_discrepancy, stratified, even, published, or timesteps with commas; a race also"
-    " importance, those where candidates differ; none for uniform, and for importance in a race",
-    "sampling.timestep_range": "first,end of the timesteps that are drawn; none for the model's own, or all",
+    "sampling.timesteps": "uniform, low_discrepancy, stratified, even, published, or timesteps with commas, one a"
+    " sample; a race also importance, those where candidates differ; none for uniform, and for importance in a race",
+    "sampling.timestep_range": "first,end of the timesteps that are drawn; all; none for what the model's folder says",
 }
+
+RANGES = {
+    **options.CHECKPOINT,
+    "lora": options.PATH.or_none(),
+    "lora_scale": options.SCALE,
+    "quantization": options.choice("none", "int8", "fp8"),
+    "tasks": options.text(),
+    "data_dir": options.PATH.or_none(),
+    "limit": options.LIMIT,
+    "normalize": options.NORMALIZE,
+    "error": options.choice("squared_l2", "l2"),
+    "target": options.choice("own", "epsilon"),
+    "image_size": options.IMAGE_SIZE.or_none(),
+    "batch_size": (options.BATCH_SIZE | options.choice("search")).or_none(),
+    "model_parallel": options.DEVICES,
+    "seed": options.SEED,
+    "sampling.num_samples": options.NUM_SAMPLES,
+    "sampling.num_bias_samples": options.NUM_SAMPLES,
+    "sampling.mode": options.choice("fixed", "race"),
+    "sampling.alpha": options.ALPHA,
+    "sampling.timesteps": options.TIMESTEPS.or_none(),
+    "sampling.timestep_range": options.TIMESTEP_RANGE,
+}
+"""Field -> what it may be."""
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises InputError for fields that do not go together, each of them being allowed."""
+    sampling = config.sampling
+    rule = sampling.timesteps
+    listed = rule is not None and rule[0].isdigit()
+    if (listed or rule == "published") and sampling.timestep_range not in (None, options.ALL):
+        raise InputError(
+            f"--config.sampling.timesteps={options.shown(rule)} says itself what the timesteps are, so that"
+            f" --config.sampling.timestep_range={','.join(map(str, sampling.timestep_range))} would do nothing: leave"
+            " one of them out"
+        )
 
 
 def get_config(form: str = "standard") -> ml_collections.ConfigDict:
@@ -92,5 +132,5 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.sampling.mode = "race" if form == "race" else "fixed"
     config.sampling.alpha = 0.01
     config.sampling.timesteps = config_dict.placeholder(str)
-    config.sampling.timestep_range = config_dict.placeholder(tuple)
+    config.sampling.timestep_range = config_dict.placeholder(tuple | str)
     return config

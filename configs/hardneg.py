@@ -13,6 +13,9 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from winobench import options
+from winobench.errors import InputError
+
 LAUNCHER = "train"
 
 FORMS = ("clevr", "paper", "debug")
@@ -60,7 +63,7 @@ HELP = {
     "validation.tasks": "names with commas; none for both sides of the training set's own hard negatives",
     "validation.limit": "scenes or items a task; none for all",
     "validation.num_samples": "pairs of noise and timestep that each image-text pair is judged on",
-    "validation.timestep_range": "first,end of these timesteps; none for the model's own, or all",
+    "validation.timestep_range": "first,end of these timesteps; all; or none for what the model's folder says",
     "validation.batch_size": "passes at once on each device; none lets the scorer choose",
     "checkpoint_every": "steps between checkpoints",
     "log_every": "steps between lines of metrics",
@@ -68,6 +71,58 @@ HELP = {
     "mesh.model_parallel": "devices that share one copy of the frozen weights (FSDP); 1 gives each its own",
     "wandb": "project of Weights & Biases; none leaves it to the environment (WANDB_*)",
 }
+
+RANGES = {
+    **options.CHECKPOINT,
+    "recipe": options.choice("hardneg"),
+    "remat": options.flag(),
+    "image_size": options.IMAGE_SIZE.or_none(),
+    "lora.targets": options.choice("cross", "all"),
+    "lora.rank": options.whole(1, 65_536),
+    "lora.alpha": options.number(above=0, high=1e6).or_none(),
+    "lora.dropout": options.DECAY,
+    "lora.text_encoder": options.flag(),
+    "loss.kind": options.choice("none", "random_text", "hard_text", "hard_image", "mixed"),
+    "loss.threshold": options.number(above=0, high=1e6).or_none(),
+    "loss.threshold_over": options.choice("batch", "example"),
+    "loss.objective": options.choice("hinged", "relativistic"),
+    "loss.mixing": options.choice("batch", "example"),
+    "loss.timestep_range": options.span(options.MAX_TIMESTEPS).or_none(),
+    "data.name": options.text(255),
+    "data.num_scenes": options.whole(2, 10_000_000),
+    "data.data_dir": options.PATH.or_none(),
+    "data.cache_dir": options.PATH.or_none(),
+    "batch_size": options.BATCH_SIZE,
+    "accumulate": options.BATCH_SIZE,
+    "num_steps": options.STEPS.or_none(),
+    "epochs": options.number(above=0, high=1e6),
+    **options.prefixed("optimizer", options.OPTIMIZER),
+    "ema_decay": options.EMA_DECAY,
+    "explosion_factor": options.FACTOR,
+    "validate_every": options.STEPS.or_none(),
+    "validation.tasks": options.text().or_none(),
+    "validation.limit": options.LIMIT,
+    "validation.num_samples": options.NUM_SAMPLES,
+    "validation.timestep_range": options.TIMESTEP_RANGE,
+    "validation.batch_size": options.BATCH_SIZE.or_none(),
+    "checkpoint_every": options.STEPS,
+    "log_every": options.STEPS,
+    "seed": options.SEED,
+    "mesh.model_parallel": options.DEVICES,
+    "wandb": options.text(255).or_none(),
+}
+"""Field -> what it may be."""
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises InputError for fields that do not go together, each of them being allowed."""
+    options.check_batch(config.batch_size, config.accumulate)
+    steps, warmup = config.num_steps, config.optimizer.warmup_steps
+    if steps is not None and config.optimizer.schedule != "constant" and warmup >= steps:
+        raise InputError(
+            f"--config.optimizer.warmup_steps is {warmup:,}, which leaves nothing of {steps:,} steps for the"
+            f" {config.optimizer.schedule} schedule: shorten the warm-up"
+        )
 
 
 def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
@@ -132,7 +187,7 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     config.validation.tasks = config_dict.placeholder(str)
     config.validation.limit = config_dict.FieldReference(20, field_type=int)
     config.validation.num_samples = 8
-    config.validation.timestep_range = config_dict.placeholder(tuple)
+    config.validation.timestep_range = config_dict.placeholder(tuple | str)
     config.validation.batch_size = config_dict.placeholder(int)
     config.checkpoint_every = 100
     config.log_every = 10

@@ -11,6 +11,8 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from winobench import options
+
 LAUNCHER = "train"
 
 FORMS = ("paper", "debug")
@@ -48,6 +50,35 @@ HELP = {
     "mesh.model_parallel": "devices that share one copy of the parameters (FSDP); 1 gives each its own",
     "wandb": "project of Weights & Biases; none leaves it to the environment (WANDB_*)",
 }
+
+RANGES = {
+    **options.CHECKPOINT,
+    "recipe": options.choice("nli"),
+    "data.folder": options.PATH.or_none(),
+    "data.sets": options.words("snli", "anli"),
+    "data.max_tokens": options.whole(4, 65_536),
+    "batch_size": options.BATCH_SIZE,
+    "accumulate": options.BATCH_SIZE,
+    "num_steps": options.STEPS.or_none(),
+    "epochs": options.number(above=0, high=1e6),
+    **{name: one for name, one in options.prefixed("optimizer", options.OPTIMIZER).items() if "warmup" not in name},
+    "optimizer.warmup_share": options.DECAY,
+    "explosion_factor": options.FACTOR,
+    "validate_every": options.STEPS.or_none(),
+    "validation.limit": options.LIMIT,
+    "validation.batch_size": options.BATCH_SIZE,
+    "checkpoint_every": options.STEPS,
+    "log_every": options.STEPS,
+    "seed": options.SEED,
+    "mesh.model_parallel": options.DEVICES,
+    "wandb": options.text(255).or_none(),
+}
+"""Field -> what it may be."""
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+    """Raises InputError for fields that do not go together, each of them being allowed."""
+    options.check_batch(config.batch_size, config.accumulate)
 
 
 def get_config(form: str = "paper") -> ml_collections.ConfigDict:

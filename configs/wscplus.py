@@ -13,6 +13,8 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from winobench import options
+
 LAUNCHER = "eval"
 
 FORMS = {
@@ -49,6 +51,16 @@ HELP = {
     "api.extra_body": 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',
     "api.price": "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
 }
+
+RANGES = {
+    **options.RESPONDER,
+    "model": options.text(),
+    "protocol": options.text(4_096).or_none(),
+    "tasks": options.text(),
+    "data_dir": options.PATH.or_none(),
+    "limit": options.LIMIT,
+}
+"""Field -> what it may be."""
 
 
 def get_config(form: str = "standard") -> ml_collections.ConfigDict:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from winobench import options
+
 LAUNCHER = "generate"
 
 FORMS = {
@@ -52,6 +54,22 @@ HELP = {
     "api.extra_body": "further fields of every request, as a JSON object; not for secrets",
     "api.price": "dollars per million tokens read and written, for models whose price is not known",
 }
+
+RANGES = {
+    **options.RESPONDER,
+    "model": options.text().or_none(),
+    "templates": options.items(options.choice("cot", "tot", "coe", "toe"), 1, 4),
+    "queries": options.items(options.text(255), 1, 100),
+    "offensive": options.flag(),
+    "batch": options.whole(1, 1_000),
+    "requests": options.whole(1, 1_000_000),
+    "temperature": options.number(above=0, high=100),
+    "max_tokens": options.whole(1, 10_000_000),
+    "checks.max_changed_words": options.whole(1, 1_000),
+    "checks.similarity": options.number(0, 100),
+    "checks.known": options.text().or_none(),
+}
+"""Field -> what it may be."""
 
 
 def get_config(form: str = "standard") -> ml_collections.ConfigDict:

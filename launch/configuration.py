@@ -25,6 +25,7 @@ import ml_collections
 from absl import app, flags, logging
 from ml_collections import config_dict
 
+from winobench import options
 from winobench.errors import InputError
 from winobench.registry import near_first
 
@@ -32,6 +33,7 @@ CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 """The folder of the configs that can be named."""
 
 _OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
+_WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 _BAD_INPUT, _INTERRUPTED = 2, 130
 
@@ -64,21 +66,45 @@ def load(
       The config, locked.
 
     Raises:
-      InputError: an unknown config, argument or field, or a text that does not fit its field.
+      InputError: an unknown config, argument or field, a text that does not fit its field, or a value that is not in
+        the field's range.
     """
     module, argument = _load_module(spec, launcher)
-    try:
-        config = module.get_config() if argument is None else module.get_config(argument)
-    except TypeError:
-        if argument is None or len(inspect.signature(module.get_config).parameters):
-            raise
-        raise InputError(f"config {spec.split(':')[0]!r} takes no argument: leave out {':' + argument!r}.") from None
-    except ValueError as error:  # the config's own words about its argument
-        raise InputError(str(error)) from error
+    config = _made(module, spec.partition(":")[0], argument)
     config.lock()
     for field, text in overrides:
         _override(config, field, text)
+    for field, value in check(config, _ranges(module, config)).items():
+        _set(config, field, value)
+    if callable(getattr(module, "check", None)):
+        module.check(config)
     return config
+
+
+def check(config: ml_collections.ConfigDict, ranges: Mapping[str, options.Range]) -> dict[str, Any]:
+    """Checks every field of a config that a table of ranges knows.
+
+    Args:
+      config: with any values.
+      ranges: dotted field -> what it may be.
+
+    Returns:
+      Dotted field -> value as it is used.
+
+    Raises:
+      InputError: names the first field whose value is not allowed, and says what is.
+    """
+    return {
+        field: ranges[field].check(f"--config.{field}", value)
+        for field, value in flat(config).items()
+        if field in ranges
+    }
+
+
+def field_ranges(spec: str) -> Mapping[str, options.Range]:
+    """Dotted field -> what it may be: the config's own ``RANGES``, or those of the config that it stands in for."""
+    module, argument = _load_module(spec)
+    return _ranges(module, _made(module, spec.partition(":")[0], argument))
 
 
 def field_help(spec: str) -> Mapping[str, str]:
@@ -286,6 +312,8 @@ def _execute(path: pathlib.Path) -> Any:
         module_spec.loader.exec_module(module)
     except (SyntaxError, ImportError) as error:
         raise InputError(f"config file {path} cannot be loaded: {error}.") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"config file {path} cannot be loaded: {_described(error)}.") from error
     if not callable(getattr(module, "get_config", None)):
         raise InputError(f"config file {path} has no function get_config.")
     return module
@@ -293,6 +321,64 @@ def _execute(path: pathlib.Path) -> Any:
 
 def _launcher_of(module: Any) -> str | None:
     return getattr(module, "LAUNCHER", None)
+
+
+def _made(module: Any, name: str, argument: str | None) -> ml_collections.ConfigDict:
+    """What a config's module makes."""
+    if argument is not None and not inspect.signature(module.get_config).parameters:
+        raise InputError(f"config {name!r} takes no argument: leave out {':' + argument!r}.")
+    try:
+        config = module.get_config() if argument is None else module.get_config(argument)
+    except ValueError as error:  # the config's own words about its argument
+        raise InputError(str(error)) from error
+    except Exception as error:
+        raise InputError(f"get_config of config {name!r} fails: {_described(error)}.") from error
+    if not isinstance(config, ml_collections.ConfigDict):
+        raise InputError(
+            f"get_config of config {name!r} returns a {type(config).__name__}, but must return an"
+            " ml_collections.ConfigDict."
+        )
+    return config
+
+
+def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, options.Range]:
+    """The ranges of a config's fields.
+
+    A user's own config need not have them: its fields are then checked as those of the first config in ``configs/`` for
+    the same launcher that has no field which the user's lacks.
+    """
+    own = getattr(module, "RANGES", None)
+    if own is not None:
+        return own
+    fields = set(flat(config))
+    for path in sorted(CONFIGS.glob("[!_]*.py")):
+        other = _execute(path)
+        if _launcher_of(module) in (None, _launcher_of(other)) and set(flat(other.get_config())) <= fields:
+            return getattr(other, "RANGES", {})
+    return {}
+
+
+def _described(error: BaseException) -> str:
+    """An error of other code for a sentence: its kind, what it says, and where it rose."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    line = (
+        "" if trace is None else f" (line {trace.tb_lineno} of {pathlib.Path(trace.tb_frame.f_code.co_filename).name})"
+    )
+    said = " ".join(str(error).split())
+    said = said if len(said) <= 200 else f"{said[:197]}..."
+    return f"{type(error).__name__}{f': {said}' if said else ''}".rstrip(".") + line
+
+
+def _set(config: ml_collections.ConfigDict, field: str, value: Any) -> None:
+    """Gives a field a value of any type, as tuples may change their length."""
+    *parents, last = field.split(".")
+    for parent in parents:
+        config = config[parent]
+    if type(config[last]) is not type(value) or config[last] != value:
+        with config.ignore_type():
+            config[last] = value
 
 
 def _override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
@@ -306,7 +392,7 @@ def _override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
         near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
         hint = " or ".join(f"--config.{name}" for name in near)
         hint = f"did you mean {hint}?" if near else f"it has {', '.join(known)}."
-        raise InputError(f"the config has no field {field!r}: {hint}")
+        raise InputError(f"the config has no field {options.shown(field)}: {hint}")
     if isinstance(holder[last], ml_collections.ConfigDict):
         inner = ", ".join(f"{field}.{name}" for name in holder[last])
         raise InputError(f"--config.{field} is a group of fields: override one of {inner}.")
@@ -323,14 +409,20 @@ def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, 
         return None
     try:
         if kind == int | str:
-            return int(text.replace("_", "")) if re.fullmatch(r"[+-]?\d[\d_]*", text) else text
+            return int(text.replace("_", "")) if _WHOLE.fullmatch(text) else text
+        if kind == tuple | str:
+            return text if re.fullmatch(r"[A-Za-z_]+", text) else tuple(_items(text, None))
         if kind is bool:
             if text.lower() not in _TRUE + _FALSE:
                 raise ValueError
             return text.lower() in _TRUE
         if kind is int:
+            if not _WHOLE.fullmatch(text.strip()):
+                raise ValueError
             return int(text.replace("_", ""))
         if kind is float:
+            if not text.isascii():
+                raise ValueError
             return float(text)
         if kind is str:
             return text
@@ -339,7 +431,7 @@ def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, 
     except (ValueError, SyntaxError, TypeError):
         names = {bool: "true or false", int: "a whole number", float: "a number"}
         wanted = names.get(kind, "a list with commas") + (", or none" if optional else "")
-        raise InputError(f"--config.{field} is {wanted}, not {text!r}.") from None
+        raise InputError(f"--config.{field} is {wanted}, not {options.shown(text)}.") from None
     raise InputError(f"--config.{field} holds a {kind.__name__}, which the command line cannot set.")
 
 
@@ -347,10 +439,12 @@ def _items(text: str, current: Sequence[Any] | None) -> list[Any]:
     """The items of a list like ``1,2`` or ``(1, 2)``, of the type of the present items if there are any."""
     words = [word.strip() for word in text.strip("()[] ").split(",") if word.strip()]
     if current:
+        if not isinstance(current[0], str) and not text.isascii():
+            raise ValueError
         return [type(current[0])(word) for word in words]
     try:
         return [ast.literal_eval(word) for word in words]
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return words
 
 

@@ -55,3 +55,46 @@ def test_all_timesteps_can_be_used_despite_the_offset():
 def test_unknown_spacing():
     with pytest.raises(InputError, match="timestep_spacing is 'odd'"):
         samplers.ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)
+
+
+@pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
+@pytest.mark.parametrize("total", [1000, 999, 50])
+def test_timesteps_of_every_step_count_are_the_nearest_to_the_exact_ones(spacing, total):
+    """Against fractions: as many as asked for, all of the schedule's, none further than half a timestep away."""
+    schedule = NoiseSchedule(num_train_timesteps=total, sampler_options=(("timestep_spacing", spacing),))
+    for count in range(1, total + 1):
+        steps, following = samplers.ddim_timesteps(schedule, count)
+        number = np.arange(count)
+        # Numerators over the common denominator ``count`` or ``count - 1``, whole numbers all.
+        exact, denominator = {
+            "leading": (number[::-1] * (total // count), 1),
+            "trailing": (total * (count - number) - count, count),
+            "linspace": ((total - 1) * number[::-1], max(count - 1, 1)),
+        }[spacing]
+        assert steps.shape == following.shape == (count,)
+        assert (2 * np.abs(steps * denominator - exact) <= denominator).all(), count
+        assert steps.min() >= 0
+        assert steps.max() < total
+        assert (np.diff(steps) < 0).all()
+        np.testing.assert_array_equal(following, steps - total // count)
+
+
+def test_sixty_one_trailing_steps_end_at_the_picture():
+    """One of the 62 counts for which a step at timestep -1, which wraps to pure noise, once ruined the picture."""
+    schedule = NoiseSchedule(sampler_options=(("timestep_spacing", "trailing"), ("set_alpha_to_one", True)))
+    latents, noise = np.random.default_rng(0).normal(size=(2, 1, 4, 4, 3)).astype(np.float32)
+    start = add_noise(schedule.alphas_cumprod, latents, noise, np.array([999]))
+
+    def perfect(params, noisy, timesteps, states):
+        remaining = jnp.asarray(schedule.alphas_cumprod)[timesteps][:, None, None, None]
+        return (noisy - jnp.sqrt(remaining) * latents) / jnp.sqrt(1 - remaining)
+
+    drawn = samplers.ddim_sample(perfect, None, schedule, start, jnp.zeros((1, 1, 1)), None, num_steps=61)
+    # The first steps multiply rounding by 15, one over the signal rate.
+    np.testing.assert_allclose(drawn, latents, atol=1e-3)
+
+
+@pytest.mark.parametrize("num_steps", [2.0, "5", True, None])
+def test_the_number_of_steps_is_a_whole_number(num_steps):
+    with pytest.raises(InputError, match="must be a whole number"):
+        samplers.ddim_timesteps(SCHEDULE, num_steps)

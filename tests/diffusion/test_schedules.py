@@ -1,8 +1,12 @@
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from winobench.diffusion import schedules
+from winobench import files
+from winobench.diffusion import samplers, schedules
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 
@@ -34,10 +38,68 @@ def test_is_a_value():
     first, second = NoiseSchedule.from_config(SD15), NoiseSchedule.from_config(SD15)
     assert first == second
     assert hash(first) == hash(second)
-    assert NoiseSchedule.from_config({**SD15, "_class_name": "DDIMScheduler", "steps_offset": 0}) == first
+    assert NoiseSchedule.from_config(dict(reversed(SD15.items()))) == first
     assert NoiseSchedule.from_config({**SD15, "prediction_type": "v_prediction"}) != first
     with pytest.raises(ValueError, match="read-only"):
         first.alphas_cumprod[0] = 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps_offset": 0},
+        {"timestep_spacing": "trailing"},
+        {"set_alpha_to_one": True},
+        {"_class_name": "DDIMScheduler"},
+    ],
+)
+def test_schedules_of_other_samplers_differ_and_train_alike(change):
+    """Equal ones share a compilation of ``ddim_sample``, which reads these options; fingerprints hold none of them."""
+    first, other = NoiseSchedule.from_config(SD15), NoiseSchedule.from_config({**SD15, **change})
+    assert other != first
+    assert other.training == first.training
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def timesteps(schedule):
+        return jnp.stack([jnp.asarray(part) for part in samplers.ddim_timesteps(schedule, 3)])
+
+    for schedule in (first, other):
+        np.testing.assert_array_equal(timesteps(schedule), samplers.ddim_timesteps(schedule, 3))
+
+
+def test_lists_among_the_options_can_be_hashed():
+    schedule = NoiseSchedule.from_config({**SD15, "timestep_values": [1, [2, 3]]})
+    assert hash(schedule) == hash(NoiseSchedule.from_config({**SD15, "timestep_values": [1, [2, 3]]}))
+    with pytest.raises(InputError, match="holds an object among the sampler's options"):
+        NoiseSchedule.from_config({**SD15, "timestep_values": {}})
+
+
+# Of the published files, at the commit before equality took in the sampler's options.
+_TRAINING_DIGESTS = {
+    "sd15": ({}, "b9a0e1dc94798f421928ae4add940cc9b20e643c91ef84144300f675b9d2a438"),
+    "sd21-base": (
+        {"_class_name": "PNDMScheduler", "prediction_type": "epsilon"},
+        "b9a0e1dc94798f421928ae4add940cc9b20e643c91ef84144300f675b9d2a438",
+    ),
+    "sd21": (
+        {"_class_name": "DDIMScheduler", "prediction_type": "v_prediction"},
+        "bf94f70507b71fbb3b51d98230ad263da81a9175302215a1a5f77bcfe5539d89",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _TRAINING_DIGESTS)
+def test_what_a_fingerprint_holds_of_published_schedules_is_pinned(name):
+    """Another value here would make every recorded run of these models another model's."""
+    change, digest = _TRAINING_DIGESTS[name]
+    assert files.digest(NoiseSchedule.from_config({**SD15, **change}).training) == digest
+
+
+@pytest.mark.parametrize("steps", [10**10, 10**400, 1, 0, -5, 2.0, "1000", True, float("nan")])
+def test_the_number_of_timesteps_is_checked_before_a_table_of_them_is_made(steps):
+    with pytest.raises(InputError, match=r"it must have a whole number of them, from 2 to 1,000,000") as caught:
+        NoiseSchedule.from_config({**SD15, "num_train_timesteps": steps})
+    assert len(str(caught.value)) < 300
 
 
 def test_config_round_trip():
@@ -61,7 +123,7 @@ def test_config_round_trip():
         ({"predict_epsilon": False}, "predict_epsilon"),
         ({"snr_shift_scale": 3.0}, "snr_shift_scale"),
         ({"num_train_timesteps": 1}, "1 timesteps"),
-        ({"num_train_timesteps": "many"}, "wrong kind"),
+        ({"num_train_timesteps": "many"}, "'many' timesteps"),
         ({"beta_end": 3.0}, "range from 0 to 1"),
         ({"trained_betas": [0.1, 0.2]}, "2 trained_betas for 1000"),
         ({"beta_start": "small"}, "wrong kind"),

@@ -309,5 +309,5 @@ def test_hub_id_from_the_cache(tiny_pipeline, bundle, tmp_path, monkeypatch):
 
 
 def test_schedule_of_the_file(bundle):
-    assert bundle.schedule == NoiseSchedule()
+    assert bundle.schedule.training == NoiseSchedule().training
     assert bundle.schedule.scheduler_class == "PNDMScheduler"

@@ -64,3 +64,24 @@ def test_a_whole_run(name):
     )(*(jnp.asarray(array.numpy()) for array in (noise, text, empty)))
     # Every step divides by the signal's rate, which magnifies rounding near pure noise.
     np.testing.assert_allclose(got, latents.numpy(), rtol=2e-5, atol=2e-5 * float(latents.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["sd15", "trailing", "linspace"])
+def test_timesteps_of_all_step_counts(name):
+    """Equal to diffusers' wherever that gives as many as asked for, but for ties, which its rounding errors decide."""
+    ours, theirs = both(name)
+    wrong_counts = 0
+    for num_steps in range(1, 1001):
+        theirs.set_timesteps(num_steps)
+        expected = theirs.timesteps.numpy()
+        steps, _ = samplers.ddim_timesteps(ours, num_steps)
+        if len(expected) != num_steps:
+            wrong_counts += 1
+            continue
+        apart = np.flatnonzero(steps != np.minimum(expected, 999))
+        assert (np.abs(steps - expected)[apart] == 1).all()
+        if name == "trailing":
+            assert (2 * (1000 * (num_steps - apart)) % (2 * num_steps) == num_steps).all()  # halves, all of them
+        else:
+            assert not apart.size
+    assert wrong_counts == (62 if name == "trailing" else 0)

@@ -16,7 +16,12 @@ Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
 
 
 def ddim_timesteps(schedule: schedules.NoiseSchedule, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The timesteps of a DDIM run and the ones they lead to.
+    """The timesteps of a DDIM run, and the timestep that each step goes to.
+
+    ``trailing`` is computed in whole numbers: in floating point, 62 of the step counts from 1 to 1,000 get a step too
+    many, at timestep -1. Where a timestep lies exactly between two, diffusers' rounding errors decide; the even one is
+    taken here. A step goes to its timestep minus ``T // num_steps``, diffusers' rule, which with ``trailing`` and
+    ``linspace`` is not always the next step's timestep.
 
     The schedule's own sampler options ``timestep_spacing`` (``leading`` unless the file says otherwise; Lin et al.
     2023, Table 2) and ``steps_offset`` are respected, whichever sampler its file names.
@@ -32,6 +37,8 @@ def ddim_timesteps(schedule: schedules.NoiseSchedule, num_steps: int) -> tuple[n
       InputError: if there are not that many timesteps.
     """
     total = schedule.num_train_timesteps
+    if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer):
+        raise InputError(f"the number of sampling steps is {num_steps!r}, but it must be a whole number")
     if not 1 <= num_steps <= total:
         raise InputError(f"the number of sampling steps is {num_steps}, but it must be from 1 to {total}")
     options = dict(schedule.sampler_options)
@@ -41,7 +48,7 @@ def ddim_timesteps(schedule: schedules.NoiseSchedule, num_steps: int) -> tuple[n
         # An offset of 1 has nowhere to go when every timestep is used.
         steps = np.minimum(steps, total - 1)
     elif spacing == "trailing":
-        steps = np.round(np.arange(total, 0, -total / num_steps)) - 1
+        steps = _rounded(total * np.arange(num_steps, 0, -1), num_steps) - 1
     elif spacing == "linspace":
         steps = np.linspace(0, total - 1, num_steps).round()[::-1]
     else:
@@ -50,6 +57,12 @@ def ddim_timesteps(schedule: schedules.NoiseSchedule, num_steps: int) -> tuple[n
         )
     steps = steps.astype(np.int32)
     return steps, steps - total // num_steps
+
+
+def _rounded(numerators: np.ndarray, denominator: int) -> np.ndarray:
+    """Fractions to the nearest whole number, halves to the even one, as NumPy rounds: int64, exactly."""
+    whole, rest = np.divmod(numerators.astype(np.int64), denominator)
+    return whole + ((2 * rest > denominator) | ((2 * rest == denominator) & (whole % 2 == 1)))
 
 
 def ddim_step(

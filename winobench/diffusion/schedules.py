@@ -102,13 +102,32 @@ _NEUTRAL_VALUES = {
     "use_flow_sigmas": (False, None),
 }
 
+# More than any published schedule has, and few enough that a table of them is nothing.
+_MAX_TIMESTEPS = 1_000_000
+
+# The fields that decide an error. A model's fingerprint holds these and no others, so that runs recorded with one
+# sampler's file go on with another's.
+_TRAINING_FIELDS = (
+    "num_train_timesteps",
+    "beta_start",
+    "beta_end",
+    "beta_schedule",
+    "trained_betas",
+    "rescale_betas_zero_snr",
+    "prediction_type",
+)
+
 _COSINE_OFFSET = 0.008
 _COSINE_MAX_BETA = 0.999
 
 
 @dataclasses.dataclass(frozen=True)
 class NoiseSchedule:
-    """A discrete, variance-preserving training schedule; hashable, equal when the training schedule is equal.
+    """A discrete, variance-preserving training schedule; hashable.
+
+    Two schedules are equal when nothing differs that can change a result: the training schedule, which alone decides
+    errors, and what samplers read. A schedule can therefore be a static argument of ``jax.jit``. ``training`` is the
+    part that a model's fingerprint holds.
 
     Attributes:
       num_train_timesteps: T, the number of timesteps.
@@ -120,7 +139,7 @@ class NoiseSchedule:
       rescale_betas_zero_snr: shift and scale so that the last timestep is pure noise (Lin et al. 2023, Algorithm 1).
       prediction_type: what the network predicts: ``epsilon`` (the noise) or ``v_prediction`` (Salimans and Ho 2022).
       scheduler_class: the sampler that the file names; it does not change an error.
-      sampler_options: the file's other keys, for samplers and for writing the file back.
+      sampler_options: the file's other keys, for samplers and for writing the file back; sorted, lists as tuples.
     """
 
     num_train_timesteps: int = 1000
@@ -130,12 +149,16 @@ class NoiseSchedule:
     trained_betas: tuple[float, ...] | None = None
     rescale_betas_zero_snr: bool = False
     prediction_type: str = "epsilon"
-    scheduler_class: str = dataclasses.field(default="DDIMScheduler", compare=False)
-    sampler_options: tuple[tuple[str, Any], ...] = dataclasses.field(
-        default=(("clip_sample", False), ("set_alpha_to_one", False), ("steps_offset", 1)), compare=False
+    scheduler_class: str = "DDIMScheduler"
+    sampler_options: tuple[tuple[str, Any], ...] = (
+        ("clip_sample", False),
+        ("set_alpha_to_one", False),
+        ("steps_offset", 1),
     )
 
     def __post_init__(self):
+        options = tuple(sorted((str(key), _frozen(value)) for key, value in self.sampler_options))
+        object.__setattr__(self, "sampler_options", options)
         if self.prediction_type not in PREDICTION_TYPES:
             raise InputError(
                 f"the noise schedule's prediction_type is {self.prediction_type!r}, but only"
@@ -146,8 +169,12 @@ class NoiseSchedule:
                 f"the noise schedule's beta_schedule is {self.beta_schedule!r}, but it must be one of"
                 f" {', '.join(BETA_SCHEDULES)}"
             )
-        if self.num_train_timesteps < 2:
-            raise InputError(f"the noise schedule has {self.num_train_timesteps} timesteps, but it needs at least 2")
+        steps = self.num_train_timesteps
+        if isinstance(steps, bool) or not isinstance(steps, int) or not 2 <= steps <= _MAX_TIMESTEPS:
+            raise InputError(
+                f"the noise schedule has {_shown(steps)} timesteps (num_train_timesteps), but it must have a whole"
+                f" number of them, from 2 to {_MAX_TIMESTEPS:,}"
+            )
         betas = self._betas_before_rescaling()
         if not (np.isfinite(betas).all() and (betas >= 0).all() and (betas <= 1).all()):
             raise InputError(
@@ -187,7 +214,7 @@ class NoiseSchedule:
                     f"scheduler_config.json sets {key} to {options[key]!r}, a training schedule that is not supported:"
                     f" only {neutral[0]!r} is"
                 )
-        fields = {field.name for field in dataclasses.fields(cls) if field.compare}
+        fields = set(_TRAINING_FIELDS)
         known = fields | _SAMPLER_KEYS | _NEUTRAL_VALUES.keys()
         if unknown := sorted(options.keys() - known):
             raise InputError(
@@ -210,13 +237,18 @@ class NoiseSchedule:
     def to_config(self) -> dict[str, Any]:
         """Returns the content of a ``scheduler_config.json`` that diffusers and :meth:`from_config` read."""
         config = {"_class_name": self.scheduler_class}
-        config |= {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
+        config |= self.training
         if self.trained_betas is not None:
             config["trained_betas"] = list(self.trained_betas)
         if not self.rescale_betas_zero_snr:
             # Not every sampler class has this option; those without it would warn about the key.
             del config["rescale_betas_zero_snr"]
         return config | dict(self.sampler_options)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Field -> value of the training schedule: all that can change an error, ready for JSON."""
+        return {name: getattr(self, name) for name in _TRAINING_FIELDS}
 
     @functools.cached_property
     def alphas_cumprod(self) -> np.ndarray:
@@ -244,6 +276,23 @@ class NoiseSchedule:
         time = np.arange(steps + 1) / steps
         signal = np.cos((time + _COSINE_OFFSET) / (1 + _COSINE_OFFSET) * np.pi / 2) ** 2
         return np.minimum(1 - signal[1:] / signal[:-1], _COSINE_MAX_BETA)
+
+
+def _frozen(value: Any) -> Any:
+    """A JSON value as a hashable one."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, Mapping):
+        raise InputError(
+            "scheduler_config.json holds an object among the sampler's options, which has no meaning there"
+        )
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A value for a message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def signal_and_noise_rates(alphas_cumprod: ArrayLike, timesteps: ArrayLike, ndim: int) -> tuple[jnp.ndarray, ...]:

@@ -195,11 +195,7 @@ class StableDiffusion:
         description = {
             "configs": [_without_bookkeeping(network.config.to_dict()) for network in networks],
             "compute_dtypes": [jnp.dtype(network.dtype).name for network in networks],
-            "schedule": {
-                field.name: getattr(self.schedule, field.name)
-                for field in dataclasses.fields(self.schedule)
-                if field.compare
-            },
+            "schedule": self.schedule.training,
             "tokenizer": [vocabulary, merges, self.tokenizer.pad_token_id, self.max_text_tokens],
             "weights": models.weights_sha256(*networks),
         }
