@@ -126,19 +126,57 @@ def test_any_cut_of_the_last_line_loses_that_line_alone(tmp_path):
             assert list(store.keys()) == [key(MODEL, request("a"))]
 
 
-@pytest.mark.parametrize("damage", [lambda line: line[:-20] + b"\n", lambda line: b"\n", lambda line: b"{}\n"])
-def test_a_damaged_line_is_named(tmp_path, damage):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line[:-20] + b"\n",
+        lambda line: b"\n",
+        lambda line: b"{}\n",
+        lambda line: line.replace(b'"raw":{', b'"raw":' + b"[" * 200_000 + b"]" * 200_000 + b',"x":{'),
+        lambda line: line.replace(b'"seconds":', b'"seconds":' + b"9" * 5000),
+        lambda line: line.replace(b'"seconds":', b'"seconds":-'),
+        lambda line: line.replace(b'"raw":', b'"was":'),
+        lambda line: line[:-2] + b',"key":[1]}\n',
+        lambda line: line[:-2] + b',"origin":3}\n',
+        lambda line: line[:-1] + b" " * responses._LARGEST_LINE + b"\n",
+    ],
+)
+def test_a_damaged_line_is_named_and_left_aside(tmp_path, damage, caplog):
+    """What it held is asked for again; the lines around it are as they were."""
     fill(tmp_path, "a", "b", "c")
     path = tmp_path / "part-0-00000.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + damage(lines[1]) + lines[2])
-    with pytest.raises(InputError, match=r"part-0-00000.jsonl, line 2 is damaged: delete this line, and what it held"):
-        ResponseStore(tmp_path).open()
-    # The folder is free again, and no empty part is left.
-    path.write_bytes(lines[0] + lines[2])
+    with ResponseStore(tmp_path) as store:
+        assert list(store.keys()) == [key(MODEL, request("a")), key(MODEL, request("c"))]
+        assert store.get(key(MODEL, request("c"))).raw == {"body": "to c — ü"}
+    assert "part-0-00000.jsonl, line 2 is damaged: what it held is asked for again" in caplog.text
+    assert parts(tmp_path) == ["part-0-00000.jsonl"]
+
+
+def test_what_an_older_version_has_stored_of_an_odd_answer_can_be_read(tmp_path):
+    odd = r"Option 1 \ud83d"
+    fill(tmp_path, "a")
+    path = tmp_path / "part-0-00000.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"to a", odd.encode()))
+    with ResponseStore(tmp_path) as store:
+        body = store.get(key(MODEL, request("a"))).raw["body"]
+    assert body.encode() == "Option 1 \ufffd — ü".encode()
+
+
+def test_parts_that_kills_have_left_empty_are_used_or_taken_away(tmp_path):
+    fill(tmp_path, "a")
+    for number in (1, 2, 3):
+        (tmp_path / f"part-0-{number:05d}.jsonl").touch()
+    (tmp_path / "part-1-00000.jsonl").touch()  # another process's
+    with ResponseStore(tmp_path) as store:
+        assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00003.jsonl", "part-1-00000.jsonl"]
+        with pytest.raises(InputError, match="another process is writing"):
+            ResponseStore(tmp_path).open()
+        store.add(key(MODEL, request("b")), request("b"), {"body": "b"}, 0.0)
     with ResponseStore(tmp_path) as store:
         assert len(store) == 2
-    assert parts(tmp_path) == ["part-0-00000.jsonl"]
+    assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00003.jsonl", "part-1-00000.jsonl"]
 
 
 def test_a_rejected_response_counts_as_absent(tmp_path):
@@ -188,13 +226,13 @@ def test_runs_share_responses(tmp_path):
         assert store.get(wanted[1]).origin == "one"
 
 
-def test_a_damaged_neighbour_is_left_aside(tmp_path, caplog):
+def test_a_damaged_line_of_a_neighbour_is_left_aside(tmp_path, caplog):
     fill(tmp_path / "one" / "responses", "a", "b")
     path = tmp_path / "one" / "responses" / "part-0-00000.jsonl"
     path.write_bytes(b"junk\n" + path.read_bytes())
     fill(tmp_path / "two" / "responses", "b")
     with ResponseStore(tmp_path / "mine" / "responses") as store:
-        assert store.share(store.neighbours(), [key(MODEL, request(text)) for text in "ab"]) == 1
+        assert store.share(store.neighbours(), [key(MODEL, request(text)) for text in "ab"]) == 2
     assert "part-0-00000.jsonl, line 1 is damaged" in caplog.text
 
 

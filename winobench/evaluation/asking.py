@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import Generator, Iterator, Mapping
 
+from winobench import json_files
 from winobench.evaluation import progress as progress_bars
 from winobench.evaluation import responses
 from winobench.scorers.language import Raw, Request, Responder, Response
@@ -58,7 +59,7 @@ def ask(
         if stored is None:
             continue
         try:
-            answers.read[key] = responder.read(request, stored.raw)
+            answers.read[key] = read(responder, request, stored.raw)
         except ValueError as error:
             store.reject(key, str(error))
             continue
@@ -94,17 +95,34 @@ def _ask(
             error = raw.get("error")
             if isinstance(error, Mapping) and "kind" in error:
                 store.fail(key, request, error, seconds)
-                answers.failed[key] = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
+                reason = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
+                answers.failed[key] = json_files.well_formed(reason)
             else:
                 store.add(key, request, raw, seconds)
                 try:
-                    answers.read[key] = responder.read(request, raw)
+                    answers.read[key] = read(responder, request, raw)
                 except ValueError as malformed:
                     store.reject(key, str(malformed))
-                    answers.failed[key] = f"malformed: {malformed}"
+                    billed = "; it was answered, so it may have been billed" if hasattr(responder, "cost") else ""
+                    answers.failed[key] = f"malformed: {malformed}{billed}"
             advance(1)
     if left:
         raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
+
+
+def read(responder: Responder, request: Request, raw: Raw) -> Response:
+    """What a responder reads out of a raw answer, as texts that can be written.
+
+    Raises:
+      ValueError: the raw answer is malformed; the message is one line that can be written.
+    """
+    try:
+        response = responder.read(request, raw)
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(json_files.well_formed(reason)) from error
+    text = response.text
+    return response if text is None else dataclasses.replace(response, text=json_files.well_formed(text))
 
 
 def _iterator(incoming: Iterator[tuple[int, Raw]]) -> Generator[tuple[int, Raw], None, None]:

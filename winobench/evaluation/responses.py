@@ -6,7 +6,9 @@
 A line is written in one piece and synced before ``add`` returns, so that a killed run loses what had not come in, and
 nothing that was paid for. Lines are only ever appended. A line that a kill or a crash has cut off is taken away when
 its process opens the folder again; until then it is skipped. Each call of a run writes a part of its own, which it
-holds locked: a second process of the same number is refused.
+holds locked: a second process of the same number is refused; a part that a kill has left empty is taken by the next
+call. A line in the middle that cannot be read any more is named in a warning and left aside, so that what it held is
+asked for again.
 
 Besides responses a part holds marks, ``{"key", "rejected": reason}``: the response of this key turned out to be
 malformed and counts as absent from there on, so that it is asked for again; what came in stays where it is.
@@ -16,8 +18,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
+import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -33,6 +36,7 @@ from winobench.errors import InputError
 from winobench.evaluation.records import digest
 from winobench.scorers.language import Raw, Request
 
+_LARGEST_LINE = json_files.LARGEST
 _NAME = re.compile(r"part-(\d+)-(\d+)\.jsonl")
 # The beginning of a line as ``_line`` writes it: enough to tell whose it is without reading the rest.
 _BEGINNING = re.compile(rb'\{"key":"([0-9a-f]{64})","(request|rejected)":')
@@ -110,7 +114,7 @@ class ResponseStore:
         self._rejected: set[str] = set()
         self._path: pathlib.Path | None = None
         self._part: int | None = None
-        self._size = 0
+        self._size: int | None = 0
         self._synced = time.monotonic()
         self._unsynced = False
         self._lock = threading.RLock()
@@ -132,24 +136,30 @@ class ResponseStore:
         """Makes the folder, takes it for this process, mends a line that was cut off, and reads what is there.
 
         Raises:
-          InputError: another process of the same number is writing here, a part is damaged, or the folder cannot be
-            written.
+          InputError: another process of the same number is writing here, or the folder cannot be read or written.
         """
         with self._lock, _writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             own = [path for path in _parts(self.folder) if int(_NAME.fullmatch(path.name)[1]) == self._process]
-            for path in own:
-                _mend(path)
-            number = max((int(_NAME.fullmatch(path.name)[2]) for path in own), default=-1) + 1
-            path = self.folder / f"part-{self._process}-{number:05d}.jsonl"
+            empty = [path for path in own if _mend(path) == 0]
+            if own and own[-1] in empty:
+                path = own[-1]
+            else:
+                number = max((int(_NAME.fullmatch(path.name)[2]) for path in own), default=-1) + 1
+                path = self.folder / f"part-{self._process}-{number:05d}.jsonl"
             try:
-                self._part = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+                how = os.O_EXCL if path not in own else 0
+                self._part = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | how, 0o666)
             except FileExistsError:
                 raise _taken(self.folder) from None
             self._path, self._size = path, 0
             try:
-                if not _take(self._part):
+                there = os.fstat(self._part)
+                if not _take(self._part) or there.st_size or not os.path.samestat(there, os.stat(path)):
+                    self._size = None  # another process's, which is not to be deleted
                     raise _taken(self.folder)
+                for left in set(empty) - {path}:  # kills of older versions have left one each
+                    left.unlink(missing_ok=True)
                 files.sync(self.folder)
                 self._places, self._rejected = _index(self.folder)
             except BaseException:
@@ -326,29 +336,20 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
       only: the keys that are wanted, whose lines are looked into; None for all.
 
     Raises:
-      InputError: a line that is not the last of its part cannot be read.
+      InputError: a part cannot be read.
     """
     places: dict[str, _Place] = {}
     rejected: set[str] = set()
     for path in _parts(folder):
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights.") from error
-        offset = 0
-        for number, line in enumerate(io.BytesIO(content), 1):
-            start, offset = offset, offset + len(line)
+        for number, start, line in _lines(path):
             begins = _BEGINNING.match(line)
             if begins and only is not None and begins[1].decode() not in only:
                 continue
-            entry = _entry(line) if begins else None
+            entry = _entry(line)
             if entry is None:
-                if offset == len(content):  # cut off, or another process is about to write the rest
-                    continue
-                raise InputError(
-                    f"{path}, line {number} is damaged: delete this line, and what it held is asked for again."
-                )
-            if "rejected" in entry:
+                if line.endswith(b"\n"):  # else it was cut off, or another process is about to write the rest
+                    logging.warning("%s, line %d is damaged: what it held is asked for again", path, number)
+            elif "rejected" in entry:
                 places.pop(entry["key"], None)
                 rejected.add(entry["key"])
             else:
@@ -356,16 +357,42 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
     return places, rejected
 
 
+def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:
+    """The lines of a part: number from 1 on, offset in bytes, content; of a line that is too long its beginning."""
+    offset = 0
+    try:
+        with open(path, "rb") as file:
+            for number in itertools.count(1):
+                line = file.readline(_LARGEST_LINE)
+                if not line:
+                    return
+                length = len(line)
+                if length == _LARGEST_LINE:
+                    while not line.endswith(b"\n") and (rest := file.readline(_LARGEST_LINE)):
+                        length += len(rest)
+                        line = line[:100] + rest[-1:]
+                yield number, offset, line
+                offset += length
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights.") from error
+
+
 def _entry(line: bytes) -> dict[str, Any] | None:
     """What a line holds; None if it is cut off or damaged."""
-    if not line.endswith(b"\n"):
+    if not line.endswith(b"\n") or not _BEGINNING.match(line):
         return None
     try:
-        entry = json_files.parse(line, foreign=True)
+        entry = json_files.parse(line, foreign=True, largest=_LARGEST_LINE)
     except ValueError:
         return None
-    whole = isinstance(entry, dict) and ("rejected" in entry or isinstance(entry.get("raw"), dict))
-    return entry if whole else None
+    whole = "rejected" in entry or (
+        isinstance(entry.get("request"), dict)
+        and isinstance(entry.get("raw"), dict)
+        and isinstance(entry.get("seconds"), (int, float))
+        and 0 <= entry["seconds"] < math.inf
+        and isinstance(entry.get("origin"), (str, type(None)))
+    )
+    return entry if whole and isinstance(entry["key"], str) else None
 
 
 def _read(place: _Place) -> Stored:
@@ -380,8 +407,8 @@ def _read(place: _Place) -> Stored:
     return Stored(entry["key"], entry["request"], entry["raw"], float(entry["seconds"]), entry.get("origin"))
 
 
-def _mend(path: pathlib.Path) -> None:
-    """Takes away a last line that was cut off.
+def _mend(path: pathlib.Path) -> int:
+    """Takes away a last line that was cut off, and returns how many bytes are left.
 
     Raises:
       InputError: another process is writing into the part.
@@ -390,12 +417,14 @@ def _mend(path: pathlib.Path) -> None:
     try:
         if not _take(part):
             raise _taken(path.parent)
-        content = path.read_bytes()
-        lines = list(io.BytesIO(content))
-        if lines and _entry(lines[-1]) is None:
+        size = os.fstat(part).st_size
+        last = max(_lines(path), default=None)
+        if last is not None and _entry(last[2]) is None:
             logging.warning("%s: the last line was cut off and is taken away", path)
-            os.ftruncate(part, len(content) - len(lines[-1]))
+            size = last[1]
+            os.ftruncate(part, size)
             os.fsync(part)
+        return size
     finally:
         os.close(part)
 

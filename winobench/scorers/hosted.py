@@ -10,8 +10,12 @@ threads, one each at a time, and a call is begun only when the answers before it
 answers under way than threads, so that a kill loses no more than those. An interrupt begins no new call and waits a few
 seconds for those under way, which are paid for; while an answer is being stored, it waits until that is done.
 
-Keys come from the environment and go nowhere but into the requests' headers; should a server send one back, it is
-blanked.
+Keys come from the environment and go nowhere but into the requests' headers; should a server send one back, written
+out or in JSON's escapes, it is blanked.
+
+What a server sends is not trusted. A call has a limit of time and of size (`winobench.scorers.bounded_http`); what
+comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.json_files`); an answer that
+cannot be read is a failed call with its reason, and the run goes on.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ from absl import logging
 
 from winobench import files, json_files
 from winobench.errors import InputError
-from winobench.scorers.language import Generation, Raw, Request, Response, Turn
+from winobench.scorers import bounded_http
+from winobench.scorers.language import Generation, Raw, Request, Response, Turn, check_request
 
 PRICES_DATE = "2026-11-22"
 """When ``PRICES`` was put together, from the providers' price lists and pages that quote them."""
@@ -83,7 +88,16 @@ _SNAPSHOT = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)$")
 _RETRIED = (408, 409, 429)
 _SECONDS_TO_CONNECT = 20.0
 _LONGEST_BACKOFF = 60.0
+_MOST_SECONDS = 86_400
+# Of calls at a time, attempts, failures in a row: threads and files have their limits.
+_MOST_OF_ANY = 1000
 _SECONDS_WORTH_A_WARNING = 10.0
+LARGEST_ANSWER = 4 * 2**20
+"""Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
+been billed."""
+
+# No call has so many; more is a mistake, which must not end in the costs.
+_MOST_TOKENS = 10**9
 _BLANK = "[key]"
 # Shorter ones are stand-ins such as EMPTY, which an answer may well contain.
 _SHORTEST_SECRET = 12
@@ -156,7 +170,8 @@ class HostedModel:
           base_url: of the server, in place of the one in the name; the provider's own, or that of the variables
             OPENAI_BASE_URL and ANTHROPIC_BASE_URL, where neither is given.
           concurrency: how many calls may be under way at a time.
-          timeout: seconds without a byte after which a call is given up and tried again.
+          timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
+            answer; to connect, at most 20 of them.
           attempts: how often a call is tried.
           first_wait: seconds before the second attempt; doubled from attempt to attempt up to a minute, less a random
             part of up to a half; longer where the server asks for it.
@@ -190,10 +205,22 @@ class HostedModel:
             ("attempts", attempts, 1),
             ("failures_in_a_row", failures_in_a_row, 1),
         ):
-            if not isinstance(value, int) or value < least:
-                raise InputError(f"{option} of {name!r} is {value!r}: give a whole number from {least} on.")
-        if timeout <= 0:
-            raise InputError(f"timeout of {name!r} is {timeout!r}: give seconds above 0.")
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_OF_ANY:
+                raise InputError(
+                    f"{option} of {name!r} is {value!r}: give a whole number from {least} to {_MOST_OF_ANY:,}."
+                )
+        for option, value, least in (
+            ("timeout", timeout, 0.0),
+            ("first_wait", first_wait, None),
+            ("longest_wait", longest_wait, None),
+            ("seconds_to_finish", seconds_to_finish, None),
+        ):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            if not is_number or not (value >= 0 if least is None else value > least) or value > _MOST_SECONDS:
+                from_on = "above 0" if least is not None else "from 0 on"
+                raise InputError(
+                    f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day)."
+                )
         fields = ("max_tokens", "max_completion_tokens")
         if max_tokens_field is not None and max_tokens_field not in fields:
             raise InputError(f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.")
@@ -216,10 +243,11 @@ class HostedModel:
             "max_tokens_field": (max_tokens_field or own_field) if self.api == "openai" else "max_tokens",
             "send_temperature": bool(send_temperature),
             "seed": seed,
-            "extra_body": json_files.as_json(dict(extra_body or {})),
+            "extra_body": _checked_fields(extra_body),
         }
         self._key = _read_key(kind, needed=self._is_own)
-        self._server = kind(self._key, self.base_url, self.model, timeout, concurrency, self._settings)
+        self._secret = _secret(self._key)
+        self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
         self._pace = _Pace()
         self._log = _AttemptsLog(attempts_log)
 
@@ -260,6 +288,7 @@ class HostedModel:
                 raise InputError(
                     f"{self._name!r} writes texts and answers no {request.kind} requests: choose another protocol."
                 )
+            check_request(request)
             bodies[index] = self._server.body(request)
         tasks: queue.SimpleQueue[tuple[int, dict[str, Any]] | None] = queue.SimpleQueue()
         results = _Results()
@@ -338,8 +367,9 @@ class HostedModel:
         except ValueError as error:
             raise ValueError(f"the body is not JSON ({error})") from None
         if not isinstance(content, dict):
-            raise ValueError("the body is no JSON object")
-        return type(self._server).parse(content)
+            raise ValueError("the body is not a JSON object")
+        response = type(self._server).parse(content)
+        return dataclasses.replace(response, text=self._blank(response.text))
 
     def _work(self, tasks: queue.SimpleQueue, results: _Results, stop: threading.Event) -> None:
         while (task := tasks.get()) is not None:
@@ -361,7 +391,7 @@ class HostedModel:
             started = time.monotonic()
             try:
                 status, text, headers = self._server.send(body, call_id)
-            except self._server.errors as error:
+            except Exception as error:  # whatever the client and the server make of each other, the run goes on
                 failure = self._server.failure(error)
             else:
                 failure = None
@@ -412,8 +442,7 @@ class HostedModel:
 
     def _blank(self, text: str | None) -> str | None:
         """A text without the key."""
-        secret = self._key is not None and len(self._key) >= _SHORTEST_SECRET
-        return text.replace(self._key, _BLANK) if secret and text else text
+        return self._secret.sub(_BLANK, text) if self._secret is not None and text else text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -433,7 +462,8 @@ class _Failure:
     """Why an attempt failed.
 
     Attributes:
-      kind: ``rate limit``, ``server``, ``timeout``, ``connection`` or ``refused``.
+      kind: ``rate limit``, ``server``, ``timeout``, ``connection``, ``unusable``,
+        ``client`` or ``refused``.
       message: the server's words.
       passing: whether it is worth another attempt.
       fatal: a sentence, if every call would fail alike.
@@ -576,9 +606,7 @@ class _Server(abc.ABC):
     url_variable: str
     package: str
 
-    def __init__(
-        self, key: str | None, url: str, model: str, timeout: float, concurrency: int, settings: Mapping[str, Any]
-    ):
+    def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
         try:
             self._package = importlib.import_module(self.package)
         except ImportError as error:
@@ -587,11 +615,16 @@ class _Server(abc.ABC):
             ) from error
         self._model, self._settings = model, settings
         self._url, self._key = url, key
-        self.errors = (getattr(self._package, self.base_error),)
-        # A redirection could carry the key to another host.
-        http_client = self._package.DefaultHttpxClient(follow_redirects=False)
         timeouts = self._package.Timeout(timeout, connect=min(timeout, _SECONDS_TO_CONNECT))
-        self._client = self._open(key, url, timeouts, http_client)
+        kind = bounded_http.client_class(self._package.DefaultHttpxClient, seconds=timeout, largest=LARGEST_ANSWER)
+        # A redirection could carry the key to another host.
+        try:
+            self._clients = bounded_http.Pool(lambda: self._open(key, url, timeouts, kind(follow_redirects=False)))
+        except Exception as error:  # such as a proxy's address in the environment that is none
+            raise InputError(
+                f"the client of {self.package}:{model} cannot be set up ({_one_line(str(error))}): see to the proxies"
+                " and certificates that the environment names."
+            ) from error
 
     @abc.abstractmethod
     def body(self, request: Generation) -> dict[str, Any]:
@@ -604,11 +637,19 @@ class _Server(abc.ABC):
     def failure(self, error: Exception) -> _Failure:
         """What an exception of the client means."""
         package = self._package
+        reason = error.__cause__ or error
+        for one in (error, reason):
+            if isinstance(one, bounded_http.TooLate):
+                return _Failure("timeout", str(one), passing=True)
+            if isinstance(one, bounded_http.BrokenOff):
+                return _Failure("unusable", f"{one}; it may have been billed")
         if isinstance(error, package.APITimeoutError):
             return _Failure("timeout", "no answer in time", passing=True)
         if not isinstance(error, package.APIStatusError):
-            reason = error.__cause__ or error
-            return _Failure("connection", f"{type(reason).__name__}: {reason}", passing=True)
+            words = _one_line(f"{type(reason).__name__}: {reason}")
+            if isinstance(error, getattr(package, self.base_error)):
+                return _Failure("connection", words, passing=True)
+            return _Failure("client", words)
         status, headers = error.status_code, error.response.headers
         message, codes = _said(error)
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
@@ -683,10 +724,11 @@ class _OpenAI(_Server):
         return body
 
     def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        answer = self._client.chat.completions.with_raw_response.create(
-            **body, extra_body=self._settings["extra_body"], extra_headers={"Idempotency-Key": call_id}
-        )
-        return answer.status_code, answer.http_response.text, answer.headers
+        with self._clients.client() as client:
+            answer = client.chat.completions.with_raw_response.create(
+                **body, extra_body=self._settings["extra_body"], extra_headers={"Idempotency-Key": call_id}
+            )
+        return answer.status_code, _text(answer), answer.headers
 
     @staticmethod
     def parse(content: dict[str, Any]) -> Response:
@@ -738,10 +780,12 @@ class _Anthropic(_Server):
         # Newer releases of the client have no argument for the temperature, which older models still take.
         known = {name: value for name, value in body.items() if name != "temperature"}
         extra = {name: value for name, value in body.items() if name == "temperature"}
-        answer = self._client.messages.with_raw_response.create(
-            **known, extra_body={**extra, **self._settings["extra_body"]}, extra_headers={"Idempotency-Key": call_id}
-        )
-        return answer.status_code, answer.http_response.text, answer.headers
+        fields = {**extra, **self._settings["extra_body"]}
+        with self._clients.client() as client:
+            answer = client.messages.with_raw_response.create(
+                **known, extra_body=fields, extra_headers={"Idempotency-Key": call_id}
+            )
+        return answer.status_code, _text(answer), answer.headers
 
     @staticmethod
     def parse(content: dict[str, Any]) -> Response:
@@ -783,14 +827,24 @@ def _split(name: str) -> tuple[str, str, str | None]:
     return api, found["model"], found["url"]
 
 
+def _checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Further fields of a request as JSON values that can be sent and written down."""
+    try:
+        return json_files.parse(json.dumps(dict(fields or {})))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"extra_body must be an object of JSON values, but {str(error)[:200]}: correct it.") from None
+
+
 def _checked_url(url: str) -> str:
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(f"the base URL {str(url)[:200]!r} holds a character that no URL has: copy it again.")
     try:
         parts = urllib.parse.urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         valid, parts = False, None
     if not valid:
-        raise InputError(f"the base URL {url!r} is none: write it like http://HOST:PORT/v1.")
+        raise InputError(f"the base URL {url[:200]!r} is none: write it like http://HOST:PORT/v1.")
     if parts.username or parts.password or parts.query:
         # Not quoted: it would land in a log.
         raise InputError(
@@ -841,23 +895,46 @@ def _join(parts: Sequence[Any]) -> str:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A number of tokens; None where it cannot be one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+
+
+def _text(answer: Any) -> str:
+    """The body: JSON is in UTF-8, whatever a header says."""
+    return answer.http_response.content.decode("utf-8", "replace")
 
 
 def _said(error: Any) -> tuple[str, list[str]]:
     """The server's words on an error in one line, and the codes in it."""
-    body = error.body
+    text = error.response.content.decode("utf-8", "replace")
+    try:
+        body = json_files.parse(text, foreign=True)
+    except ValueError:
+        body = None
     inner = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(inner, dict):
-        text = inner if isinstance(inner, str) else error.response.text
+        text = inner if isinstance(inner, str) else text
         return _one_line(text) or error.response.reason_phrase or "no words", []
-    codes = [str(inner[name]) for name in ("code", "type") if inner.get(name) is not None]
+    codes = [str(inner[name])[:100] for name in ("code", "type") if inner.get(name) is not None]
     return _one_line(str(inner.get("message") or json.dumps(inner))), codes
 
 
 def _one_line(text: str) -> str:
-    text = " ".join(text.split())
+    """The beginning of a text, without what a terminal would obey."""
+    text = " ".join(json_files.well_formed(text[:10_000]).split())
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _secret(key: str | None) -> re.Pattern[str] | None:
+    """Finds a key, also where JSON writes some of its letters as escapes; None where there is none to hide."""
+    if key is None or len(key) < _SHORTEST_SECRET:
+        return None
+    marks = ("" if one.isalnum() else r"\\?" for one in key)
+    letters = (rf"(?:{mark}{re.escape(one)}|\\u00(?i:{ord(one):02x}))" for mark, one in zip(marks, key, strict=True))
+    return re.compile("".join(letters))
 
 
 def _requested_wait(headers: Mapping[str, str], status: int) -> float | None:
@@ -867,7 +944,7 @@ def _requested_wait(headers: Mapping[str, str], status: int) -> float | None:
     if (value := headers.get("retry-after")) is not None:
         with contextlib.suppress(ValueError):
             return _positive(float(value))
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     if status != 429:
         return None
@@ -897,7 +974,7 @@ def _limits(headers: Mapping[str, str]) -> Iterator[tuple[int | None, float]]:
         remaining = headers.get(name.replace("reset", "remaining"))
         try:
             yield (None if remaining is None else int(float(remaining))), wait
-        except ValueError:
+        except (ValueError, OverflowError):
             yield None, wait
 
 
@@ -914,7 +991,7 @@ def _duration(text: str) -> float | None:
         scales = (86400, 3600, 60, 1, 0.001)
         with contextlib.suppress(ValueError):
             return sum(float(part) * scale for part, scale in zip(parts.groups(), scales, strict=True) if part)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, OverflowError):
         moment = datetime.datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
         return max(0.0, moment.timestamp() - time.time())
