@@ -25,6 +25,7 @@ import ml_collections
 from absl import app, flags, logging
 from ml_collections import config_dict
 
+from launch import output
 from winobench import options
 from winobench.errors import InputError
 from winobench.registry import near_first
@@ -225,17 +226,18 @@ def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> 
             logging.set_verbosity(logging.WARNING)  # absl would go on to show the notes of every library
         _guarded(main, parsed[0])
 
-    app.run(run, flags_parser=functools.partial(_guarded, parse_flags))
+    with output.watched():
+        app.run(run, flags_parser=functools.partial(_guarded, parse_flags))
 
 
 def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except InputError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        output.tell(f"error: {' '.join(str(error).split())}")
         sys.exit(_BAD_INPUT)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        output.tell("interrupted")
         sys.exit(_INTERRUPTED)
 
 

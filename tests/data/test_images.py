@@ -1,8 +1,14 @@
 """Reading images: paths, PIL images, arrays, and what cannot be read."""
 
+import os
+import socket
+import struct
+import types
+import zlib
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
 from winobench.data import images
 from winobench.errors import InputError
@@ -56,3 +62,278 @@ def test_missing_and_corrupt_files_are_named(picture, tmp_path):
 def test_other_arrays_are_refused(array):
     with pytest.raises(InputError, match="must be uint8"):
         images.load_image(array, 8)
+
+
+# What pixels of each kind mean.
+
+RAMP = np.linspace(0, 1, 4096).reshape(64, 64)
+GRAY_MEANS = pytest.approx(127.5, abs=0.6)
+
+
+def _read_back(image, folder, format, **options):
+    path = folder / f"image.{format.lower()}"
+    image.save(path, format, **options)
+    return np.asarray(images.open_image(path))
+
+
+def _means(pixels):
+    return np.asarray(pixels, np.float64).mean(axis=(0, 1))
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "PPM", None])
+def test_gray_of_16_bits_keeps_its_mean(tmp_path, format):
+    image = Image.fromarray((RAMP * 65535).astype(np.uint16))
+    pixels = np.asarray(images.open_image(image)) if format is None else _read_back(image, tmp_path, format)
+    assert pixels.mean() == GRAY_MEANS
+    np.testing.assert_array_equal(pixels[..., 0], (RAMP * 65535).astype(np.uint16) >> 8)
+
+
+@pytest.mark.parametrize(("mode", "dtype"), [("I;16", "<u2"), ("I;16L", "<u2"), ("I;16B", ">u2"), ("I;16N", "=u2")])
+def test_any_order_of_two_bytes(mode, dtype):
+    image = Image.frombytes(mode, (64, 64), (RAMP * 65535).astype(dtype).tobytes())
+    assert np.asarray(images.open_image(image)).mean() == GRAY_MEANS
+
+
+@pytest.mark.parametrize("largest", [255, 1023, 65535])
+def test_portable_gray_maps_of_any_depth(tmp_path, largest):
+    levels = (RAMP * largest).astype(">u2" if largest > 255 else "u1").tobytes()
+    (tmp_path / "ramp.pgm").write_bytes(b"P5 64 64 %d\n" % largest + levels)
+    assert np.asarray(images.open_image(tmp_path / "ramp.pgm")).mean() == GRAY_MEANS
+
+
+def _tiff(values, bits, photometric, sample_format=1):
+    """A TIFF file of one strip, by hand: PIL writes none that state fewer than 16 bits, or that white is zero."""
+    height, width = values.shape
+    data = values.tobytes()
+    fields = [
+        (256, width),
+        (257, height),
+        (258, bits),
+        (259, 1),
+        (262, photometric),
+        (273, 8 + 2 + 10 * 12 + 4),
+        (277, 1),
+        (278, height),
+        (279, len(data)),
+        (339, sample_format),
+    ]
+    table = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields)
+    return b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", len(fields)) + table + bytes(4) + data
+
+
+def test_tiff_files_in_which_white_is_zero(tmp_path):
+    dark = np.full((4, 4), 0.25)
+    for bits, kind, values in ((16, 1, (dark * 65535).astype("<u2")), (32, 3, dark.astype("<f4"))):
+        for photometric, mean in ((1, 64), (0, 191)):
+            (tmp_path / "dark.tif").write_bytes(_tiff(values, bits, photometric, kind))
+            assert np.asarray(images.open_image(tmp_path / "dark.tif")).mean() == pytest.approx(mean, abs=1)
+
+
+def test_floats_from_0_to_1(tmp_path):
+    image = Image.fromarray(RAMP.astype(np.float32))
+    assert np.asarray(images.open_image(image)).mean() == GRAY_MEANS
+    assert _read_back(image, tmp_path, "TIFF").mean() == GRAY_MEANS
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.01, 1.01, 128.0])
+def test_other_floats_are_refused(value):
+    pixels = np.zeros((4, 4), np.float32)
+    pixels[1, 2] = value
+    with pytest.raises(InputError, match="floating-point pixels that are not all from 0 to 1: convert it to 8 bits"):
+        images.open_image(Image.fromarray(pixels))
+
+
+def test_32_bits_without_a_range_are_refused():
+    with pytest.raises(InputError, match="32 bits, whose range nothing states"):
+        images.open_image(Image.fromarray(np.full((4, 4), 200, np.int32)))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "P"])
+def test_colours_of_any_mode(mode):
+    image = Image.new("RGB", (8, 8), (200, 100, 50))
+    if mode == "LAB":
+        profiles = (ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"))
+        image = ImageCms.applyTransform(image, ImageCms.buildTransform(*profiles, "RGB", "LAB"))
+    else:
+        image = image.convert(mode, palette=Image.Palette.ADAPTIVE) if mode == "P" else image.convert(mode)
+    assert image.mode == mode
+    assert _means(images.open_image(image)) == pytest.approx((200, 100, 50), abs=2)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P"])
+def test_black_and_white_and_gray(tmp_path, mode):
+    image = Image.new("L", (8, 8), 0)
+    image.paste(255, (0, 0, 8, 2))
+    assert (_means(_read_back(image.convert(mode), tmp_path, "PNG")) == 63.75).all()
+
+
+@pytest.mark.parametrize("format", ["JPEG", "TIFF"])
+def test_cmyk_files(tmp_path, format):
+    image = Image.new("RGB", (16, 16), (200, 100, 50)).convert("CMYK")
+    assert _means(_read_back(image, tmp_path, format)) == pytest.approx((200, 100, 50), abs=2)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "RGBa", "LA", "La", "PA"])
+def test_alpha_is_composited_on_white(mode):
+    colour = (200, 100, 50) if mode.startswith("RGB") else (100, 100, 100)
+    image = Image.new("RGBA", (8, 8), (*colour, 0))
+    image.paste((*colour, 255), (0, 0, 8, 2))
+    if mode == "PA":  # PIL's own conversion forgets the alpha
+        image = Image.frombytes("PA", image.size, image.convert("LA").tobytes())
+        image.putpalette([level for level in range(256) for _ in range(3)])
+    else:
+        image = image.convert("LA").convert(mode) if mode.startswith("L") else image.convert(mode)
+    assert image.mode == mode
+    expected = [0.75 * 255 + 0.25 * channel for channel in colour]
+    assert _means(images.open_image(image)) == pytest.approx(expected, abs=1)
+
+
+def test_an_opaque_alpha_changes_no_pixel(picture):
+    image = Image.fromarray(picture).convert("RGBA")
+    np.testing.assert_array_equal(np.asarray(images.open_image(image)), picture)
+
+
+@pytest.mark.parametrize(
+    ("image", "format", "transparent"),
+    [
+        (Image.new("L", (8, 8), 7), "PNG", 7),
+        (Image.new("1", (8, 8), 0), "PNG", 0),
+        (Image.new("RGB", (8, 8), (1, 2, 3)), "PNG", (1, 2, 3)),
+        (Image.new("P", (8, 8), 3), "PNG", 3),
+        (Image.new("P", (8, 8), 3), "PNG", bytes([255, 255, 255, 0])),
+        (Image.new("P", (8, 8), 3), "GIF", 3),
+        (Image.fromarray(np.full((8, 8), 513, np.uint16)), "PNG", 513),
+    ],
+)
+def test_what_is_declared_transparent_is_white(tmp_path, image, format, transparent):
+    if image.mode == "P":
+        image.putpalette([0] * 768)
+    assert (_read_back(image, tmp_path, format) < 20).all()
+    assert (_read_back(image, tmp_path, format, transparency=transparent) == 255).all()
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_orientation_is_applied_to_files(tmp_path, format, orientation):
+    quarters = np.zeros((32, 48, 3), np.uint8)
+    quarters[:16, :24] = (255, 0, 0)
+    quarters[16:, 24:] = (0, 0, 255)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    # Where the definition of the tag puts the red quarter, which is stored at the top left.
+    at = {1: (0, 0), 2: (0, -1), 3: (-1, -1), 4: (-1, 0), 5: (0, 0), 6: (0, -1), 7: (-1, -1), 8: (-1, 0)}[orientation]
+    pixels = _read_back(Image.fromarray(quarters), tmp_path, format, exif=exif)
+    assert pixels.shape == ((32, 48, 3) if orientation < 5 else (48, 32, 3))
+    assert pixels[at][0] > 200
+    assert pixels[at][2] < 60
+    opened = Image.open(tmp_path / f"image.{format.lower()}")
+    np.testing.assert_array_equal(np.asarray(images.open_image(opened)), pixels)
+    # One that was made from it stands as it is: its maker may have turned it.
+    if format != "TIFF":  # which PIL turns itself
+        assert np.asarray(images.open_image(opened.convert("RGB"))).shape == quarters.shape
+
+
+@pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF", "MPO"])
+def test_the_first_of_several_frames_counts(tmp_path, format):
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "lime", "blue")]
+    pixels = _read_back(frames[0], tmp_path, format, save_all=True, append_images=frames[1:])
+    assert _means(pixels) == pytest.approx((255, 0, 0), abs=3)
+
+
+# What is no image, or too large.
+
+
+def _png(width, height):
+    """A PNG file that declares a size and holds nothing."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(100))) + chunk(b"IEND", b"")
+
+
+def _make(kind, path):
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "socket":
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(path))
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind == "sparse":
+        path.touch()
+        os.truncate(path, images.MAX_FILE_BYTES + 1)
+    else:
+        path.write_bytes(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("pipe", "is a named pipe"),
+        ("folder", "is a folder"),
+        ("device", "is a device"),
+        ("socket", "is a socket"),
+        ("loop", "symbolic links"),
+        ("sparse", "has 1.1 GB, more than"),
+        (b"", "is empty"),
+        (b"<html>", "is no image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "is no image"),
+        (b"\x89PNG\r\n\x1a\n", "is no image|truncated"),
+        (b"BM" + bytes(60), "BMP"),
+        (_png(0, 5), "is no image|no pixels"),
+        (_png(60_000, 60_000), "declares more pixels than"),
+        (_png(20_000, 20_000), "declares more pixels than"),
+        (_png(13_000, 13_000), "has 13000 x 13000 pixels, more than"),
+        (_png(8192, 8193), "has 8192 x 8193 pixels, more than"),
+        (_png(100, 100), "truncated"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_what_cannot_be_decoded_is_one_sentence(tmp_path, kind, reason):
+    path = tmp_path / "image.jpg"
+    _make(kind, path)
+    with pytest.raises(
+        InputError, match=f"^the image .*image.jpg cannot be decoded .*({reason}).*: restore or remove it$"
+    ):
+        images.load_image(path, 8)
+
+
+@pytest.mark.parametrize("name", ["a\0b.png", "a\ud800.png", "a" * 5000])
+def test_names_that_no_file_can_have(name):
+    with pytest.raises(InputError, match="cannot be decoded") as caught:
+        images.load_image(name, 8)
+    assert len(str(caught.value)) < 400
+
+
+def test_pil_images_that_are_broken_closed_empty_or_of_another_format(tmp_path):
+    (tmp_path / "cut.png").write_bytes(_png(100, 100))
+    (tmp_path / "page.eps").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
+    closed = Image.open(tmp_path / "cut.png")
+    closed.close()
+    cases = [
+        (Image.open(tmp_path / "cut.png"), "truncated"),
+        (closed, "closed"),
+        (Image.new("RGB", (0, 4)), "has no pixels"),
+        (Image.open(tmp_path / "page.eps"), "is of format EPS, which is not read"),
+    ]
+    for image, reason in cases:
+        with pytest.raises(InputError, match=rf"the image <PIL\..* cannot be decoded \(.*{reason}"):
+            images.open_image(image)
+
+
+@pytest.mark.parametrize("source", [None, object(), 5, b"bytes", [[1], [2, 3]], np.full((2, 2, 3), np.nan)])
+def test_what_is_neither_path_nor_picture(source):
+    with pytest.raises(InputError, match=r"must be uint8 \[height, width, 3\], not|cannot be a list"):
+        images.open_image(source)
+
+
+def test_an_object_that_opens_to_something_else():
+    source = types.SimpleNamespace(content_hash="0" * 64, open=lambda: "no picture")
+    with pytest.raises(InputError, match="gave a str, not a PIL image"):
+        images.open_image(source)

@@ -173,7 +173,7 @@ def test_several_readers_at_once(folder):
 def test_the_fingerprint_is_of_the_content(source, tmp_path, monkeypatch):
     root, items = source
 
-    def fingerprint(name, items):
+    def fingerprint(name, items, root=root):
         published_files.prepare(tmp_path / name, items, root)
         return prepared.PreparedSet(tmp_path / name).fingerprint
 
@@ -182,7 +182,7 @@ def test_the_fingerprint_is_of_the_content(source, tmp_path, monkeypatch):
     monkeypatch.setattr(preparing, "EXAMPLES_A_SHARD", 4)
     assert fingerprint("shards", items) == first
     moved = published_files.make_items(published_files.make_images(tmp_path / "moved"))
-    assert fingerprint("moved", moved) == first
+    assert fingerprint("moved_set", moved, tmp_path / "moved") == first
     assert fingerprint("fewer", items[:-1]) != first
     changed = dataclasses.replace(items[0], texts=("naive", "text 0"))
     assert fingerprint("text", [changed, *items[1:]]) != first
@@ -234,6 +234,43 @@ def test_a_shard_that_breaks_later_is_named(folder, name, damage):
 @pytest.mark.parametrize("name", ["images/1.0.0/dataset_info.json", "examples/1.0.0/features.json", "image_hashes.npy"])
 def test_broken_metadata_are_an_input_error(folder, name):
     (folder / name).write_text("{")
+    with pytest.raises(InputError, match="damaged or missing"):
+        _open_all(prepared.PreparedSet(folder))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({key: value} for key in ("num_examples", "num_images", "num_bytes") for value in (-1, 1.5, "20", None, True)),
+        {"num_examples": 21},
+        {"num_examples": 0},
+        {"num_images": 19},
+        *({"files": value} for value in (None, [], {"a": 1}, {"a": {"sha256": 1, "num_bytes": 1}}, {"a\0b": {}})),
+        {"files": {"a\0b": {"sha256": "", "num_bytes": 1}}},
+        {"task": 7},
+        {"content": None},
+        {"is_partial": "no"},
+        {"num_published": "20"},
+        {"format": [1]},
+    ],
+)
+def test_a_state_of_wrong_numbers_or_types_is_an_input_error(folder, changes):
+    state = json.loads((folder / "prepared.json").read_text())
+    (folder / "prepared.json").write_text(json.dumps({**state, **changes}))
+
+    def read():
+        found = prepared.PreparedSet(folder)
+        found.verify()
+        _open_all(found)
+
+    with pytest.raises(InputError, match=r"damaged or missing|holds no prepared data"):
+        read()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", np.zeros((20, 31), np.uint8), np.zeros((20, 32), np.int64)])
+def test_image_hashes_of_another_shape_are_an_input_error(folder, content):
+    path = folder / "image_hashes.npy"
+    path.write_bytes(content) if isinstance(content, bytes) else np.save(path, content)
     with pytest.raises(InputError, match="damaged or missing"):
         _open_all(prepared.PreparedSet(folder))
 

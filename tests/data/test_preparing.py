@@ -123,16 +123,71 @@ def test_each_image_is_stored_once(root, items, tmp_path):
 def test_odd_names_are_stored(tmp_path):
     root = tmp_path / "source"
     root.mkdir()
-    # Bytes that are no UTF-8, and a file outside of the folder.
-    paths = [root / os.fsdecode(b"caf\xe9.png"), root / "schön/ä b.png", tmp_path / "elsewhere.png"]
+    # Bytes that are no UTF-8, and a link of the user's that leads outside of the folder.
+    paths = [root / os.fsdecode(b"caf\xe9.png"), root / "schön/ä b.png", root / "linked/elsewhere.png"]
     (root / "schön").mkdir()
+    (tmp_path / "other").mkdir()
+    (root / "linked").symlink_to(tmp_path / "other")
     for path in paths:
         _random_image("RGB").save(path)
     items = [Item(str(number), (ImageFile(path),), ("x",)) for number, path in enumerate(paths)]
     published_files.prepare(tmp_path / "toy", items, root)
     records = prepared.PreparedSet(tmp_path / "toy").images
     names = [records[number]["name"].decode() for number in range(3)]
-    assert names == ["caf\ufffd.png", "schön/ä b.png", str(tmp_path / "elsewhere.png")]
+    assert names == ["caf\ufffd.png", "schön/ä b.png", "linked/elsewhere.png"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../elsewhere.png", "folder/../../elsewhere.png", "{absolute}", "folder/../inside.png"]
+)
+def test_images_outside_of_the_source_are_refused(tmp_path, name):
+    root = tmp_path / "source"
+    (root / "folder").mkdir(parents=True)
+    for path in (tmp_path / "elsewhere.png", root / "inside.png"):
+        _random_image("RGB").save(path)
+    path = root / name.replace("{absolute}", str(tmp_path / "elsewhere.png"))
+    with pytest.raises(preparing.SourceError, match=r"example '0' of task 'toy' names the image .* outside of"):
+        published_files.prepare(tmp_path / "toy", [Item("0", (ImageFile(path),), ("x",))], root)
+    assert not (tmp_path / "toy").exists()
+
+
+@pytest.mark.parametrize("name", ["a\0b.png", "a\ud800b.png", "a" * 300 + ".png"])
+def test_names_that_no_file_can_have_are_problems(tmp_path, name):
+    items = [Item("0", (ImageFile(tmp_path / name),), ("x",))]
+    with pytest.raises(preparing.SourceProblems, match="1 of 1 images"):
+        published_files.prepare(tmp_path / "toy", items, tmp_path)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_stored_pictures_are_upright_for_any_reader(tmp_path, orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "turned.jpg"
+    pixels = np.zeros((16, 32, 3), np.uint8)
+    pixels[:8, :16] = 255
+    Image.fromarray(pixels).save(path, exif=exif)
+    encoded, digest = preparing.encode(path)
+    assert (encoded == path.read_bytes()) == (orientation == 1)
+    with Image.open(io.BytesIO(encoded)) as stored:
+        assert stored.getexif().get(0x0112, 1) == 1
+        assert images.image_hash(stored) == digest == images.image_hash(path)
+    # The box is of the pixels as they are stored.
+    encoded, _ = preparing.encode(path, (0, 0, 16, 8))
+    with Image.open(io.BytesIO(encoded)) as part:
+        assert part.size == ((8, 16) if orientation > 4 else (16, 8))
+        assert np.asarray(part).mean() > 250
+
+
+def test_pipes_and_devices_are_problems_and_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "zero.png").symlink_to("/dev/zero")
+    items = [Item(name, (ImageFile(tmp_path / f"{name}.png"),), ("x",)) for name in ("pipe", "zero")]
+    with pytest.raises(preparing.SourceProblems) as caught:
+        published_files.prepare(tmp_path / "toy", items, tmp_path)
+    assert caught.value.problems == ("pipe.png: is no file", "zero.png: is no file")
+    for name in ("pipe.png", "zero.png"):  # one that took a file's place after the first look
+        with pytest.raises(images.ImageProblem, match=r"is a (named pipe|device)"):
+            preparing.encode(tmp_path / name)
 
 
 # Bad sources.

@@ -1,13 +1,41 @@
-"""Images from files, PIL or arrays, as the scorers want them."""
+"""Images from files, PIL or arrays, as the scorers want them: the one place where pictures enter.
+
+Whatever the source, the result is what a viewer shows on a white page, in 8-bit RGB:
+
+=================  ====================================================================================================
+mode or property   rule
+=================  ====================================================================================================
+1, L, P, RGB       black and white, gray levels, palette colours and RGB as they are; gray is repeated in all channels
+LA, PA, RGBA,      composited on white, and so is a palette index, gray level or colour that is declared transparent;
+La, RGBa           an image that is opaque everywhere keeps its exact pixels
+CMYK               R = (1 - C)(1 - K), and so on; a CMYK JPEG is inverted, as Adobe's convention wants
+YCbCr, HSV         PIL's conversion; YCbCr is that of JPEG (BT.601, full range)
+LAB                CIELAB under D50, through the sRGB profile
+16 bits            the upper 8 of the bits that the file states (16; 12 in some TIFF files)
+F (float)          values from 0 to 1 times 255, rounded; any other value or NaN is refused
+I (32 bits)        refused, as nothing states its range; a PGM file of more than 8 bits has 16 and is read as such
+EXIF orientation   applied to files, all eight; an image that was made in memory is taken as it stands
+several frames     the first frame, page or picture; of an open PIL image its current one
+ICC profiles       ignored (published code ignores them, too)
+arrays             uint8 [height, width, 3]; others are refused, as nothing states their range
+=================  ====================================================================================================
+
+The published code calls ``convert("RGB")``: it drops alpha, clips 16 bits and ignores the orientation. Files in plain
+8-bit RGB or gray, or with an alpha channel that is opaque, come out the same.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import os
-from typing import Any
+import stat
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from winobench.errors import InputError
 
@@ -19,9 +47,47 @@ GRAY_IMAGE = np.full((64, 64, 3), 128, np.uint8)
 """The average image; resized, it is the same in every size."""
 GRAY_IMAGE.setflags(write=False)
 
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF", "PPM")
+"""What PIL calls the formats that are read. None of them starts a program, as EPS does, or opens further files."""
+
+MAX_PIXELS = 2**26
+"""Declared pixels of the largest image that is decoded, 8192 x 8192: at 4 bytes a pixel and one copy it takes 512 MiB,
+which a machine has to spare for each of the few threads that read. No benchmark has an image of a quarter of that."""
+
+MAX_FILE_BYTES = 2**30
+"""Bytes of the largest image file that is read: more than ``MAX_PIXELS`` take without compression."""
+
+_ORIENTATION = 0x0112  # the EXIF tag
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_TIFF_BITS, _TIFF_PHOTOMETRIC, _TIFF_TILE_SIDES = 258, 262, (322, 323)
+_WHITE_IS_ZERO = 0
+_SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
+_CONVERTED = ("RGB", "RGBX", "CMYK", "YCbCr", "HSV")
+_WITH_ALPHA = ("LA", "PA", "La", "RGBA", "RGBa")
+_KINDS = {
+    stat.S_ISDIR: "is a folder",
+    stat.S_ISFIFO: "is a named pipe",
+    stat.S_ISSOCK: "is a socket",
+    stat.S_ISCHR: "is a device",
+    stat.S_ISBLK: "is a device",
+}
+_MOST_LETTERS = 200
+
+
+class ImageProblem(ValueError):
+    """Why an image cannot be used, in a few words that do not name it."""
+
 
 def open_image(source: Any) -> Image.Image:
-    """Opens and decodes an image.
+    """Opens and decodes an image; the module says what becomes of each kind of pixels.
 
     Args:
       source: a path, a PIL image, a uint8 array [height, width, 3], or an object that knows its ``content_hash`` and
@@ -31,29 +97,43 @@ def open_image(source: Any) -> Image.Image:
       A PIL image in RGB.
 
     Raises:
-      InputError: the file is missing or cannot be decoded, or the array has another shape or dtype.
+      InputError: the file is missing, no regular file or too large, its format is not one of ``FORMATS``, its pixels
+        cannot be decoded or have no stated range, or the array has another shape or dtype.
     """
-    if isinstance(source, Image.Image):
-        return source.convert("RGB")
-    if hasattr(source, "content_hash"):
-        return source.open().convert("RGB")
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, Image.Image) or hasattr(source, "content_hash"):
         try:
-            with Image.open(source) as image:
-                return image.convert("RGB")
+            with _problems():
+                picture = source if isinstance(source, Image.Image) else source.open()
+            return _from_pil(picture)
+        except ImageProblem as problem:
+            raise InputError(
+                f"the image {_shown(repr(source))} cannot be decoded ({problem}): open it again, or pass its path"
+            ) from None
+    if isinstance(source, str | os.PathLike):
+        name = _shown(os.fsdecode(source))
+        try:
+            with regular_file(source) as file, opened(file) as picture:
+                return upright(to_rgb(picture), orientation(picture))
         except FileNotFoundError:
-            raise InputError(
-                f"there is no image at {os.fspath(source)}: correct the path or restore the file"
-            ) from None
-        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-            raise InputError(
-                f"the image {os.fspath(source)} cannot be decoded ({error}): restore or remove it"
-            ) from None
-    array = np.asarray(source)
+            raise InputError(f"there is no image at {name}: correct the path or restore the file") from None
+        except (ImageProblem, OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"the image {name} cannot be decoded ({reason}): restore or remove it") from None
+    try:
+        array = np.asarray(source)
+    except Exception as error:  # whatever the object's own conversion raises
+        raise InputError(
+            f"an image cannot be a {type(source).__name__}: pass a path, a PIL image or an array"
+        ) from error
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise InputError(
-            f"an image given as an array must be uint8 [height, width, 3], not {array.dtype} {list(array.shape)}"
+            f"an image given as an array must be uint8 [height, width, 3], not {array.dtype} {list(array.shape)}:"
+            " convert it, for instance values from 0 to 1 by numpy.rint(255 * array).astype(numpy.uint8)"
         )
+    try:
+        _check_size((array.shape[1], array.shape[0]))
+    except ImageProblem as problem:
+        raise InputError(f"an image given as an array {problem}: scale it down") from None
     return Image.fromarray(array)
 
 
@@ -91,3 +171,215 @@ def image_hash(source: Any) -> str:
     digest = hashlib.sha256(repr(array.shape).encode())
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Opens a file for reading if it is one; never waits for the writer of a named pipe, and reads no device.
+
+    Raises:
+      ImageProblem: it is something else, is empty, or is larger than ``MAX_FILE_BYTES``.
+      OSError: it is missing or cannot be opened.
+      ValueError: the path holds a NUL character.
+    """
+    _check_kind(os.stat(path))  # before opening, which alone can already act on a device
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        _check_kind(status)
+        if not status.st_size:
+            raise ImageProblem("is empty")
+        if status.st_size > MAX_FILE_BYTES:
+            raise ImageProblem(f"has {status.st_size / 1e9:.1f} GB, more than the {MAX_FILE_BYTES / 1e9:.1f} GB read")
+        yield file
+
+
+@contextlib.contextmanager
+def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
+    """A PIL image of a file's first picture, decoded, in the file's own mode and not yet turned upright.
+
+    Args:
+      file: open for reading.
+      formats: what may be read, in PIL's names.
+
+    Raises:
+      ImageProblem: it cannot be decoded, or declares more than ``MAX_PIXELS``; nothing is allocated for those.
+    """
+    with _problems(), Image.open(file, formats=formats) as picture:
+        _check_size(picture.size)
+        _check_tiles(picture)
+        picture.load()
+        with _passing():
+            yield picture
+
+
+def to_rgb(picture: Image.Image) -> Image.Image:
+    """The pixels of a decoded PIL image in 8-bit RGB, by the rules of this module.
+
+    Raises:
+      ImageProblem: nothing says what its values mean.
+    """
+    with _problems():
+        mode = picture.mode
+        if mode in _SIXTEEN_BITS or (mode == "I" and picture.format == "PPM"):
+            return _from_sixteen_bits(picture)
+        if mode == "F":
+            return _from_floats(picture)
+        if mode == "LAB":
+            return _from_lab(picture)
+        if mode in _WITH_ALPHA or (mode in ("1", "L", "P", "RGB") and picture.has_transparency_data):
+            return _on_white(picture)
+        if mode in ("1", "L", "P") or mode in _CONVERTED:
+            return picture.convert("RGB")
+        what = "whole numbers of 32 bits, whose range nothing states" if mode == "I" else f"pixels of mode {mode}"
+        raise ImageProblem(f"has {what}: convert it to 8 bits")
+
+
+def orientation(picture: Image.Image) -> int:
+    """The EXIF orientation of a decoded file, 1 to 8; 1 for images made in memory and where none can be read."""
+    if not isinstance(picture, ImageFile.ImageFile):
+        return 1
+    try:
+        found = picture.getexif().get(_ORIENTATION, 1)
+    except Exception:  # broken metadata fail in many ways and take nothing from the pixels
+        return 1
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+
+
+def upright(image: Image.Image, orientation: int) -> Image.Image:
+    """Turns and mirrors an image as its EXIF orientation says."""
+    return image if orientation == 1 else image.transpose(_TURNS[orientation])
+
+
+def keeps_pixels(picture: Image.Image) -> bool:
+    """Whether a decoded picture is RGB as it stands, so that any reader of its bytes sees what `open_image` gives."""
+    return picture.mode == "RGB" and not picture.has_transparency_data and orientation(picture) == 1
+
+
+def _from_pil(picture: Any) -> Image.Image:
+    if not isinstance(picture, Image.Image):
+        raise ImageProblem(f"open() gave a {type(picture).__name__}, not a PIL image")
+    # A JPEG file with more pictures behind the first is MPO once it is open.
+    if picture.format not in (None, "MPO", *FORMATS):
+        # Decoding may not have begun, and for EPS it starts a program.
+        raise ImageProblem(f"is of format {picture.format}, which is not read: convert it first")
+    _check_size(picture.size)
+    with _problems():
+        _check_tiles(picture)
+        picture.load()
+    return upright(to_rgb(picture), orientation(picture))
+
+
+def _from_sixteen_bits(picture: Image.Image) -> Image.Image:
+    """Gray levels of 16 bits, or of fewer where a TIFF file says so."""
+    tags = _tags(picture)
+    bits = tags.get(_TIFF_BITS, 16)
+    bits = int(bits[0] if isinstance(bits, tuple) else bits)
+    values = np.asarray(picture)
+    gray = np.clip(values >> (bits - 8) if bits > 8 else values, 0, 255).astype(np.uint8)
+    if tags.get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
+        gray = 255 - gray
+    transparent = picture.info.get("transparency")
+    if isinstance(transparent, int):
+        gray = np.where(values == transparent, np.uint8(255), gray)
+    return Image.fromarray(gray).convert("RGB")
+
+
+def _from_floats(picture: Image.Image) -> Image.Image:
+    values = np.asarray(picture)
+    # NaN compares as false.
+    if not (values.min() >= 0 and values.max() <= 1):
+        raise ImageProblem("has floating-point pixels that are not all from 0 to 1: convert it to 8 bits")
+    if _tags(picture).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
+        values = 1 - values
+    return Image.fromarray(np.rint(values * 255).astype(np.uint8)).convert("RGB")
+
+
+def _from_lab(picture: Image.Image) -> Image.Image:
+    from PIL import ImageCms
+
+    return ImageCms.applyTransform(picture, _lab_to_rgb())
+
+
+@functools.cache
+def _lab_to_rgb() -> Any:
+    from PIL import ImageCms
+
+    return ImageCms.buildTransform(ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), "LAB", "RGB")
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    transparent = picture.info.get("transparency")
+    if picture.mode == "RGB" and isinstance(transparent, tuple) and max(transparent) > 255:
+        # A PNG file of 16 bits a channel: PIL keeps the upper 8 of the pixels, but all of this colour.
+        picture = picture.copy()
+        picture.info["transparency"] = tuple(value >> 8 for value in transparent)
+    if picture.mode == "La":
+        picture = picture.convert("LA")
+    with_alpha = picture.convert("RGBA")
+    if with_alpha.getchannel("A").getextrema()[0] == 255:
+        # Not composited, so that not even a rounding can change a pixel.
+        return with_alpha.convert("RGB")
+    white = Image.new("RGBA", with_alpha.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, with_alpha).convert("RGB")
+
+
+def _tags(picture: Image.Image) -> Any:
+    """The tags of a TIFF file."""
+    return getattr(picture, "tag_v2", {}) if picture.format == "TIFF" else {}
+
+
+def _check_kind(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageProblem(next((name for is_kind, name in _KINDS.items() if is_kind(status.st_mode)), "is no file"))
+
+
+def _check_size(size: tuple[int, int]) -> None:
+    width, height = size
+    if not (width and height):
+        raise ImageProblem(f"has no pixels ({width} x {height})")
+    if width * height > MAX_PIXELS:
+        raise ImageProblem(f"has {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded")
+
+
+def _check_tiles(picture: Image.Image) -> None:
+    """A TIFF file's tiles are allocated whole, however small the image is."""
+    width, height = (_tags(picture).get(tag, 0) for tag in _TIFF_TILE_SIDES)
+    if isinstance(width, int) and isinstance(height, int) and width * height > MAX_PIXELS:
+        raise ImageProblem(f"has tiles of {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded")
+
+
+class _Passing(Exception):
+    """Carries the error of a caller's block past `_problems`."""
+
+
+@contextlib.contextmanager
+def _passing() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _Passing from error
+
+
+@contextlib.contextmanager
+def _problems() -> Iterator[None]:
+    """What PIL raises depends on where a file is broken: all of it is one problem of the image."""
+    try:
+        yield
+    except (ImageProblem, InputError):
+        raise
+    except _Passing as passing:
+        raise passing.__cause__ from None
+    except UnidentifiedImageError:
+        raise ImageProblem("is no image") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ImageProblem(f"declares more pixels than the {MAX_PIXELS:,} that are decoded") from None
+    except Exception as error:
+        raise ImageProblem(_shown(" ".join(str(error).split())) or type(error).__name__) from error
+
+
+def _shown(text: str) -> str:
+    """A name or reason as a message can show it: printable, and not without end."""
+    if not text.isprintable():
+        text = repr(text)
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"

@@ -33,6 +33,7 @@ import numpy as np
 from PIL import Image
 
 from winobench import json_files
+from winobench.data import images as image_files
 from winobench.errors import InputError
 
 FORMAT = 1  # of the folder; a folder of another one has to be prepared anew
@@ -84,8 +85,28 @@ def read_state(folder: str | os.PathLike) -> dict[str, Any] | None:
         state = json_files.load(pathlib.Path(folder) / STATE)
     except (OSError, ValueError):
         return None
-    is_whole = isinstance(state, dict) and state.keys() >= _STATE_KEYS and state["format"] == FORMAT
-    return state if is_whole else None
+    return state if isinstance(state, dict) and state.get("format") == FORMAT and _is_whole(state) else None
+
+
+def _is_whole(state: dict[str, Any]) -> bool:
+    """Whether all that later code relies on is there and of its type."""
+
+    def is_count(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+    files = state.get("files")
+    return (
+        state.keys() >= _STATE_KEYS
+        and all(is_count(state[key]) for key in ("task_version", "num_examples", "num_images", "num_bytes"))
+        and (state["num_published"] is None or is_count(state["num_published"]))
+        and isinstance(state["is_partial"], bool)
+        and all(isinstance(state[key], str) for key in ("task", "content"))
+        and isinstance(files, dict)
+        and all(
+            isinstance(about, dict) and isinstance(about.get("sha256"), str) and is_count(about.get("num_bytes"))
+            for about in files.values()
+        )
+    )
 
 
 def has_state(folder: str | os.PathLike) -> bool:
@@ -140,9 +161,10 @@ class PreparedImage:
         """
         encoded = self.records[self.number]["image"]
         try:
-            with Image.open(io.BytesIO(encoded)) as image:
-                return image.convert("RGB")
-        except Exception as error:  # what PIL raises on broken bytes depends on where they are broken
+            # What is stored is upright and RGB as it stands: see `preparing.encode`.
+            with image_files.opened(io.BytesIO(encoded), ("JPEG", "PNG")) as picture:
+                return picture.convert("RGB")
+        except image_files.ImageProblem as error:
             raise self.records.damaged(self.number) from error
 
 
@@ -255,15 +277,22 @@ class PreparedSet:
 
     @functools.cached_property
     def _examples(self) -> Records:
-        return Records(self.folder, EXAMPLES, self.state["task"])
+        records = Records(self.folder, EXAMPLES, self.state["task"])
+        if len(records) != self.num_examples:
+            raise _damaged(self.folder / STATE, self.state["task"])
+        return records
 
     @functools.cached_property
     def _image_hashes(self) -> np.ndarray:
         path = self.folder / IMAGE_HASHES
         try:
-            return np.load(path)
-        except (OSError, ValueError) as error:
+            hashes = np.load(path)
+            is_sound = hashes.dtype == np.uint8 and hashes.shape == (self.num_images, hashlib.sha256().digest_size)
+        except Exception as error:  # a damaged header fails in many ways
             raise _damaged(path, self.state["task"]) from error
+        if not is_sound:
+            raise _damaged(path, self.state["task"])
+        return hashes
 
     def image(self, number: int) -> PreparedImage:
         """The image of this number, which is not read before it is opened."""
@@ -288,12 +317,14 @@ class PreparedSet:
     def _is_sound(self, name: str) -> bool:
         expected = self.state["files"][name]
         try:
+            if not (self.folder / name).is_file():  # a named pipe would be waited for
+                return False
             with open(self.folder / name, "rb") as file:
                 return (
                     os.fstat(file.fileno()).st_size == expected["num_bytes"]
                     and hashlib.file_digest(file, "sha256").hexdigest() == expected["sha256"]
                 )
-        except OSError:
+        except (OSError, ValueError):
             return False
 
     def examples(

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 import winobench
 from winobench import files as whole_files
@@ -48,6 +47,8 @@ _JOURNAL = "journal.jsonl"
 _PNG_LEVEL = 1
 # What PIL calls the formats whose bytes are kept: JPEG, JPEG with more pictures behind the first, PNG.
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
+# Of the rules in `winobench.data.images`; shards that were made under others are not gone on with.
+_PIXEL_RULES = 2
 
 
 class SourceError(InputError):
@@ -193,6 +194,8 @@ def _collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list
                 )
             ids.add(item.id)
             _check_item(item, root, task)
+            for image in item.images:
+                _check_inside(image.path, item.id, root, task)
             keys = [(os.fspath(image.path), image.box) for image in item.images]
             positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
             questions.append(_Question(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
@@ -216,6 +219,19 @@ def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
         raise InputError(f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} anew")
 
 
+def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: str) -> None:
+    """Refuses what an annotation file names outside of the source, from / on or by way of ``..``.
+
+    Links inside of the source may lead anywhere: they are the user's own, as no annotation file can make one.
+    """
+    path = pathlib.Path(path)
+    if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
+        raise InputError(
+            f"example {id!r} of task {task!r} names the image {os.fspath(path)!r}, which is outside of {root}: get the"
+            " annotation files again, or put the image there"
+        )
+
+
 def _check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
     if not count:
         raise InputError(f"{root} has no example of task {task!r}: get the annotation files anew")
@@ -233,8 +249,11 @@ def _name(path: str, box: Box | None, root: pathlib.Path) -> str:
     name = pathlib.Path(path)
     with contextlib.suppress(ValueError):
         name = name.relative_to(root)
-    # Names of files are bytes, which need not be UTF-8.
-    text = os.fsencode(name.as_posix()).decode("utf-8", "replace")
+    try:
+        # Names of files are bytes, which need not be UTF-8.
+        text = os.fsencode(name.as_posix()).decode("utf-8", "replace")
+    except UnicodeEncodeError:  # no file's name, but an annotation file can hold it
+        text = name.as_posix().encode("utf-8", "replace").decode("utf-8")
     return text if box is None else f"{text}[{','.join(map(str, box))}]"
 
 
@@ -248,6 +267,9 @@ def _stamps(found: Sequence[_Image]) -> tuple[dict[str, list[int]], dict[str, st
         except OSError as error:
             is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
             reasons[path] = "missing" if is_missing else str(error.strerror)
+            continue
+        except ValueError as error:  # a NUL, or half of a surrogate pair
+            reasons[path] = f"no file can have this name: {error}"
             continue
         if stat.S_ISREG(status.st_mode):
             stamps[path] = [status.st_size, status.st_mtime_ns]
@@ -310,7 +332,11 @@ def _jobs(folder: pathlib.Path, found: Sequence[_Image], stamps: dict[str, list[
     jobs = []
     for shard in range(num_shards):
         images = tuple(found[shard * IMAGES_A_SHARD : (shard + 1) * IMAGES_A_SHARD])
-        about = [prepared.FORMAT, [(image.path, image.box, image.name, stamps[image.path]) for image in images]]
+        about = [
+            prepared.FORMAT,
+            _PIXEL_RULES,
+            [(image.path, image.box, image.name, stamps[image.path]) for image in images],
+        ]
         inputs = hashlib.sha256(json.dumps(about).encode()).hexdigest()
         jobs.append(_Job(_shard_path(folder, prepared.IMAGES, shard, num_shards), images, inputs))
     return jobs
@@ -416,9 +442,9 @@ def _write_images(job: _Job) -> dict[str, Any]:
         for image in job.images:
             try:
                 encoded, digest = encode(image.path, image.box)
-            except Exception as error:  # what PIL raises on a broken file depends on where it is broken
+            except (image_files.ImageProblem, OSError) as error:
                 hashes.append(None)
-                problems[image.name] = _reason(error, image.path)
+                problems[image.name] = getattr(error, "strerror", None) or str(error)
                 continue
             hashes.append(digest)
             yield {"image": io.BytesIO(encoded), "name": image.name, "sha256": digest}
@@ -427,33 +453,34 @@ def _write_images(job: _Job) -> dict[str, Any]:
     return {**written, "hashes": hashes, "problems": problems}
 
 
-def _reason(error: Exception, path: str) -> str:
-    """Why an image cannot be decoded; PIL calls a file that it does not know by an object's address."""
-    if isinstance(error, UnidentifiedImageError):
-        return "is no image" if os.path.getsize(path) else "is empty"
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]:
     """The bytes to store for an image, and the SHA-256 of its pixels.
 
-    Whole JPEG and PNG files in RGB keep their bytes; others, and parts of images, become PNG in RGB. A box that reaches
-    beyond the image is filled with black, as PIL does.
+    Whole JPEG and PNG files that are RGB and upright as they stand keep their bytes; others, and parts of images,
+    become PNG in RGB, by the rules of `winobench.data.images`. A box counts pixels as the file stores them, before they
+    are turned upright; one that reaches beyond the image is filled with black, as PIL does.
 
     Raises:
-      Exception: whatever PIL raises where the file cannot be decoded; ValueError for a box that is empty or outside.
+      ImageProblem: the file cannot be decoded, or the box is empty or outside of the image.
+      OSError: the file cannot be read.
     """
-    data = pathlib.Path(path).read_bytes()
-    with Image.open(io.BytesIO(data)) as opened:
-        keeps_bytes = box is None and opened.mode == "RGB" and opened.format in _KEPT_FORMATS
-        image = opened.convert("RGB")
+    with image_files.regular_file(path) as file:
+        data = file.read()
+    with image_files.opened(io.BytesIO(data)) as picture:
+        keeps_bytes = box is None and picture.format in _KEPT_FORMATS and image_files.keeps_pixels(picture)
+        image, orientation = image_files.to_rgb(picture), image_files.orientation(picture)
     if box is not None:
         left, top, right, bottom = box
         if right <= left or bottom <= top:
-            raise ValueError("the box is empty")
+            raise image_files.ImageProblem("the box is empty")
         if right <= 0 or bottom <= 0 or left >= image.width or top >= image.height:
-            raise ValueError(f"the box lies outside of the image, which has {image.width} x {image.height} pixels")
+            raise image_files.ImageProblem(
+                f"the box lies outside of the image, which has {image.width} x {image.height} pixels"
+            )
+        if (right - left) * (bottom - top) > image_files.MAX_PIXELS:
+            raise image_files.ImageProblem(f"the box has {right - left} x {bottom - top} pixels, which is too many")
         image = image.crop(box)
+    image = image_files.upright(image, orientation)
     if not keeps_bytes:
         buffer = io.BytesIO()
         image.save(buffer, "PNG", compress_level=_PNG_LEVEL)

@@ -9,8 +9,9 @@ import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
+from winobench.data import images as image_files
 from winobench.evaluation.report.runs import TaskRun
 
 # Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
@@ -161,16 +162,15 @@ def make_card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes
 def picture_address(jpeg: bytes, side: int) -> str | None:
     """A picture as a ``data:`` address, no larger than ``side`` pixels; None where it cannot be decoded."""
     try:
-        with Image.open(io.BytesIO(jpeg)) as image:
+        # Decoded even where it is small enough: a damaged picture fails here and not in the browser.
+        with image_files.opened(io.BytesIO(jpeg)) as image:
             if image.format != "JPEG" or max(image.size) > side:
-                picture = image.convert("RGB")
+                picture = image_files.to_rgb(image)
                 picture.thumbnail((side, side), Image.Resampling.LANCZOS)
                 buffer = io.BytesIO()
                 picture.save(buffer, "JPEG", quality=_QUALITY)
                 jpeg = buffer.getvalue()
-            else:
-                image.load()  # a damaged picture fails here and not in the browser
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
+    except image_files.ImageProblem:
         return None
     return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}"
 
