@@ -1,16 +1,20 @@
 """The restricted unpickler, on files that torch wrote and on files that nobody should write."""
 
 import collections
+import contextlib
 import io
 import os
 import pickle
 import struct
 import sys
+import time
 import zipfile
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from winobench.checkpoints import pickles, sources
 from winobench.errors import InputError
@@ -173,13 +177,19 @@ def test_the_forged_files_below_are_valid_but_for_their_fault(tmp_path):
         Tensor(Storage("0", 4), 0, (2,), (1, 1)),
         Tensor(Storage("0", 4), 0, (2.0,), (1,)),
         Tensor(None, 0, (2,), (1,)),
-        # Changes the description after the fact, in the ways in which the BUILD instruction can.
-        Tensor(Storage("0", 4), 0, (2,), (1,), state=[Storage("0", 4), 0, (10**6,), (1,)]),
     ],
 )
 def test_shapes_beyond_the_file_are_refused(tmp_path, tensor):
     write_tensor(tmp_path / "weights.bin", tensor)
     with pytest.raises(InputError, match=r"in a way that torch\.save never does"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+
+
+def test_a_description_cannot_be_changed_after_the_fact(tmp_path):
+    """In the ways in which the BUILD instruction can."""
+    tensor = Tensor(Storage("0", 4), 0, (2,), (1,), state=[Storage("0", 4), 0, (10**6,), (1,)])
+    write_tensor(tmp_path / "weights.bin", tensor)
+    with pytest.raises(InputError, match="no need of a change of something else than a dictionary"):
         pickles.read_torch_pickle(tmp_path / "weights.bin")
 
 
@@ -196,7 +206,72 @@ def test_known_functions_cannot_be_changed(tmp_path):
     write_archive(tmp_path / "weights.bin", program)
     with pytest.raises(InputError):
         pickles.read_torch_pickle(tmp_path / "weights.bin")
-    assert not hasattr(pickles._FUNCTIONS["_rebuild_tensor_v2"], "a")
+    assert not hasattr(pickles._FUNCTIONS["torch._utils", "_rebuild_tensor_v2"], "a")
+
+
+def nested_tuples(depth: int) -> bytes:
+    """Leaves a tuple on the stack that holds one twice that holds one twice ...: its hash and its text take 2^depth."""
+    return b")" + b"".join(b"q%ch%c\x86" % (number, number) for number in range(depth))
+
+
+BOMBS = {
+    "a key of nested tuples": b"\x80\x02}" + nested_tuples(40) + b"K\x01s.",
+    "keys of nested tuples": b"\x80\x02}(" + nested_tuples(40) + b"K\x01u.",
+    "pairs with such a key": b"\x80\x02ccollections\nOrderedDict\n((" + nested_tuples(40) + b"K\x01\x86ttR.",
+    "a set of nested tuples": b"\x80\x04\x8f(" + nested_tuples(40) + b"\x90.",
+    "a name of nested tuples": b"\x80\x04" + nested_tuples(40) + nested_tuples(40) + b"\x93.",
+    "a storage of nested tuples": b"\x80\x02}X\x01\x00\x00\x00w" + nested_tuples(40) + b"Qs.",
+    "many lists": b"\x80\x02" + b"]" * 15_000_000 + b".",
+    "many lists, one in the other": b"\x80\x02" + b"]" * 400_000 + b"a" * 399_999 + b".",
+    "a large program": b"\x80\x02" + b"]" * 60_000_000 + b".",
+    "a number of a megabyte": b"\x80\x02\x8b\x00\x00\x10\x00" + b"\x7f" * 2**20 + b".",
+    "a text that is longer than the file": b"\x80\x02X\xff\xff\xff\x7fa.",
+    "marks": b"\x80\x02" + b"(" * 400_000 + b"t" * 400_000 + b".",
+    "an unknown opcode": b"\x80\x02\xfe.",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_bombs_are_refused_quickly(tmp_path, bomb):
+    write_archive(tmp_path / "weights.bin", BOMBS[bomb], compression=zipfile.ZIP_DEFLATED)
+    started = time.process_time()
+    with pytest.raises(InputError, match=r"weights\.bin") as error:
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+    assert time.process_time() - started < 3
+    assert len(str(error.value)) < 500 + len(str(tmp_path))
+
+
+def test_a_far_place_in_the_table_of_values_takes_no_memory(tmp_path):
+    write_archive(tmp_path / "weights.bin", b"\x80\x02}r\xff\xff\xff\xff.")
+    assert pickles.read_torch_pickle(tmp_path / "weights.bin") == {}
+
+
+def test_an_encrypted_or_oddly_packed_archive_is_one_sentence(tmp_path):
+    path = tmp_path / "weights.bin"
+    torch.save({"weight": torch.zeros(4)}, path)
+    content = bytearray(path.read_bytes())
+    for place in range(len(content)):
+        if content[place : place + 4] == b"PK\x01\x02":
+            content[place + 8] |= 1  # "encrypted", in the archive's list of members
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        pickles.read_torch_pickle(path)
+
+
+def test_a_huge_byte_order_is_not_read(tmp_path):
+    program = pickle.dumps({}, protocol=2)
+    write_archive(tmp_path / "weights.bin", program, {"byteorder": b" " * 10**6}, zipfile.ZIP_DEFLATED)
+    with pytest.raises(InputError, match="its byteorder is not a word"):
+        pickles.read_torch_pickle(tmp_path / "weights.bin")
+
+
+@hypothesis.given(
+    st.binary(max_size=200) | st.lists(st.sampled_from(list(b"}]()0aueqhjRbQstN\x85\x86\x87\x88K"))).map(bytes)
+)
+def test_any_program_is_refused_or_read(program):
+    with contextlib.suppress(Exception):
+        assert pickles._run(b"\x80\x02" + program) is not os.system
 
 
 def test_compressed_values_are_refused(tmp_path):

@@ -294,9 +294,9 @@ def _read_tokenizer(source: sources.Source, vocab_size: int) -> Any:
                 f"{source} has no tokenizer, and {_TOKENIZER_REPOSITORY}, which has the same one, cannot be read"
                 f" ({error}): copy its vocab.json and merges.txt"
             ) from error
-    if len(tokenizer) > vocab_size:
+    if (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
         raise InputError(
-            f"the tokenizer of {source} has {len(tokenizer)} tokens, but its text tower knows {vocab_size}: the two are"
+            f"the tokenizer of {source} has {count} tokens, but its text tower knows {vocab_size}: the two are"
             " not of the same model"
         )
     return tokenizer

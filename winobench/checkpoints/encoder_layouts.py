@@ -37,7 +37,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.checkpoints import language_models, models, sources, weights
+from winobench.checkpoints import language_models, models, sources, tokenizer_files, weights
 from winobench.checkpoints.models import KeyTable
 from winobench.checkpoints.weights import FileTensor
 from winobench.errors import InputError
@@ -298,9 +298,9 @@ def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: 
     missing = [name for name in ("cls_token", "sep_token", "pad_token") if getattr(tokenizer, f"{name}_id") is None]
     if missing:
         raise InputError(f"the tokenizer in {folder} has no {missing[0]}: get its files anew")
-    if vocab_size is not None and len(tokenizer) > vocab_size:
+    if vocab_size is not None and (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
         raise InputError(
-            f"the tokenizer in {folder} has {len(tokenizer)} tokens, but the network knows {vocab_size}: the two are"
+            f"the tokenizer in {folder} has {count} tokens, but the network knows {vocab_size}: the two are"
             " not of the same model"
         )
     return tokenizer

@@ -1,20 +1,22 @@
 """Reads PyTorch weight files (``.bin``) without PyTorch and without running code that is in them.
 
-A pickle is a small program: opened in the ordinary way it can do anything. The unpickler here knows a handful of names,
-builds descriptions of tensors out of them, and refuses everything else. Tensors are then read from the zip archive's
+A pickle is a small program: opened in the ordinary way it can do anything. The interpreter here knows the opcodes and
+the handful of names that weights need, builds descriptions of tensors out of them, and refuses everything else; a
+program that is longer than any network's is refused, too. Tensors are then read from the zip archive's
 members with NumPy, on any device they were saved from.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import io
+import lzma
 import math
 import os
-import pickle
+import pickletools
 import shlex
 import zipfile
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -35,8 +37,12 @@ _DTYPES = {
     "LongStorage": np.dtype("<i8"),
     "ShortStorage": np.dtype("<i2"),
 }
-# Far above what the names and shapes of a network take.
-_MAX_PICKLE_BYTES = 64 * 2**20
+# Far above what the names and shapes of a network take, which are about 200 bytes and 40 opcodes a tensor.
+_MAX_PICKLE_BYTES = 16 * 2**20
+_MAX_OPCODES = 250_000
+_LONGEST_ORDER = 100
+# What reading a member of a damaged, encrypted or oddly packed archive raises, besides BadZipFile.
+_UNREADABLE = (OSError, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError)
 
 
 class _Refused(Exception):
@@ -81,7 +87,7 @@ class PickledTensor:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 content = archive.read(self.member)
-        except (OSError, KeyError, zipfile.BadZipFile) as error:
+        except (*_UNREADABLE, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{self.path} is damaged at {self.member} ({error}): get it anew") from error
         if len(content) < self.size * self.dtype.itemsize:
             raise InputError(f"{self.path} is damaged at {self.member} (too short): get it anew")
@@ -98,50 +104,151 @@ class _Description:
     strides: tuple[int, ...]
 
 
-class _Rebuild:
-    """Stands for a function of torch's in the pickle. It has no dictionary, so that a pickle cannot change it."""
-
-    __slots__ = ()
-
-
-class _RebuildTensor(_Rebuild):
+def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Description:
     """``torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, backward_hooks, ...)``."""
-
-    __slots__ = ()
-
-    def __call__(self, storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Description:
-        return _Description(storage, offset, shape, strides)
+    return _Description(storage, offset, shape, strides)
 
 
-class _RebuildParameter(_Rebuild):
+def _rebuild_parameter(tensor: Any, *_: Any) -> Any:
     """``torch._utils._rebuild_parameter(tensor, requires_grad, backward_hooks)``."""
-
-    __slots__ = ()
-
-    def __call__(self, tensor: Any, *_: Any) -> Any:
-        return tensor
+    return tensor
 
 
-_FUNCTIONS = {"_rebuild_tensor_v2": _RebuildTensor(), "_rebuild_parameter": _RebuildParameter()}
+# The functions that a dictionary of tensors needs -> what stands for them. Nothing can change them, and the program
+# never gets hold of anything else that can be called.
+_FUNCTIONS: dict[tuple[str, str], Callable[..., Any]] = {
+    ("collections", "OrderedDict"): lambda: {},
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+}
 
 
-class _Unpickler(pickle.Unpickler):
-    """Knows the names that a dictionary of tensors needs, and no others."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("collections", "OrderedDict"):
-            return collections.OrderedDict
-        if module == "torch._utils" and name in _FUNCTIONS:
-            return _FUNCTIONS[name]
+def _named(module: Any, name: Any) -> Any:
+    """What a name in the program stands for."""
+    if isinstance(module, str) and isinstance(name, str):
+        if (module, name) in _FUNCTIONS:
+            return _FUNCTIONS[module, name]
         if module == "torch" and name in _DTYPES:
             return _StorageType(_DTYPES[name])
-        raise _Refused(f"{module}.{name}")
+        raise _Refused(f"{module}.{name}"[:200])
+    raise _Refused("a name that is not a text")  # whose text could be of any length
 
-    def persistent_load(self, pid: Any) -> _Storage:
-        # ("storage", type, key, device, number of elements); the device does not matter to us.
-        if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage" and isinstance(pid[1], _StorageType)):
-            raise _Refused("an unknown kind of storage")
-        return _Storage(pid[2], pid[1].dtype, pid[4])
+
+def _storage(pid: Any) -> _Storage:
+    # ("storage", type, key, device, number of elements); the device does not matter to us.
+    if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage" and isinstance(pid[1], _StorageType)):
+        raise _Refused("an unknown kind of storage")
+    return _Storage(pid[2], pid[1].dtype, pid[4])
+
+
+def _run(program: bytes) -> Any:
+    """Does what a pickle says, with the opcodes that a dictionary of tensors needs, and no others.
+
+    Python's own unpickler follows a few bytes into any amount of work: the hash of nested tuples, a number for the
+    place of a value in the table of values. Here each opcode costs a bounded amount, and their number is bounded.
+
+    Raises:
+      _Refused: the program asks for something that a file of weights does not need.
+      Exception: it is damaged, in any way.
+    """
+    stack: list[Any] = []
+    marks: list[int] = []
+    table: dict[int, Any] = {}
+
+    def since_mark() -> list[Any]:
+        start = marks.pop()
+        items = stack[start:]
+        del stack[start:]
+        return items
+
+    def put(target: Any, items: list[Any]) -> None:
+        if type(target) is not dict or len(items) % 2:
+            raise ValueError("keys and values outside a dictionary")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            # The hash of other keys can take any time.
+            if key is not None and type(key) not in (str, int):
+                raise ValueError(f"a key is a {type(key).__name__}")
+            target[key] = value
+
+    for number, (opcode, argument, _) in enumerate(pickletools.genops(program)):
+        if number >= _MAX_OPCODES:
+            raise ValueError(f"more than {_MAX_OPCODES:,} steps, which no network needs")
+        match opcode.name:
+            case "PROTO" | "FRAME":
+                pass
+            case "STOP":
+                return stack.pop()
+            case "MARK":
+                marks.append(len(stack))
+            case "NONE":
+                stack.append(None)
+            case "NEWTRUE" | "NEWFALSE":
+                stack.append(opcode.name == "NEWTRUE")
+            case "BININT" | "BININT1" | "BININT2" | "LONG1" | "INT" | "LONG":
+                if argument.bit_length() > 63:
+                    raise ValueError("a number of more than 63 bits")
+                stack.append(argument)
+            case "BINFLOAT" | "FLOAT" | "BINUNICODE" | "SHORT_BINUNICODE" | "UNICODE" | "BINSTRING" | "SHORT_BINSTRING":
+                stack.append(argument)
+            case "EMPTY_DICT":
+                stack.append({})
+            case "EMPTY_LIST":
+                stack.append([])
+            case "EMPTY_TUPLE":
+                stack.append(())
+            case "DICT":
+                items = since_mark()
+                stack.append({})
+                put(stack[-1], items)
+            case "LIST":
+                stack.append(since_mark())
+            case "TUPLE":
+                stack.append(tuple(since_mark()))
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                count = int(opcode.name[-1])
+                if len(stack) < count:
+                    raise IndexError("a tuple of too few values")
+                stack[-count:] = [tuple(stack[-count:])]
+            case "SETITEM":
+                value, key = stack.pop(), stack.pop()
+                put(stack[-1], [key, value])
+            case "SETITEMS":
+                items = since_mark()
+                put(stack[-1], items)
+            case "APPEND" | "APPENDS":
+                items = since_mark() if opcode.name == "APPENDS" else [stack.pop()]
+                if type(stack[-1]) is not list:
+                    raise ValueError("items outside a list")
+                stack[-1] += items
+            case "BINPUT" | "LONG_BINPUT" | "PUT":
+                table[int(argument)] = stack[-1]
+            case "MEMOIZE":
+                table[len(table)] = stack[-1]
+            case "BINGET" | "LONG_BINGET" | "GET":
+                stack.append(table[int(argument)])
+            case "POP":
+                stack.pop()
+            case "GLOBAL":
+                stack.append(_named(*argument.split(" ", 1)))
+            case "STACK_GLOBAL":
+                name, module = stack.pop(), stack.pop()
+                stack.append(_named(module, name))
+            case "BINPERSID":
+                stack.append(_storage(stack.pop()))
+            case "REDUCE":
+                arguments, function = stack.pop(), stack.pop()
+                # By identity: whatever else the program has made, comparing it could take any time.
+                if type(arguments) is not tuple or not any(function is known for known in _FUNCTIONS.values()):
+                    raise _Refused("a call of something else than a function")
+                stack.append(function(*arguments))
+            case "BUILD":
+                # torch adds the versions of modules to a dictionary, which are of no use here.
+                stack.pop()
+                if type(stack[-1]) is not dict:
+                    raise _Refused("a change of something else than a dictionary")
+            case _:
+                raise _Refused(f"the opcode {opcode.name}")
+    raise EOFError("the pickle does not end")
 
 
 def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
@@ -168,26 +275,30 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             if sizes[programs[0]].file_size > _MAX_PICKLE_BYTES:
                 raise InputError(f"{path} is refused: its data.pkl is larger than that of any network")
             program = archive.read(programs[0])
-            byteorder = archive.read(f"{root}byteorder") if f"{root}byteorder" in sizes else b"little"
+            order = sizes.get(f"{root}byteorder")
+            if order is not None and order.file_size > _LONGEST_ORDER:
+                raise InputError(f"{path} is damaged: its byteorder is not a word; get it again")
+            byteorder = b"little" if order is None else archive.read(order)
     except zipfile.BadZipFile as error:
         raise InputError(
             f"{path} is damaged, or in the format from before PyTorch 1.6, which is not supported: get it anew, or"
             " load it with torch once and save it as safetensors"
         ) from error
-    except (OSError, NotImplementedError) as error:
+    except _UNREADABLE as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     if byteorder.strip() != b"little":
         raise InputError(f"{path} was saved on a big-endian machine, which is not supported")
 
     try:
-        content = _Unpickler(io.BytesIO(program)).load()
+        content = _run(program)
     except _Refused as refused:
         raise InputError(
             f"{path} is refused: a file of weights has no need of {refused}, and this could run code when it is opened"
         ) from refused
     except Exception as error:
         # A damaged or hostile program can fail in any way; none of them concerns the caller.
-        raise InputError(f"{path} is no pickle of tensors ({type(error).__name__}: {error}): get it anew") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise InputError(f"{path} is not a pickle of tensors ({reason}): get it again") from error
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold a dictionary of tensors, but holds a {type(content).__name__}")
     return {key: _tensor(path, root, sizes, key, value) for key, value in content.items()}

@@ -25,6 +25,7 @@ _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 START_TOKEN = "<|startoftext|>"
 END_TOKEN = "<|endoftext|>"
 _END_OF_WORD = "</w>"
+_FEWEST_TOKENS = 3
 
 
 def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
@@ -51,11 +52,26 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
             source.require(sources.join(subfolder, name), "so it has no CLIP tokenizer")
     folder = os.path.dirname(next(path for path in paths if path is not None))
     try:
-        return transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     # The library passes on whatever its JSON and Rust parts raise.
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"{folder} holds no readable CLIP tokenizer: {reason}") from error
+    longest = tokenizer.model_max_length
+    if not isinstance(longest, int) or isinstance(longest, bool) or longest < _FEWEST_TOKENS:
+        raise InputError(
+            f"{folder}/tokenizer_config.json has the model_max_length {longest!r:.80}, but it must be a whole number"
+            f" from {_FEWEST_TOKENS} on: a text needs room for start, end and one word; get the file again"
+        )
+    return tokenizer
+
+
+def num_ids(tokenizer: Any) -> int:
+    """The size of the vocabulary that a network needs for a tokenizer: its largest token id, and one.
+
+    It is the number of tokens where the ids have no gaps, which files need not keep to.
+    """
+    return 1 + max(tokenizer.get_vocab().values(), default=-1)
 
 
 def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
@@ -98,7 +114,7 @@ def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_
     Raises:
       InputError: for a word that CLIP's tokenizer would split or change.
     """
-    if model_max_length < 3:
+    if model_max_length < _FEWEST_TOKENS:
         raise InputError(f"model_max_length is {model_max_length}, but a text needs room for start, end and one word")
     merges = learn_merges(words)
     alphabet = list(_byte_letters().values())

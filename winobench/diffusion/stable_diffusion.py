@@ -24,6 +24,7 @@ from winobench.models import lora
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionConfig, UNet2DConditionModel
+from winobench.texts import check_texts
 
 if TYPE_CHECKING:
     import transformers
@@ -105,7 +106,7 @@ class StableDiffusion:
         # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
         tokenizer = tokenizer_files.read_clip_tokenizer(source, subfolder="tokenizer")
         configs = {name: models.read_config(network, source, name) for name, network in _NETWORKS.items()}
-        _check_fit(*configs.values(), len(tokenizer))
+        _check_fit(*configs.values(), tokenizer_files.num_ids(tokenizer))
         networks = {}
         for name, network in _NETWORKS.items():
             its_dtype = dtype if name == "unet" else encoder_dtype
@@ -226,11 +227,12 @@ class StableDiffusion:
           int32 ``[num_texts, max_text_tokens]``.
 
         Raises:
-          InputError: if there are no texts.
+          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
         """
         texts = list(texts)
         if not texts:
             raise InputError("the list of texts is empty: give at least one")
+        check_texts(texts)
         length = self.max_text_tokens
         encoded = self.tokenizer(texts, padding="max_length", truncation=True, max_length=length)
         if truncated := sum(bool(encoding.overflowing) for encoding in encoded.encodings):

@@ -29,6 +29,7 @@ from winobench.errors import InputError
 from winobench.models import clip_model
 from winobench.models.clip_model import CLIPModel
 from winobench.scorers import common, frozen, tables
+from winobench.texts import check_texts
 
 _log = logging.getLogger(__name__)
 
@@ -292,6 +293,7 @@ class Contrastive:
 
     def _tokenize(self, texts: list[str]) -> np.ndarray:
         """Token ids, int32 [num_texts, longest text of the model]."""
+        check_texts(texts)
         length = self._max_text_tokens
         # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
         # that is used is that of the first end of text, and attention is causal.

@@ -22,12 +22,13 @@ from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 from winobench import json_files, parallel, registry
-from winobench.checkpoints import encoder_layouts, models, sources
+from winobench.checkpoints import encoder_layouts, models, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers import batch_size as batch_sizes
 from winobench.scorers import common, frozen, tables
+from winobench.texts import check_texts
 
 _log = logging.getLogger(__name__)
 
@@ -354,6 +355,7 @@ class ItmHead:
 
     def _tokenize(self, texts: Sequence[str]) -> np.ndarray:
         """Token ids and the number of them behind them: int32 [num_texts, tokens + 1]."""
+        check_texts(texts)
         encoded = self.tokenizer(texts, truncation=True, max_length=self.max_text_tokens, padding=False)
         if truncated := sum(bool(encoding.overflowing) for encoding in encoded.encodings):
             _log.warning(
@@ -375,9 +377,9 @@ class ItmHead:
 
     def _check_vocabulary(self) -> None:
         text = self.model.config.text_config
-        if len(self.tokenizer) > text.vocab_size:
+        if (count := tokenizer_files.num_ids(self.tokenizer)) > text.vocab_size:
             raise InputError(
-                f"the tokenizer has {len(self.tokenizer)} tokens, but the text encoder knows {text.vocab_size}: check"
+                f"the tokenizer has {count} tokens, but the text encoder knows {text.vocab_size}: check"
                 " that both are of the same model"
             )
         enc = None if text.bos_token_id is None else text.bos_token_id + 1

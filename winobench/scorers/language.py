@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from winobench import json_files
+from winobench import texts
 from winobench.errors import InputError
 
 Raw = dict[str, Any]
@@ -86,42 +86,22 @@ class Similarity:
 Request = Generation | Options | Entailment | Similarity
 
 
-LONGEST_TEXT = 1_000_000
-"""Characters of a request: more than any model reads. Tokenizers would need minutes and gigabytes for ten times as
-many, and throw most of it away."""
-
-
 def check_request(request: Request) -> None:
     """Makes sure that a request can be sent, tokenized and written down.
 
     Raises:
-      InputError: a text of it is not a text, holds a lone surrogate (half of a character), or all of them are longer
-        than ``LONGEST_TEXT``.
+      InputError: as of `winobench.texts.check_texts`, with ``LONGEST_PROMPT`` for all of its texts.
     """
     match request:
         case Generation() | Options():
-            texts = [turn.text for turn in request.turns] + list(getattr(request, "options", ()))
+            asked = [turn.text for turn in request.turns] + list(getattr(request, "options", ()))
         case Entailment():
-            texts = [request.premise, *request.hypotheses]
+            asked = [request.premise, *request.hypotheses]
         case Similarity():
-            texts = [request.text, *request.others]
+            asked = [request.text, *request.others]
         case _:
-            raise InputError(f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}.")
-    length = 0
-    for text in texts:
-        if not isinstance(text, str):
-            raise InputError(f"a text to ask about is a {type(text).__name__}: make it a text.")
-        length += len(text)
-        if length > LONGEST_TEXT:
-            raise InputError(
-                f"a text to ask about begins {text[:40]!r} and brings its question to {length:,} characters, and no"
-                f" model reads more than {LONGEST_TEXT:,}: shorten it."
-            )
-        if json_files.well_formed(text) != text:
-            raise InputError(
-                f"the text {text[:40]!r} holds a lone surrogate, half of a character, which nothing can send or write:"
-                " correct it."
-            )
+            raise InputError(f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}")
+    texts.check_texts(asked, longest=texts.LONGEST_PROMPT, together=True)
 
 
 @dataclasses.dataclass(frozen=True)

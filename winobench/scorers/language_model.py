@@ -28,7 +28,7 @@ from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.errors import InputError
 from winobench.scorers import common, decoding, frozen, prompts
-from winobench.scorers.language import Generation, Options, Raw, Request, Response
+from winobench.scorers.language import Generation, Options, Raw, Request, Response, check_request
 from winobench.scorers.samples import check_seed
 
 # Raised whenever an answer that is computed here could change by more than rounding.
@@ -216,6 +216,7 @@ class LanguageModel:
                     f"requests[{number}] asks for {request.kind}, but a language model answers"
                     f" {' and '.join(sorted(self.kinds))}"
                 )
+            check_request(request)
         jobs = []
         for index, request in enumerate(requests):
             job = self._job(index, request)

@@ -26,7 +26,7 @@ from winobench.errors import InputError
 from winobench.models.bert import BertForSequenceClassification
 from winobench.scorers import common, frozen, tables
 from winobench.scorers.contrastive import Contrastive
-from winobench.scorers.language import Raw, Request, Response
+from winobench.scorers.language import Raw, Request, Response, check_request
 
 _log = logging.getLogger(__name__)
 
@@ -343,6 +343,7 @@ def _check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -
             raise InputError(f"requests[{number}] asks for {request.kind}, but {who} answers {', '.join(kinds)}")
         if not (request.hypotheses if request.kind == "entailment" else request.others):
             raise InputError(f"requests[{number}] has nothing to compare with: give at least one text")
+        check_request(request)
 
 
 def _finite(name: str, values: list[Any]) -> Raw:

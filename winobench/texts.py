@@ -1,0 +1,44 @@
+"""What a text must be for models and files: of a length that can be read, and of whole characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from winobench import json_files
+from winobench.errors import InputError
+
+LONGEST_CAPTION = 100_000
+"""Characters of a text to be compared with an image, of which text encoders read 24 to 77 tokens. The tokenizers read
+all of it before they leave out the rest: of 10 MB they take 50 seconds and 2.7 GB."""
+
+LONGEST_PROMPT = 1_000_000
+"""Characters of all that a language model is asked at once: the longest contexts of today."""
+
+
+def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, together: bool = False) -> None:
+    """Makes sure that texts can be tokenized, sent and written down.
+
+    Args:
+      texts: of anything.
+      longest: characters of a text.
+      together: whether these are the characters of all texts.
+
+    Raises:
+      InputError: one is not a text, is too long, or holds a lone surrogate (half of a character).
+    """
+    length = 0
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"a text is given as {text!r:.80}, a {type(text).__name__}: give texts (str)")
+        length = len(text) + (length if together else 0)
+        if length > longest:
+            raise InputError(
+                f"the text {text[:40]!r}... is too long: {length:,} characters{' with those before it' * together}, and"
+                f" no model reads more than {longest:,}; shorten it"
+            )
+        if json_files.well_formed(text) != text:
+            raise InputError(
+                f"the text {text[:80]!r} holds a lone surrogate, half of a character, which no file or model can hold:"
+                " correct it"
+            )
