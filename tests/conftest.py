@@ -1,5 +1,9 @@
 """Fixtures that all tests share: small random models, and the folder of reference data."""
 
+import contextlib
+import ctypes
+import gc
+import importlib.metadata
 import os
 import pathlib
 import signal
@@ -9,11 +13,18 @@ import tempfile
 # Before JAX starts: eight devices on one CPU, so that sharded code is tested wherever the tests run.
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
-# Most of the time is XLA's: what one test, worker or launched program has compiled, the next one finds.
+# Most of the time is XLA's: networks this small compile for seconds and run for milliseconds. Both settings reach
+# launched programs, too, and change no more than the last bits of a result. Jaxlib 0.11 has no such emitters.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if importlib.metadata.version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
+# What one test, worker or launched program has compiled, the next one finds.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _COMPILED = tempfile.TemporaryDirectory(prefix="winobench-tests-compiled-")  # gone when the first process ends
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+# Many threads allocate: without a limit, each keeps an arena of its own. Workers and launched programs read this.
+os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 # A shell that starts the tests in the background has them ignore interrupts, which some of them are about.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,6 +47,31 @@ def _single_threaded_torch():
     """The networks are too small for threads to pay, and JAX's own need the cores."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+
+
+# Beyond this many bytes, a worker drops what it has compiled before it goes on to another file.
+_ENOUGH_MEMORY = 1200 << 20
+
+
+def _resident_bytes() -> int:
+    try:
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # no Linux: as if it were too many
+        return _ENOUGH_MEMORY
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounded_memory():
+    """Compiled programs stay in memory for as long as the process lives: thousands of tests would fill gigabytes."""
+    yield
+    if _resident_bytes() < _ENOUGH_MEMORY:
+        return
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+    gc.collect()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # a C library that is not glibc
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests import launching
 from tests.evaluation import fakes, killed_run
 from tests.evaluation.fakes import FakeScorer
 from winobench.data.images import GRAY_IMAGE
@@ -394,7 +394,7 @@ def test_two_processes_of_one_program_keep_one_set_of_records(tmp_path):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = str(probe.getsockname()[1])
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    environment = launching.environment()
     workdir = tmp_path / "run"
 
     def both():

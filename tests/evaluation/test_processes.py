@@ -2,7 +2,6 @@
 
 import collections
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests import launching
 from tests.evaluation.one_process import NUM_TRIPLES
 from winobench.errors import InputError
 from winobench.evaluation import rounds
@@ -23,11 +23,10 @@ SECONDS = 120
 
 
 def start(workdir, *arguments, devices=2, environment=()):
-    flags = f"--xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
         [sys.executable, "-m", "tests.evaluation.one_process", str(workdir), *arguments],
         cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, **dict(environment)},
+        env=launching.environment(devices, **dict(environment)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

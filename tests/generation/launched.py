@@ -1,8 +1,9 @@
-"""python -m launch.generate with the tests' writer in place of every model: a program for a process of its own."""
+"""python -m launch.generate with the tests' writer in place of every model: a program to launch."""
 
 import os
 import runpy
 import sys
+from unittest import mock
 
 from tests.generation import fakes
 from winobench.scorers import loading
@@ -14,5 +15,5 @@ def load(name, *_, **__):
 
 
 if __name__ == "__main__":
-    loading.load_responder = load
-    runpy.run_module("launch.generate", run_name="__main__", alter_sys=True)
+    with mock.patch.object(loading, "load_responder", load):
+        runpy.run_module("launch.generate", run_name="__main__", alter_sys=True)

@@ -14,6 +14,7 @@ import yaml
 
 from launch import configuration
 from launch.cloud import accelerators, jobs
+from tests import launching
 from winobench.errors import InputError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -35,15 +36,9 @@ FLAGS = {
 
 def launch(*words, environment=None, cwd=ROOT):
     """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "launch.cloud", *map(str, words)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "120", **(environment or {})},
-    )
-    return done.returncode, done.stdout, done.stderr
+    # The tools that it calls write to the process's own streams.
+    run = launching.launch if environment is None else launching.launch_process
+    return run("launch.cloud", *words, cwd=cwd, **(environment or {}))
 
 
 def request(target, **options):

@@ -1,7 +1,7 @@
 """python -m launch.eval from the command line to the folder, with a small random pipeline; and its listings."""
 
+import functools
 import json
-import os
 import pathlib
 import re
 import signal
@@ -14,24 +14,15 @@ import pytest
 
 import winobench
 from launch import eval as launcher
+from tests import launching
 from winobench.scorers import loading
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def launch(*words, cwd=None):
-    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
-    done = subprocess.run(_command(*words), capture_output=True, text=True, cwd=cwd or ROOT, env=_environment())
-    return done.returncode, done.stdout, done.stderr
-
-
-def _command(*words):
-    return [sys.executable, "-m", "launch.eval", *map(str, words)]
-
-
-def _environment():
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "COLUMNS": "120"}
+launch = functools.partial(launching.launch, "launch.eval")
+_command = functools.partial(launching.command, "launch.eval")
+_environment = launching.environment
 
 
 def _triples(workdir):
@@ -86,6 +77,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
         *("--config=gdbench", f"--config.model={tiny_pipeline}", "--config.limit=6", "--config.batch_size=4"),
         *("--config.tasks=clevr,clevr_image", "--config.sampling.num_samples=16"),
     ]
+    launch = functools.partial(launching.launch_process, "launch.eval")  # with as many devices as the one killed
     status, out, err = launch(*words, f"--workdir={tmp_path / 'whole'}")
     assert status == 0, err
 
@@ -144,7 +136,7 @@ def test_bad_input_is_one_line_and_writes_nothing(words, message, tiny_pipeline,
 
 def test_list_tasks_tells_what_there_is():
     started = time.monotonic()
-    status, out, err = launch("--list_tasks")
+    status, out, err = launching.launch_process("launch.eval", "--list_tasks")
     assert (status, err) == (0, "")
     assert time.monotonic() - started < 10
     for name in winobench.TASKS:

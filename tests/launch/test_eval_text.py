@@ -1,7 +1,7 @@
 """python -m launch.eval on the text benchmarks: local models, recorded answers, a server; listings and refusals."""
 
+import functools
 import json
-import os
 import pathlib
 import re
 import signal
@@ -15,7 +15,7 @@ import pytest
 from launch import configuration, text
 from launch import eval as launcher
 from launch import report as report_launcher
-from tests import tiny_encoders, wscplus_files
+from tests import launching, tiny_encoders, wscplus_files
 from tests.scorers import api_server, tiny_models
 from winobench import registry
 from winobench.errors import InputError
@@ -34,16 +34,8 @@ def run(spec, workdir, **fields):
     return text.main(config, spec=spec.replace(":", "-"), workdir=str(workdir), overwrite=False, reuse=True)
 
 
-def launch(*words, cwd):
-    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
-    command = [sys.executable, "-m", "launch.eval", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=_environment())
-    return done.returncode, done.stdout, done.stderr
-
-
-def _environment():
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "COLUMNS": "120"}
+launch = functools.partial(launching.launch, "launch.eval")
+_environment = launching.environment
 
 
 def results_of(folder):

@@ -1,33 +1,20 @@
 """python -m launch.generate from the command line to the data: every step, and what it says about bad input."""
 
+import functools
 import json
-import os
-import pathlib
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 
+from tests import launching
 from tests.generation.test_annotate import ask
 from winobench.data import wscplus
 
-ROOT = pathlib.Path(__file__).parents[2]
-
-
-def command(*words, module="tests.generation.launched"):
-    return [sys.executable, "-m", module, *map(str, words)]
-
-
-def environment(**more):
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, **more}
-
-
-def launch(*words, cwd, **more):
-    done = subprocess.run(command(*words), capture_output=True, text=True, cwd=cwd, env=environment(**more))
-    return done.returncode, done.stdout, done.stderr
+command = functools.partial(launching.command, "tests.generation.launched")
+launch = functools.partial(launching.launch, "tests.generation.launched")
+environment = launching.environment
 
 
 def judge(folder, name, label, cwd):
@@ -135,9 +122,7 @@ def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
 
 
 def test_help(tmp_path):
-    done = subprocess.run(
-        command("--help", module="launch.generate"), capture_output=True, text=True, cwd=tmp_path, env=environment()
-    )
-    assert done.returncode == 0
+    status, out, _ = launching.launch("launch.generate", "--help", cwd=tmp_path)
+    assert status == 0
     for word in ("--annotate", "--finish", "--config.offensive", "--config.checks.known", "Tree-of-Experts"):
-        assert word in done.stdout
+        assert word in out

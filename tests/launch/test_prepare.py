@@ -1,7 +1,7 @@
 """python -m launch.prepare: choosing tasks, preparing several, downloads, and what it says about bad sources."""
 
+import functools
 import json
-import os
 import pathlib
 import re
 import signal
@@ -12,6 +12,7 @@ import pytest
 
 import winobench.tasks
 from launch import prepare as launcher
+from tests import launching
 from tests.data import published_files, web_server
 from tests.scorers import tiny_models
 from tests.tasks import published_layouts
@@ -24,19 +25,7 @@ from winobench.training.coco_captions import TRAINING_SETS
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def launch(*words, cwd=None):
-    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
-    done = subprocess.run(_command(*words), capture_output=True, text=True, cwd=cwd or ROOT, env=_environment())
-    return done.returncode, done.stdout, done.stderr
-
-
-def _command(*words):
-    return [sys.executable, "-m", "launch.prepare", *map(str, words)]
-
-
-def _environment():
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "120"}
+launch = functools.partial(launching.launch, "launch.prepare")
 
 
 # Within this process, with tasks of the tests' own.

@@ -1,7 +1,7 @@
 """python -m launch.report from the command line to the page, without JAX."""
 
+import functools
 import json
-import os
 import pathlib
 import shlex
 import shutil
@@ -12,6 +12,7 @@ import pytest
 
 from launch import configuration
 from launch import report as launcher
+from tests import launching
 from tests.evaluation import fakes
 from tests.evaluation.report.conftest import Skilled, make_run
 from winobench.evaluation.report import runs
@@ -26,11 +27,7 @@ def folder(tmp_path_factory):
     )
 
 
-def launch(*words, cwd):
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "launch.report", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "PYTHONPATH": path})
-    return done.returncode, done.stdout, done.stderr
+launch = functools.partial(launching.launch, "launch.report")
 
 
 def test_one_run_and_two(folder, tmp_path):

@@ -1,7 +1,7 @@
 """python -m launch.train from the command line to the adapters, with a small random pipeline; and what it refuses."""
 
+import functools
 import json
-import os
 import pathlib
 import re
 import signal
@@ -15,27 +15,17 @@ import pytest
 import safetensors.numpy
 
 from launch import configuration
+from tests import launching
 from winobench.training.validation import MEAN
 
 ROOT = pathlib.Path(__file__).parents[2]
 FILE = "pytorch_lora_weights.safetensors"
 
 
-def launch(*words, cwd=None):
-    """Runs the launcher the way a user does; returns (status, stdout, stderr)."""
-    done = subprocess.run(_command(*words), capture_output=True, text=True, cwd=cwd or ROOT, env=_environment())
-    return done.returncode, done.stdout, done.stderr
-
-
-def _command(*words):
-    return [sys.executable, "-m", "launch.train", *map(str, words)]
-
-
-def _environment():
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    # Most of the time is XLA's, and what it compiles runs for a few steps.
-    quick = {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "120", **quick}
+launch = functools.partial(launching.launch, "launch.train")
+_launch_process = functools.partial(launching.launch_process, "launch.train")
+_command = functools.partial(launching.command, "launch.train")
+_environment = launching.environment
 
 
 @pytest.mark.slow  # three launches, the first trains
@@ -74,7 +64,7 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
 def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(tiny_pipeline, tmp_path):
     words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.num_steps=30"]
     words += ["--config.checkpoint_every=5", "--config.validate_every=10", "--config.accumulate=2"]
-    status, _, err = launch(*words, f"--workdir={tmp_path / 'whole'}")
+    status, _, err = _launch_process(*words, f"--workdir={tmp_path / 'whole'}")
     assert status == 0, err
     workdir = tmp_path / "killed"
     process = subprocess.Popen(
@@ -90,7 +80,7 @@ def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(tiny_pipeline, tmp_p
     finally:
         process.kill()
     assert not (workdir / "checkpoints" / "30").exists()
-    status, _, err = launch(*words, f"--workdir={workdir}")
+    status, _, err = _launch_process(*words, f"--workdir={workdir}")
     assert status == 0, err
 
     def curve(folder):
@@ -110,7 +100,7 @@ def test_two_processes_train_as_one(tiny_pipeline, tmp_path):
     with socket.socket() as s:
         s.bind(("localhost", 0))
         address = f"localhost:{s.getsockname()[1]}"
-    environment = _environment() | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    environment = _environment(devices=2)
     processes = [
         subprocess.Popen(
             _command(*words, f"--workdir={tmp_path / 'two'}", f"--processes={address},2,{number}"),
@@ -130,7 +120,7 @@ def test_two_processes_train_as_one(tiny_pipeline, tmp_path):
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert "step 4, the last" in outputs[0][0]
     assert "exported" not in outputs[1][0]
-    status, _, err = launch(*words, f"--workdir={tmp_path / 'one'}")
+    status, _, err = _launch_process(*words, f"--workdir={tmp_path / 'one'}")
     assert status == 0, err
     one, two = (
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]

@@ -1,22 +1,18 @@
 """The whole of GDBench on small data sets in the published layouts: prepared, judged with three models, reported."""
 
 import csv
+import functools
 import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from launch import prepare
+from tests import launching
 from tests.scorers import tiny_models
 from tests.tasks import published_layouts
 from winobench.data import word_order
 from winobench.tasks import TASKS
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +34,7 @@ def models(tmp_path_factory, tiny_pipeline):
     return [tiny_pipeline, tiny_models.write_clip(folder / "clip"), tiny_models.write_blip(folder / "blip")]
 
 
-def launch(module, *words, cwd):
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "COLUMNS": "80"}
-    command = [sys.executable, "-m", module, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
-    return done.returncode, done.stdout, done.stderr
+launch = functools.partial(launching.launch, COLUMNS="80")
 
 
 @pytest.fixture(scope="module")

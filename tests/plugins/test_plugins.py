@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests import launching
+
 PACKAGE = pathlib.Path(__file__).parent / "package"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -29,7 +31,7 @@ def _launch(site, *words, cwd):
     paths = os.pathsep.join([str(site), str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "launch.eval", *words],
-        env={**os.environ, "PYTHONPATH": paths},
+        env=launching.environment(PYTHONPATH=paths),
         cwd=cwd,
         capture_output=True,
         text=True,

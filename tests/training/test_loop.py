@@ -1,7 +1,6 @@
 """The loop: a resumed run is the uninterrupted one, whatever shares the work; bad losses stop it."""
 
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -15,6 +14,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.launching import environment
 from tests.training import toy_run
 from winobench import parallel
 from winobench.errors import InputError
@@ -192,12 +192,6 @@ def test_eight_devices_do_as_one(one_device, tmp_path, parts):
     np.testing.assert_allclose(last.params["w"], one.params["w"], rtol=1e-5, atol=1e-6)
     losses = [[row["loss"] for row in rows_of(path)] for path in (folder, tmp_path)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
-
-
-def environment(devices):
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    return os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": path}
 
 
 def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):

@@ -3,7 +3,6 @@
 import functools
 import itertools
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -19,6 +18,7 @@ import transformers
 from flax import nnx
 
 from configs import nli as nli_config
+from tests import launching
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
 from winobench.checkpoints import encoder_layouts
@@ -108,7 +108,7 @@ def test_a_killed_run_ends_as_a_whole_one(sources, tmp_path):
     words = ["--config=nli:debug", f"--config.model={bert}", f"--config.data.folder={data}", "--config.num_steps=40"]
     words += ["--config.checkpoint_every=5", "--config.validate_every=10", "--config.accumulate=2"]
     words += ["--config.optimizer.learning_rate=0.003"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    environment = launching.environment()
 
     def command(name):
         return [sys.executable, "-m", "launch.train", *words, f"--workdir={tmp_path / name}"]
