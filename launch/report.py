@@ -31,7 +31,7 @@ is left out. The first run is the one that the others are compared with where th
 
 _OUT = flags.DEFINE_string("out", None, "Folder to write to; <run>/report for one run and report for several if none.")
 _GALLERY = flags.DEFINE_integer("gallery", 12, "Examples a task in the gallery, over all runs; 0 for no gallery.")
-_RESAMPLES = flags.DEFINE_integer("resamples", 2_000, "Resamples of the paired bootstrap between runs.")
+_RESAMPLES = flags.DEFINE_integer("resamples", 2_000, "Resamples of the bootstrap of Fleiss' kappa.")
 _RATERS = flags.DEFINE_list(
     "raters", [], "CSV files of people's answers to WSC+ questions (columns item, rater, label), with commas."
 )

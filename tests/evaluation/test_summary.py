@@ -97,26 +97,46 @@ def test_a_chance_level_may_be_unknown():
     assert found["accuracy"]["chance"] is None
 
 
-def test_clusters_follow_the_right_image_and_not_the_distractors():
+def _tied(questions):
+    """[n, n] bool: which questions depend on each other."""
+    found = summary.image_dependence(questions)
+    return found.sums(np.eye(len(questions))).astype(bool)
+
+
+def test_questions_that_share_an_image_depend_on_each_other_whether_it_is_right_or_not():
     questions = [
         _question(0, images=(0, 9), texts=(0,), target=0),
         _question(1, images=(9, 1), texts=(0,), target=1),
         _question(2, images=(0, 5), texts=(0,), target=0),
+        _question(3, images=(7, 6), texts=(0,), target=0),
     ]
-    numbers = summary.image_clusters(questions)
-    assert numbers[0] == numbers[2] != numbers[1]
+    expected = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
+    np.testing.assert_array_equal(_tied(questions), expected)
 
 
-def test_clusters_of_diagonals_are_linked_by_any_image():
+def test_descriptions_of_one_image_set_are_one_cluster():
+    """ImageCoDe's: ten images in common, each description of another one."""
+    sets = [tuple(range(10 * number, 10 * number + 10)) for number in range(40)]
+    questions = [_question(10 * n + t, images=sets[n], texts=(0,), target=t) for n in range(40) for t in range(4)]
+    found = summary.task_results(
+        fakes.text_task(), questions, [np.eye(10)[[q.target if int(q.id) % 3 else 0]].T for q in questions]
+    )["accuracy"]
+    right = [bool(int(q.id) % 3) or q.target == 0 for q in questions]
+    expected = metrics.clustered(right, np.repeat(np.arange(40), 4))
+    assert (found["value"], found["low"], found["high"]) == pytest.approx(tuple(expected))
+    assert found["high"] - found["low"] > 1.01 * (lambda i: i.high - i.low)(metrics.wilson(sum(right), len(right)))
+
+
+def test_questions_with_two_right_images_are_tied_by_either():
     questions = [
         _question(0, images=(0, 1), target=None),
         _question(1, images=(2, 3), target=None),
         _question(2, images=(3, 4), target=None),
         _question(3, images=(4, 5), target=None),
     ]
-    numbers = summary.image_clusters(questions)
-    assert len({*numbers}) == 2
-    assert numbers[1] == numbers[2] == numbers[3] != numbers[0]
+    expected = np.eye(4, dtype=bool)
+    expected[[1, 2, 2, 3], [2, 1, 3, 2]] = True
+    np.testing.assert_array_equal(_tied(questions), expected)
 
 
 def test_example_rows():

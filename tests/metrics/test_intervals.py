@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from winobench.metrics import clustered, wilson
+from winobench.metrics import Dependence, Design, clustered, family_wise, false_discovery_rates, paired_difference, wilson
 
 
 @pytest.mark.parametrize(("successes", "total"), [(0, 1), (0, 100), (1, 100), (50, 100), (99, 100), (100, 100), (7, 9)])
@@ -47,12 +47,13 @@ def test_copies_of_an_outcome_add_nothing():
 
 def test_hand_worked_design_effect():
     # Four images with two answers each: (1,1) (1,1) (1,0) (0,0); value 5/8. Deviations of the totals from 2 * 5/8:
-    # 0.75, 0.75, -0.25, -1.25, squares 2.75; variance 4/3 * 2.75 / 64 = 0.0572917; under independence
-    # (5/8)(3/8)/8 = 0.0292969; observed effect 1.955556; worst possible 2; rarer outcomes 3:
-    # effect (3 * 1.955556 + 2) / 4 = 1.966667; effective number 8 / 1.966667 = 4.067797, times (1.959964 / 3.182446)^2
-    # = 0.379291: 1.542879.
+    # 0.75, 0.75, -0.25, -1.25, squares 2.75; single ones give 8 (5/8)(3/8) = 1.875. Without dependence the mean would
+    # take 1/8 of these and 2/8 of those: observed effect (7/8) / (6/8) * 2.75 / 1.875 = 1.711111; worst possible 2;
+    # rarer outcomes 3: effect (3 * 1.711111 + 2) / 4 = 1.783333; effective number 8 / 1.783333 = 4.485981. Each outcome
+    # adds 2/64 to the sum over pairs, 1/64 of it for its partner: 16^2 / 16 - 1 = 15 degrees of freedom; times
+    # (1.959964 / 2.131450)^2 = 0.845565: 3.793188.
     found = clustered([1, 1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 2, 2, 3, 3])
-    assert found == pytest.approx(tuple(wilson(0.625 * 1.542879, 1.542879)), abs=1e-5)
+    assert found == pytest.approx(tuple(wilson(0.625 * 3.793188, 3.793188)), abs=1e-5)
 
 
 def test_agreement_of_all_counts_clusters_not_outcomes():
@@ -75,15 +76,22 @@ def test_negative_dependence_does_not_narrow_the_interval():
 
 
 def test_one_cluster_of_many_outcomes_counts_once():
-    assert clustered([1, 0, 1, 1], ["a"] * 4) == pytest.approx(tuple(wilson(0.75, 1)))
+    # Less Student's correction, with the fewest degrees of freedom, (1.959964 / 4.302653)^2.
+    effective = (1.9599640 / 4.3026527) ** 2
+    assert clustered([1, 0, 1, 1], ["a"] * 4) == pytest.approx(tuple(wilson(0.75 * effective, effective)))
 
 
 def test_macro_mean_is_the_mean_of_the_strata():
     outcomes, strata = [1, 1, 1, 0, 0], ["a", "a", "a", "a", "b"]
     found = clustered(outcomes, range(5), strata=strata)
     assert found.value == pytest.approx((3 / 4 + 0) / 2)
-    # Effective number of outcomes: 1 / (4 * (1/8)^2 + (1/2)^2) = 3.2
-    assert found == pytest.approx(tuple(wilson(0.375 * 3.2, 3.2)))
+    # With half an outcome of each kind the strata are at 3.5/5 and 0.5/2, with variances 0.21 and 0.1875 an outcome and
+    # 0.21/4 and 0.1875/1 of the means: that of the macro mean is (0.0525 + 0.1875) / 4 = 0.06. No two depend
+    # on each other: effect 1. One outcome has the variance of (0.7 + 0.25) / 2 = 0.475, 0.249375: 4.15625 of them. Degrees of freedom of the strata:
+    # 0.24^2 / (0.0525^2 / 3 + 0.1875^2 / 1) = 1.596656.
+    student = scipy.stats.t.ppf(0.975, 0.24**2 / (0.0525**2 / 3 + 0.1875**2))
+    effective = 4.15625 * (1.9599640 / student) ** 2
+    assert found == pytest.approx(tuple(wilson(0.375 * effective, effective)), rel=1e-5)
 
 
 def test_macro_mean_of_equal_strata_has_the_plain_value():
@@ -118,3 +126,16 @@ def test_coverage(num_clusters, value, correlation):
         interval = clustered((generator.random((num_clusters, size)) < each[:, None]).ravel(), clusters)
         hits += interval.low <= value <= interval.high
     assert hits / repetitions >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repetitions)
+
+
+def test_means_are_students_and_know_copies():
+    values = np.random.default_rng(1).normal(size=(40, 2))
+    mean, low, high = Design(range(40)).means(values)
+    half = scipy.stats.t.ppf(0.975, 39) * scipy.stats.sem(values, axis=0)
+    np.testing.assert_allclose(mean, values.mean(axis=0))
+    np.testing.assert_allclose([high - mean, mean - low], [half, half], rtol=1e-9)
+    # Twice the same: the same means and the same degrees of freedom.
+    doubled = Design(np.repeat(np.arange(40), 2)).means(np.repeat(values, 2, axis=0))
+    np.testing.assert_allclose(doubled, [mean, low, high], rtol=1e-12)
+    assert np.isnan(Design([0, 0]).means(values[:2])[1:]).all()
+    assert np.isnan(Design([0]).means(values[:1])[1:]).all()

@@ -89,7 +89,7 @@ def task_results(
     if task.association is not None:
         return _association_results(task, questions, scores, texts, seed)
     outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
-    clusters = image_clusters(questions)
+    dependence = image_dependence(questions)
     members: dict[str, list[int]] = {}
     for index, question in enumerate(questions):
         for group in question.groups:
@@ -106,18 +106,19 @@ def task_results(
     results = {}
     for name, outcome in outcomes.items():
         chance = task.chance.get(name)
-        results[name] = entry(name, metrics.clustered(outcome.correct, clusters), outcome.tie, chance)
+        results[name] = entry(name, metrics.clustered(outcome.correct, dependence), outcome.tie, chance)
         if task.metric == f"macro_{name}" and members:
             # An example counts once for each of its groups.
             rows = np.concatenate(list(members.values()))
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
-            interval = metrics.clustered(outcome.correct[rows], clusters[rows], strata=strata)
+            interval = metrics.clustered(outcome.correct[rows], dependence.take(rows), strata=strata)
             macro = f"macro_{name}"
             results[macro] = entry(macro, interval, outcome.tie[rows], task.chance.get(macro, chance))
     for group, indices in members.items():
+        tied = dependence.take(indices)
         for name, outcome in outcomes.items():
             key = f"{group}/{name}"
-            interval = metrics.clustered(outcome.correct[indices], clusters[indices])
+            interval = metrics.clustered(outcome.correct[indices], tied)
             results[key] = entry(key, interval, outcome.tie[indices], task.chance.get(key, task.chance.get(name)))
     return results
 
@@ -140,31 +141,13 @@ def _association_results(
     )
 
 
-def image_clusters(questions: Sequence[Question]) -> np.ndarray:
-    """Numbers the questions so that those with the same right image share a number, [num_questions] int64.
+def image_dependence(questions: Sequence[Question]) -> metrics.Dependence:
+    """Which questions depend on each other: those that have an image in common, whether it is the right one or not.
 
-    The right image is the one that is asked about, or the right candidate where images compete: distractors that are
-    drawn from one pool would otherwise tie all questions together. Where the right answer is the diagonal, all images
-    of a question are right ones, and questions that are linked by any of them share a number.
+    Questions about one image, descriptions that choose among the same ten images, and questions whose distractors come
+    from one pool are all tied, each to those with which it shares an image, and not to those with which these do.
     """
-    parents: dict[int, int] = {}
-
-    def root(image: int) -> int:
-        while parents.setdefault(image, image) != image:
-            parents[image] = image = parents[parents[image]]
-        return image
-
-    for question in questions:
-        first, *others = _right_images(question)
-        for other in others:
-            parents[root(other)] = root(first)
-    return np.array([root(_right_images(question)[0]) for question in questions], np.int64)
-
-
-def _right_images(question: Question) -> Sequence[int]:
-    if question.target is None:
-        return question.images
-    return (question.images[question.target if len(question.images) > 1 else 0],)
+    return metrics.Dependence.of_sets([question.images for question in questions])
 
 
 def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:

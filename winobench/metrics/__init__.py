@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from winobench.metrics.association import association_results
-from winobench.metrics.intervals import Interval, clustered, wilson
+from winobench.metrics.dependence import Dependence
+from winobench.metrics.intervals import (
+    Design,
+    Interval,
+    PairedDifference,
+    clustered,
+    false_discovery_rates,
+    family_wise,
+    paired_difference,
+    wilson,
+)
 from winobench.metrics.matching import (
     WINOGROUND_CHANCE,
     Outcome,
@@ -38,11 +48,17 @@ examples where groups differ in size.
 __all__ = [
     "METRICS",
     "WINOGROUND_CHANCE",
+    "Dependence",
+    "Design",
     "Interval",
     "Metric",
     "Outcome",
+    "PairedDifference",
     "association_results",
     "clustered",
+    "false_discovery_rates",
+    "family_wise",
+    "paired_difference",
     "recall",
     "recall_chance",
     "wilson",

@@ -21,7 +21,8 @@ COLUMNS = ("item", "rater", "label")
 AVERAGE, TOTAL = "average", "total"
 """The last row and the last column of `rater_accuracy`."""
 
-_NUM_RESAMPLES = 2000
+NUM_RESAMPLES = 2_000
+"""Of a bootstrap by default."""
 
 
 class Rating(NamedTuple):
@@ -54,7 +55,7 @@ class Kappa(NamedTuple):
     num_raters: int
 
 
-def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = _NUM_RESAMPLES, seed: int = 0) -> Kappa:
+def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMPLES, seed: int = 0) -> Kappa:
     """Agreement beyond chance of a fixed number of raters an item, who need not be the same people.
 
     kappa = (observed - expected) / (1 - expected), with expected = the sum of the squared shares of the labels. The
@@ -177,12 +178,18 @@ def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None)
     return counts, items
 
 
-def ratings_kappa(ratings: Iterable[Rating], labels: Sequence[str] | None = None, *, seed: int = 0) -> Kappa:
+def ratings_kappa(
+    ratings: Iterable[Rating],
+    labels: Sequence[str] | None = None,
+    *,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = 0,
+) -> Kappa:
     """`fleiss_kappa` of judgements. Raises as `count_matrix`, and an InputError where each item has one judgement."""
     counts, items = count_matrix(ratings, labels)
     if counts[0].sum() < 2:
         raise InputError(f"item {items[0]!r} has one judgement, as all have: agreement needs two raters or more")
-    return fleiss_kappa(counts, seed=seed)
+    return fleiss_kappa(counts, num_resamples=num_resamples, seed=seed)
 
 
 def rater_accuracy(

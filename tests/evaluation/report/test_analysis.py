@@ -33,66 +33,64 @@ def test_a_difference_by_hand():
     # Three images with two examples each: the second run is better by 2, 0 and -1 of the six examples.
     first = row([0, 0, 1, 0, 1, 1])
     second = row([1, 1, 0, 1, 1, 0])
-    (found,) = analysis.paired_differences([first], [second], np.array([7, 7, 3, 3, 9, 9]), resamples=4_000)
+    tied = metrics.Dependence.of_labels([7, 7, 3, 3, 9, 9])
+    (found,) = analysis.paired_differences([first], [second], tied)
     assert found.value == pytest.approx(1 / 6)
     assert (found.only_first, found.only_second, found.num_examples) == (2, 3, 6)
     assert found.clusters_apart == 3
     assert found.excludes_zero is False
-    # All 27 draws of three images, each as likely: the quantiles of their means. Its ends have 1/27 of the draws each,
-    # so that 4,000 random draws find the same ones.
-    exact = [np.mean(draw) / 2 for draw in itertools.product([2, 0, -1], repeat=3)]
-    assert found.low == pytest.approx(np.percentile(exact, 2.5, method="inverted_cdf"), abs=1e-12)
-    assert found.high == pytest.approx(np.percentile(exact, 97.5, method="inverted_cdf"), abs=1e-12)
+    expected = metrics.paired_difference(first.correct, second.correct, [7, 7, 3, 3, 9, 9])
+    assert (found.low, found.high, found.p_value) == expected[1:4]
+    assert found.p_adjusted == found.p_value
+    with pytest.raises(ValueError, match="same examples"):
+        analysis.paired_differences([first], [row([1] * 6, name="other")], tied)
 
 
-def test_examples_of_an_image_are_drawn_together():
-    first, second = row([1, 0] * 40), row([0, 1] * 40)
-    together = np.repeat(np.arange(40), 2)
-    (found,) = analysis.paired_differences([first], [second], together)
-    assert (found.value, found.low, found.high) == (0, 0, 0)
-    (found,) = analysis.paired_differences([first], [second], np.arange(80))
-    assert found.low < -0.1 < 0.1 < found.high
-
-
-def test_an_interval_has_the_width_of_independent_examples():
-    generator = np.random.default_rng(3)
-    first, second = generator.random(400) < 0.5, generator.random(400) < 0.62
-    (found,) = analysis.paired_differences([row(first)], [row(second)], np.arange(400), resamples=4_000)
-    delta = second.astype(float) - first
-    error = delta.std() / np.sqrt(400)
-    # 4,000 resamples estimate a 2.5% point to about 4% of the half width; three times that.
-    assert found.low == pytest.approx(delta.mean() - 1.96 * error, abs=0.12 * 1.96 * error)
-    assert found.high == pytest.approx(delta.mean() + 1.96 * error, abs=0.12 * 1.96 * error)
+def test_rows_of_a_part_depend_as_the_examples_do():
+    first, second = row([1, 0, 1, 0], members=[5, 1, 3, 1]), row([0, 1, 1, 1], members=[5, 1, 3, 1])
+    tied = metrics.Dependence.of_sets([{0}, {1, 2}, {3}, {2, 4}, {5}, {6}])
+    (found,) = analysis.paired_differences([first], [second], tied)
+    expected = metrics.paired_difference(
+        first.correct, second.correct, metrics.Dependence.of_sets([{6}, {1, 2}, {2, 4}, {1, 2}])
+    )
+    assert (found.value, found.low, found.high, found.p_value) == expected[:4]
 
 
 def test_a_difference_of_macro_means_weighs_groups_alike():
     # Group 0 has four examples, group 1 has two; only in the latter does the second run gain, by one half.
     strata = np.array([0, 0, 0, 0, 1, 1])
     first, second = row([1, 1, 0, 0, 0, 0], strata=strata), row([1, 1, 0, 0, 1, 0], strata=strata)
-    (found,) = analysis.paired_differences([first], [second], np.arange(6))
+    (found,) = analysis.paired_differences([first], [second], metrics.Dependence.of_labels(range(6)))
     assert found.value == pytest.approx(0.25)
     assert second.value - first.value == pytest.approx(0.25)
-    # A draw that misses group 1 has its difference in group 0 alone, which is 0.
-    assert 0 <= found.low <= found.high <= 0.5
-
-
-def test_differences_are_the_same_on_every_call_and_follow_the_seed():
-    generator = np.random.default_rng(0)
-    pair = [row(generator.random(50) < 0.5)], [row(generator.random(50) < 0.6)]
-    one = analysis.paired_differences(*pair, np.arange(50), seed=1)
-    assert one == analysis.paired_differences(*pair, np.arange(50), seed=1)
-    assert one != analysis.paired_differences(*pair, np.arange(50), seed=2)
-    with pytest.raises(ValueError, match="same examples"):
-        analysis.paired_differences(pair[0], [row([1] * 50, name="other")], np.arange(50))
+    assert found.low < 0.25 < found.high
 
 
 def test_few_images_are_no_clear_difference():
+    alone = metrics.Dependence.of_labels(range(100))
     first, second = row([0] * 9 + [1] * 91), row([1] * 100)
-    (found,) = analysis.paired_differences([first], [second], np.arange(100))
+    (found,) = analysis.paired_differences([first], [second], alone)
     assert found.excludes_zero
     assert not found.is_clear
-    (found,) = analysis.paired_differences([row([0] * 10 + [1] * 90)], [second], np.arange(100))
+    (found,) = analysis.paired_differences([row([0] * 10 + [1] * 90)], [second], alone)
     assert found.is_clear
+
+
+def test_a_mark_knows_how_many_rows_there_are():
+    """Of 20 rows of two equal models some row excluded 0 on two pages in three; a clear mark is on one in twenty."""
+    generator = np.random.default_rng(8)
+    alone, pages, marked, excluded = metrics.Dependence.of_labels(range(200)), 150, 0, 0
+    for _ in range(pages):
+        easy = generator.random((20, 200))
+        runs_right = [easy + generator.normal(scale=0.4, size=(20, 200)) < 0.6 for _ in range(2)]
+        rows = [[row(right, name=str(n)) for n, right in enumerate(run)] for run in runs_right]
+        found = analysis.paired_differences(*rows, alone)
+        together = analysis.adjusted(found)
+        assert [d.p_value for d in together] == [d.p_value for d in found]
+        marked += any(difference.is_clear for difference in together)
+        excluded += any(difference.excludes_zero for difference in found)
+    assert excluded / pages > 0.5
+    assert marked / pages < 0.05 + 3 * np.sqrt(0.05 * 0.95 / pages)
 
 
 def test_only_equal_questions_are_shared(run_folders):
@@ -204,7 +202,7 @@ def test_a_profile_by_hand():
     errors = np.array([[[[1, 10, 3], [5, 20, 7]]], [[[2, 30, 2], [4, 30, 4]]]], np.float32)
     empty = np.array([[[3, 12, 3]], [[1, 25, 1]]], np.float32)
     batch = Batch(np.arange(2), errors, empty, None, (False, False))
-    profile = analysis.timestep_profile([batch], np.array([100, 500, 100]), [0, 0], np.array([0, 1]))
+    profile = analysis.timestep_profile([batch], np.array([100, 500, 100]), [0, 0], metrics.Dependence.of_labels([0, 1]))
     np.testing.assert_array_equal(profile.timesteps, [100, 500])
     assert profile.edges == [(100, 100), (500, 500)]
     np.testing.assert_allclose(profile.series["right"][0], [2, 20])
@@ -212,26 +210,15 @@ def test_a_profile_by_hand():
     np.testing.assert_allclose(profile.series["wrong_minus_right"][0], [3, 5])
     np.testing.assert_allclose(profile.series["right_relative"][0], [2 - 2, 20 - 18.5])
     np.testing.assert_allclose(profile.series["wrong_relative"][0], [5 - 2, 25 - 18.5])
-    # The differences are 4 and 2 at the first timestep: mean 3, standard error 1.
-    np.testing.assert_allclose(profile.series["wrong_minus_right"][1:, 0], [3 - 1.96, 3 + 1.96], atol=1e-4)
+    # The differences are 4 and 2 at the first timestep: mean 3, standard error 1; Student's quantile of 1 is 12.7062.
+    np.testing.assert_allclose(profile.series["wrong_minus_right"][1:, 0], [3 - 12.7062, 3 + 12.7062], atol=1e-4)
 
 
 def test_a_profile_of_the_diagonal_and_without_unconditional_errors():
     errors = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
     batch = Batch(np.arange(1), errors, None, None, (False, False))
-    profile = analysis.timestep_profile([batch], np.array([1, 2]), [None], np.array([0]))
+    profile = analysis.timestep_profile([batch], np.array([1, 2]), [None], metrics.Dependence.of_labels([0]))
     assert set(profile.series) == {"right", "wrong", "wrong_minus_right"}
     np.testing.assert_allclose(profile.series["right"][0], [(0 + 6) / 2, (1 + 7) / 2])
     np.testing.assert_allclose(profile.series["wrong"][0], [(2 + 4) / 2, (3 + 5) / 2])
     assert np.isnan(profile.series["right"][1:]).all()
-
-
-def test_clustered_means_know_copies():
-    values = np.random.default_rng(1).normal(size=(40, 2))
-    mean, low, high = analysis.clustered_means(values, np.arange(40))
-    error = scipy.stats.sem(values, axis=0)
-    np.testing.assert_allclose(mean, values.mean(axis=0))
-    np.testing.assert_allclose(high - mean, 1.959964 * error, rtol=1e-6)
-    np.testing.assert_allclose(mean - low, 1.959964 * error, rtol=1e-6)
-    doubled = analysis.clustered_means(np.repeat(values, 2, axis=0), np.repeat(np.arange(40), 2))
-    np.testing.assert_allclose(doubled, [mean, low, high], rtol=1e-12)

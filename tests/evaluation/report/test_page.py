@@ -197,7 +197,7 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
     expected = {
         found.name: found
         for found in analysis.paired_differences(
-            analysis.rows_of(first), analysis.rows_of(second), first.examples.clusters, resamples=200
+            analysis.rows_of(first), analysis.rows_of(second), first.examples.dependence
         )
     }
     rows = [
@@ -210,8 +210,8 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
         found = expected[row["metric"]]
         assert (float(row["difference"]), float(row["low"]), float(row["high"])) == (found.value, found.low, found.high)
         assert shared.percent(found.value, sign=True) in page.section("differences")
-    assert "200 resamples" in page.words
-    assert "seed 0" in page.words
+    assert "Tango's score interval" in page.words
+    assert f"adjusted for the {len(rows_of(comparison / 'differences.csv'))} differences below" in page.words
 
 
 def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):

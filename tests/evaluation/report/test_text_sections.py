@@ -160,7 +160,7 @@ def test_wscplus_on_the_page(wscplus_page):
     assert page.source.count("<script") == 0
     # The whole page: a table of tasks with people's numbers, differences over pairs, overlap, wrong answers.
     assert "95.1 people, Table 6" in page.words
-    assert "resamples of the pairs (all examples of a pair together)" in page.words
+    assert "widened to what examples that share a pair carry" in page.words
     assert "protocol toe" in page.words
     assert "24, of which the last call made 24" in page.words
     assert "EACL 2024, arXiv 2401.17703" in page.words

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from winobench import metrics
 from winobench.evaluation.report.runs import TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
-
-RESAMPLES = 2_000
-"""Bootstrap resamples of a paired difference by default."""
 
 SUBSETS = 32
 """Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""
@@ -19,7 +17,10 @@ BAND = (5, 95)
 """Percentiles of the subsets' accuracies that the band shows."""
 
 FEW_CLUSTERS = 10
-"""With fewer images whose answers differ than this, a bootstrap interval is too narrow to be believed."""
+"""With fewer independent images whose answers differ than this, no difference is called clear."""
+
+CLEAR_BELOW = 0.05
+"""P-value, adjusted for the number of rows on a page, up to which a difference is called clear."""
 
 PAIR_METRICS = ("pair", "pair_accuracy")
 """What text tasks call the share of pairs of which both questions are right."""
@@ -27,9 +28,8 @@ PAIR_METRICS = ("pair", "pair_accuracy")
 _SIZES = 12
 _MAX_BINS = 12
 _SAMPLES_A_BIN = 4
-_NORMAL = 1.959964  # two-sided 95%
 
-# Numbers that are held at once while many subsets or resamples are computed: some 64 MB of float64.
+# Numbers that are held at once while many subsets are computed: some 64 MB of float64.
 _AT_ONCE = 2**23
 
 
@@ -117,16 +117,20 @@ class Difference:
     Attributes:
       name: the row of the results.
       value: difference of the proportions, in [-1, 1].
-      low, high: 95% percentile interval over resamples of the images.
+      low, high: its 95% interval.
+      p_value: two-sided, of no difference; at most 5% where the interval excludes 0.
+      p_adjusted: the same, adjusted for all differences that are shown together; see `adjusted`.
       num_examples: that both runs have answered.
       only_first, only_second: examples that only the one run has right.
-      clusters_apart: images on whose examples the runs differ.
+      clusters_apart: independent images on whose examples the runs differ, at least.
     """
 
     name: str
     value: float
     low: float
     high: float
+    p_value: float
+    p_adjusted: float
     num_examples: int
     only_first: int
     only_second: int
@@ -139,87 +143,53 @@ class Difference:
 
     @property
     def is_clear(self) -> bool:
-        """Whether it does, and rests on enough images for a bootstrap to be believed."""
-        return self.excludes_zero and self.clusters_apart >= FEW_CLUSTERS
+        """Whether chance alone is an unlikely reason, with all rows in view, and enough images say so."""
+        return self.p_adjusted <= CLEAR_BELOW and self.clusters_apart >= FEW_CLUSTERS
 
 
 def paired_differences(
-    first: Sequence[Row],
-    second: Sequence[Row],
-    clusters: np.ndarray,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    first: Sequence[Row], second: Sequence[Row], dependence: metrics.Dependence
 ) -> list[Difference]:
-    """Paired bootstrap of the difference second - first.
+    """Paired differences second - first, as `winobench.metrics.paired_difference` computes them.
 
-    Whole clusters are drawn with replacement, as many as there are, and both runs are evaluated on the same draw, so
-    that what makes an image easy or hard for both cancels.
+    What makes an example easy or hard for both runs cancels, and examples that depend on each other count as such.
 
     Args:
       first, second: the same rows of the two runs, over the same examples in the same order.
-      clusters: [num_examples] int; examples of one number are drawn together.
-      resamples: number of draws.
-      seed: of the draws.
+      dependence: of the examples.
 
     Returns:
-      One entry a row.
-
-    Source: B. Efron and R. Tibshirani, "An introduction to the bootstrap" (1993), chapters 8 and 13.
+      One entry a row; adjusted for no others.
     """
-    numbers = np.unique(clusters, return_inverse=True)[1]
-    num_clusters = int(numbers.max()) + 1
-    # Columns: for each row and stratum, the sum of the differences in each cluster and the number of its members.
-    columns, owners, apart = [], [], []
-    for index, (one, other) in enumerate(zip(first, second, strict=True)):
+    found = []
+    for one, other in zip(first, second, strict=True):
         if one.name != other.name or not np.array_equal(one.members, other.members):
             raise ValueError(f"the rows {one.name} and {other.name} are not over the same examples.")
-        strata = np.zeros(len(one.members), np.int64) if one.strata is None else one.strata
-        places = numbers[one.members]
-        delta = other.correct.astype(np.float64) - one.correct
-        for stratum in range(int(strata.max()) + 1):
-            inside = strata == stratum
-            columns.append(np.bincount(places[inside], delta[inside], num_clusters))
-            columns.append(np.bincount(places[inside], minlength=num_clusters))
-            owners.append(index)
-        apart.append(len(np.unique(places[delta != 0])))
-    table = np.stack(columns, axis=1).astype(np.float64)
-    owners = np.array(owners)
-
-    def differences(sums: np.ndarray) -> np.ndarray:
-        """[draws, rows] from [draws, columns]; strata that a draw has missed do not count in it."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            proportions = sums[:, 0::2] / sums[:, 1::2]
-        known = np.isfinite(proportions)
-        kept = np.where(known, proportions, 0.0)
-        total = np.stack([kept[:, owners == row].sum(axis=1) for row in range(len(first))], axis=1)
-        count = np.stack([known[:, owners == row].sum(axis=1) for row in range(len(first))], axis=1)
-        with np.errstate(invalid="ignore"):
-            return total / count
-
-    generator = np.random.default_rng(seed)
-    drawn = []
-    draws_at_once = max(1, _AT_ONCE // num_clusters // 2)
-    for start in range(0, resamples, draws_at_once):
-        draws = min(draws_at_once, resamples - start)
-        picks = generator.integers(num_clusters, size=(draws, num_clusters))
-        picks += num_clusters * np.arange(draws)[:, None]
-        weights = np.bincount(picks.ravel(), minlength=draws * num_clusters).reshape(draws, num_clusters)
-        drawn.append(differences(weights.astype(np.float64) @ table))
-    values = differences(table.sum(axis=0)[None])[0]
-    lows, highs = np.nanpercentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
-    return [
-        Difference(
-            name=one.name,
-            value=float(values[index]),
-            low=float(lows[index]),
-            high=float(highs[index]),
-            num_examples=len(one.members),
-            only_first=int(np.sum(one.correct & ~other.correct)),
-            only_second=int(np.sum(other.correct & ~one.correct)),
-            clusters_apart=apart[index],
+        difference = metrics.paired_difference(
+            one.correct, other.correct, dependence.take(one.members), strata=one.strata
         )
-        for index, (one, other) in enumerate(zip(first, second, strict=True))
+        found.append(
+            Difference(
+                name=one.name,
+                value=difference.value,
+                low=difference.low,
+                high=difference.high,
+                p_value=difference.p_value,
+                p_adjusted=difference.p_value,
+                num_examples=len(one.members),
+                only_first=int(np.sum(one.correct & ~other.correct)),
+                only_second=int(np.sum(other.correct & ~one.correct)),
+                clusters_apart=difference.num_apart,
+            )
+        )
+    return found
+
+
+def adjusted(differences: Sequence[Difference]) -> list[Difference]:
+    """The differences, in their order, with p-values that are adjusted for how many they are."""
+    rates = metrics.false_discovery_rates([difference.p_value for difference in differences])
+    return [
+        dataclasses.replace(difference, p_adjusted=rate) for difference, rate in zip(differences, rates, strict=True)
     ]
 
 
@@ -398,18 +368,21 @@ class Profile:
 
 
 def timestep_profile(
-    batches: Sequence[Batch], timesteps: np.ndarray, targets: Sequence[int | None], clusters: np.ndarray
+    batches: Sequence[Batch],
+    timesteps: np.ndarray,
+    targets: Sequence[int | None],
+    dependence: metrics.Dependence,
 ) -> Profile:
     """Mean errors of right and wrong candidates in bins of the timestep (Figure 3).
 
-    Each example counts its right and its wrong pairs once, and the intervals treat examples of one cluster as one
-    observation.
+    Each example counts its right and its wrong pairs once, and the intervals are Student's with a variance that knows
+    which examples depend on each other.
 
     Args:
       batches: the task's per-sample errors.
       timesteps: [num_samples] int.
       targets: of all examples.
-      clusters: [num_examples] int.
+      dependence: of all examples.
     """
     bins = timestep_bins(timesteps)
     weights = np.zeros((len(timesteps), len(bins)))
@@ -429,12 +402,11 @@ def timestep_profile(
             errors = errors - (batch.unconditional.astype(np.float64) @ weights)[:, :, None]
             parts.setdefault("right_relative", []).append(_masked_mean(errors, right))
             parts.setdefault("wrong_relative", []).append(_masked_mean(errors, ~right))
+    design = metrics.Design(dependence.take(rows))
     return Profile(
         timesteps=np.array([timesteps[members].mean() for members in bins]),
         edges=[(int(timesteps[members].min()), int(timesteps[members].max())) for members in bins],
-        series={
-            name: clustered_means(np.concatenate(values), np.asarray(clusters)[rows]) for name, values in parts.items()
-        },
+        series={name: np.stack(design.means(np.concatenate(values))) for name, values in parts.items()},
     )
 
 
@@ -451,29 +423,6 @@ def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
     inner = np.unique(np.quantile(timesteps, np.arange(1, num_bins) / num_bins, method="higher"))
     numbers = np.searchsorted(inner, timesteps, side="right")
     return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
-
-
-def clustered_means(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Column means and their 95% intervals with clustered standard errors.
-
-    Args:
-      values: [n, columns] float.
-      clusters: [n] int.
-
-    Returns:
-      [3, columns]: mean, low, high. With one cluster there is no interval, and its ends are NaN.
-
-    Source: K.-Y. Liang and S. L. Zeger, Biometrika 73 (1986).
-    """
-    means = values.mean(axis=0)
-    numbers = np.unique(clusters, return_inverse=True)[1]
-    count = int(numbers.max()) + 1
-    if count < 2:
-        return np.stack([means, np.full_like(means, np.nan), np.full_like(means, np.nan)])
-    totals = np.zeros((count, values.shape[1]))
-    np.add.at(totals, numbers, values - means)
-    error = np.sqrt(count / (count - 1) * np.sum(totals**2, axis=0)) / len(values)
-    return np.stack([means, means - _NORMAL * error, means + _NORMAL * error])
 
 
 def _right(scores: np.ndarray, targets: Sequence[int | None], metric: str) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import markupsafe
 
 import winobench
 from winobench.errors import InputError
-from winobench.evaluation.report import analysis, figures, paper
+from winobench.evaluation.report import figures, paper
 from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run, read_runs
 from winobench.evaluation.report.sections import (
@@ -34,7 +34,7 @@ from winobench.evaluation.report.sections import (
 )
 from winobench.evaluation.report.sections.gallery import Gallery
 from winobench.evaluation.report.sections.shared import Bar, Material, Section
-from winobench.metrics.agreement import Rating, read_ratings
+from winobench.metrics.agreement import NUM_RESAMPLES, Rating, read_ratings
 
 PAGE = "report.html"
 """Name of the page in its folder."""
@@ -49,7 +49,7 @@ def write_report(
     paths: Sequence[str | os.PathLike],
     out: str | os.PathLike | None = None,
     *,
-    resamples: int = analysis.RESAMPLES,
+    resamples: int = NUM_RESAMPLES,
     gallery_examples: int = GALLERY_EXAMPLES,
     seed: int = 0,
     raters: Sequence[str | os.PathLike] = (),
@@ -61,7 +61,7 @@ def write_report(
     Args:
       paths: folders of finished runs; their order is that of columns and colours.
       out: the folder to write to; ``<run>/report`` for one run and ``report`` for several by default.
-      resamples: of the paired bootstrap between runs.
+      resamples: of the bootstrap behind the interval of Fleiss' kappa.
       gallery_examples: examples a task that the gallery shows, over all runs; 0 for no gallery.
       seed: of all draws.
       raters: files of people's answers to the questions of WSC+, as `winobench.metrics.agreement` reads them; items are

@@ -26,7 +26,7 @@ from winobench.errors import InputError
 from winobench.evaluation import records
 from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, Question, text_hash
 from winobench.evaluation.report.labels import model_label, shortened
-from winobench.evaluation.summary import image_clusters
+from winobench.evaluation.summary import image_dependence
 
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
@@ -69,8 +69,8 @@ class Examples:
     normalized: tuple[bool, bool] | None
 
     @functools.cached_property
-    def clusters(self) -> np.ndarray:
-        """[n] int64; examples with the same right image share a number."""
+    def dependence(self) -> metrics.Dependence:
+        """Examples that have an image in common depend on each other."""
         numbers: dict[str, int] = {}
         questions = [
             Question(
@@ -82,7 +82,7 @@ class Examples:
             )
             for row in range(len(self.ids))
         ]
-        return image_clusters(questions)
+        return image_dependence(questions)
 
     def key(self, row: int) -> tuple[Any, ...]:
         """What was asked in a row; rows of two runs with the same key asked the same."""
@@ -115,14 +115,12 @@ class Questions(Examples):
     num_failed: int = 0
 
     @functools.cached_property
-    def clusters(self) -> np.ndarray:
-        """[n] int64; questions of a pair share a number."""
-        numbers: dict[tuple[str, str], int] = {}
-        keys = [
+    def dependence(self) -> metrics.Dependence:
+        """Questions of a pair depend on each other."""
+        return metrics.Dependence.of_labels(
             ("pair", pair) if pair is not None else ("question", name)
             for pair, name in zip(self.pairs, self.ids, strict=True)
-        ]
-        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        )
 
 
 @dataclasses.dataclass(frozen=True)

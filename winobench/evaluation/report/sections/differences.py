@@ -1,4 +1,4 @@
-"""Differences between runs: a paired bootstrap over the examples that both have answered."""
+"""Differences between runs, paired over the examples that both have answered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from winobench.evaluation.report.sections.shared import (
 
 
 def difference_section(material: Material) -> Section | None:
-    """Paired bootstrap differences between runs."""
+    """Paired differences between runs."""
     if len(material.runs) < 2:
         return None
     clusters, a_cluster = ("pairs", "a pair") if material.is_text else ("images", "an image")
@@ -33,10 +33,8 @@ def difference_section(material: Material) -> Section | None:
         "Differences between runs",
         [
             "Percentage points by which the second run is better than the first, over the examples that both have "
-            f"answered. 95% percentile intervals of a paired bootstrap: {material.resamples:,} resamples of the "
-            f"{clusters} (all examples of {a_cluster} together), seed {material.seed}, both runs on the same draw.",
-            "● the interval excludes 0.  ○ it does, but the runs differ on fewer than "
-            f"{analysis.FEW_CLUSTERS} {clusters}, too few for a bootstrap to be believed.",
+            f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
+            f"for pairs, widened to what examples that share {a_cluster} carry.",
         ],
     )
     if len(material.runs) > FEW_RUNS:
@@ -67,6 +65,18 @@ def difference_section(material: Material) -> Section | None:
                 )
             for difference in differences:
                 found.setdefault((task, difference.name), {})[place] = difference
+    # One adjustment for all rows of the page.
+    places = [(key, place) for key, by_pair in found.items() for place in by_pair]
+    together = analysis.adjusted([found[key][place] for key, place in places])
+    for (key, place), difference in zip(places, together, strict=True):
+        found[key][place] = difference
+    if together:
+        section.intro.append(
+            f"● clear: the p-value, adjusted for the {len(together):,} differences below (Benjamini and Hochberg), is at "
+            f"most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is expected "
+            f"to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  ○ the "
+            "interval excludes 0, but the difference is not clear."
+        )
     main, parts, rows = [], {}, []
     last = None
     for (task, name), by_pair in found.items():
@@ -94,12 +104,13 @@ def difference_section(material: Material) -> Section | None:
                     "low": difference.low,
                     "high": difference.high,
                     "excludes_zero": difference.excludes_zero,
+                    "p": difference.p_value,
+                    "p_adjusted": difference.p_adjusted,
+                    "clear": difference.is_clear,
                     f"{clusters}_apart": difference.clusters_apart,
                     "n": difference.num_examples,
                     "only_first": difference.only_first,
                     "only_second": difference.only_second,
-                    "resamples": material.resamples,
-                    "seed": material.seed,
                 }
             )
     titles = [f"{material.runs[second].label} {MINUS} {material.runs[first].label}" for first, second in pairs]
@@ -130,9 +141,7 @@ def _compare(material: Material, one: Run, other: Run, task: str) -> tuple[list[
     found = analysis.paired_differences(
         [rows[name] for name in names],
         [others[name] for name in names],
-        first.examples.clusters,
-        resamples=material.resamples,
-        seed=material.seed,
+        first.examples.dependence,
     )
     return found, len(in_first)
 

@@ -147,7 +147,7 @@ class Material:
 
     Attributes:
       runs: in the order of the columns.
-      resamples: of a paired bootstrap.
+      resamples: of a bootstrap.
       seed: of all draws.
     """
 

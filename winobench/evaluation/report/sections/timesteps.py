@@ -38,7 +38,7 @@ def timestep_section(material: Material) -> Section | None:
             if batches is None or batches[0].errors.shape[-1] != len(record.timesteps):
                 continue
             profile = analysis.timestep_profile(
-                batches, record.timesteps, record.examples.targets, record.examples.clusters
+                batches, record.timesteps, record.examples.targets, record.examples.dependence
             )
             everything += [(task, panel) for panel in _timestep_panels(task, profile, right, wrong, gap)]
             for name, (mean, low, high) in profile.series.items():

@@ -1,0 +1,68 @@
+"""Which outcomes depend on each other, against brute force over all pairs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from winobench.metrics import Dependence, dependence
+
+_SETS = st.lists(st.sets(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=12)
+
+
+def _matrices(sets):
+    shared = np.array([[float(bool(one & other)) for other in sets] for one in sets])
+    alike = np.array([[len(one & other) / len(one | other) for other in sets] for one in sets])
+    return shared, alike
+
+
+@settings(deadline=None, max_examples=60)
+@given(_SETS, st.integers(1, 40))
+def test_sums_are_those_over_all_pairs(sets, at_once):
+    shared, alike = _matrices(sets)
+    values = np.random.default_rng(len(sets)).normal(size=(len(sets), 3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dependence, "_PAIRS_AT_ONCE", at_once)  # in several blocks, kept or not
+        found = Dependence.of_sets(sets)
+        np.testing.assert_allclose(found.sums(values), shared @ values, atol=1e-12)
+        np.testing.assert_allclose(found.alike(values), alike @ values, atol=1e-12)
+        np.testing.assert_allclose(found.sums(values[:, 0]), shared @ values[:, 0], atol=1e-12)
+    assert found.is_none == bool(shared.sum() == len(sets))
+
+
+@settings(deadline=None, max_examples=60)
+@given(_SETS, st.data())
+def test_a_part_depends_as_the_whole_does(sets, data):
+    rows = data.draw(st.lists(st.integers(0, len(sets) - 1), min_size=1, max_size=8))
+    part = Dependence.of_sets(sets).take(np.array(rows))
+    assert len(part) == len(rows)
+    shared, alike = _matrices([sets[row] for row in rows])
+    values = np.arange(1.0, len(rows) + 1)
+    np.testing.assert_allclose(part.sums(values), shared @ values)
+    np.testing.assert_allclose(part.alike(values), alike @ values)
+    assert part.is_none == bool(shared.sum() == len(rows))
+
+
+def test_labels_are_clusters():
+    found = Dependence.of_labels(["a", "b", "a", ("c", 1)])
+    assert found.sums(np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [5, 2, 5, 8]
+    assert found.alike(np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [5, 2, 5, 8]
+    assert not found.is_none
+    assert Dependence.of_labels(range(3)).is_none
+    assert Dependence.of_labels("abca").take(np.array([0, 1])).is_none
+    assert not Dependence.of_labels("abc").take(np.array([1, 1])).is_none  # a copy depends on its original
+
+
+def test_sharing_is_not_handed_on():
+    chain = Dependence.of_sets([{1, 2}, {2, 3}, {3, 4}])
+    assert chain.sums(np.array([1.0, 10.0, 100.0])).tolist() == [11, 111, 110]
+
+
+def test_a_set_without_a_unit_is_refused():
+    with pytest.raises(ValueError, match="at least one unit"):
+        Dependence.of_sets([{1}, set()])
+
+
+def test_ten_thousand_questions_about_two_images_need_no_matrix_of_pairs():
+    found = Dependence.of_sets([{0, 1}, {0, 2}] * 5_000)
+    assert found.sums(np.ones(10_000)).tolist() == [10_000] * 10_000
