@@ -368,17 +368,21 @@ def test_parts_hold_what_pandas_and_duckdb_read(tmp_path):
     assert all(row["target"] is None and np.shape(row["scores"]) == (2, 2) for row in rows)
 
 
-def test_an_unreadable_part_is_named_and_the_folder_let_go(tmp_path):
-    run(FakeScorer(), tmp_path / "run")
+def test_a_damaged_part_is_computed_again_and_a_neighbours_is_left_alone(tmp_path, caplog):
+    first = run(FakeScorer(), tmp_path / "run")
     part = tmp_path / "run" / "errors" / "part-0-00000.parquet"
     content = part.read_bytes()
     part.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match=r"part-0-00000\.parquet cannot be read"):
-        run(FakeScorer(), tmp_path / "run")
-    part.unlink()
+    beside = FakeScorer()
+    run(beside, tmp_path / "beside", num_samples=NUM_SAMPLES - 1, reuse=True)
+    assert len(beside.scored) == NUM_PAIRS * (NUM_SAMPLES - 1)
+    assert part.exists()
+    assert not caplog.messages
     again = FakeScorer()
-    run(again, tmp_path / "run")
+    assert run(again, tmp_path / "run", reuse=False)["tasks"] == first["tasks"]
     assert len(again.scored) == NUM_PAIRS * NUM_SAMPLES
+    assert f"{part} is damaged" in caplog.text
+    assert not part.exists() or part.read_bytes() != content[: len(content) // 2]
 
 
 def test_progress_is_told_in_lines_where_there_is_no_terminal(tmp_path, capsys):

@@ -316,8 +316,7 @@ def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: Bas
     """Notes how a run ended; takes away the folder of one that ended before its first error was recorded."""
     # Who is interrupted has not waited for the other processes, which may be about to record something.
     alone = parallel.num_processes() == 1 or not isinstance(error, KeyboardInterrupt)
-    if alone and not folder.has_records():
-        folder.discard()
+    if alone and not folder.has_records() and folder.discard():
         return
     reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
     with contextlib.suppress(InputError):  # the first error is the one to tell

@@ -14,7 +14,8 @@ reader it is all one: the next call of the run, with more processes or fewer, go
 else is written by the first process, which takes the folder for its program.
 
 Every file appears under its name only when it is whole: it is written under a temporary name in the same folder,
-synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else.
+synced to disk and renamed. A run that is killed loses what it had not yet put into a part, and nothing else. A part
+that changed on disk is seen (`winobench.parquet_files`), named, kept as ``*.damaged`` and computed again.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ import collections
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import pathlib
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from winobench import files as whole_files
-from winobench import json_files
+from winobench import json_files, parquet_files
 from winobench.errors import InputError
 from winobench.files import digest as digest  # records are named by it, and so their users find it here
 
@@ -54,16 +56,25 @@ _ERRORS_SCHEMA = pa.schema(
         pa.field("errors", pa.list_(pa.field("element", pa.float32(), nullable=False)), nullable=False),
     ]
 )
-_TEMPORARY = ".tmp"
+_TEMPORARY, _DAMAGED = ".tmp", ".damaged"
+_PART = re.compile(r"part-(\d+)-(\d+)\.parquet")
 
 ERRORS, RESPONSES = "errors", "responses"
 """What a run records while it goes on, and the folder that it does so in."""
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
 _FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES)}
+_REPORT = "report"  # what launch.report makes of the run, in the run's own folder
 
 # (recorded, wanted) kinds of error -> how the one becomes the other.
 _CONVERSIONS = {("squared_l2", "l2"): np.sqrt, ("l2", "squared_l2"): np.square}
+
+
+_log = logging.getLogger(__name__)
+
+
+class _DamagedPartError(Exception):
+    """What is in a part is not what was written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +99,8 @@ def write_json(path: pathlib.Path, value: Any) -> None:
     Raises:
       InputError: it cannot be written.
     """
-    with _whole(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    with _told(path):
+        whole_files.write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def write_table(path: pathlib.Path, table: pa.Table) -> None:
@@ -98,8 +109,8 @@ def write_table(path: pathlib.Path, table: pa.Table) -> None:
     Raises:
       InputError: it cannot be written.
     """
-    with _whole(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    with _told(path):
+        parquet_files.write(path, table)
 
 
 class RunFolder:
@@ -118,6 +129,7 @@ class RunFolder:
         self._kind = kind
         self._lock: int | None = None
         self._made = False
+        self._replaces = False
 
     @property
     def config_path(self) -> pathlib.Path:
@@ -187,7 +199,7 @@ class RunFolder:
         """
         identity = description["identity"]
         if overwrite:
-            self._read_config()  # what is no run is not deleted either
+            self._read_config(remains=True)  # what is no run is not deleted either
         else:
             self.check(identity)
         try:
@@ -195,28 +207,42 @@ class RunFolder:
             for name in _FOLDERS[self._kind]:
                 (self.path / name).mkdir(parents=True, exist_ok=True)
             self._take()
-            if overwrite:
-                self._delete_records()
-            else:
+            if not overwrite:
                 self.check(identity)  # again: another process may have been here before this one took the folder
             for leftover in (*self.path.glob(f"*{_TEMPORARY}"), *self.path.glob(f"*/*{_TEMPORARY}")):
                 leftover.unlink()
+            self._replaces = overwrite and self.config_path.exists()
+            if overwrite:
+                # A run without results is one that was stopped, so that this may end anywhere. Where it ends further
+                # down, what is left of the old run's errors is told from the new run's by what they depend on.
+                self.results_path.unlink(missing_ok=True)
             self.describe(description)
+            if overwrite:
+                self._delete_records()
         except OSError as error:
             self.close()
             raise InputError(f"--workdir {self.path} cannot be written: {error}.") from error
-        except InputError:
+        except BaseException:
             self.close()
             raise
 
-    def discard(self) -> None:
-        """Takes away what ``open`` has made."""
+    def discard(self) -> bool:
+        """Takes away what ``open`` has made, unless that replaced another run, or something else lies in the folder.
+
+        Returns:
+          Whether the folder is no run any more.
+        """
+        if self._replaces or self._others():
+            return False
         self._delete_records()
+        self.results_path.unlink(missing_ok=True)
+        self.config_path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # not empty: something else has come to lie there
             for name in _FOLDERS[self._kind]:
                 (self.path / name).rmdir()
             if self._made:
                 self.path.rmdir()
+        return True
 
     def describe(self, description: Mapping[str, Any]) -> None:
         """Writes ``config.json`` anew."""
@@ -248,15 +274,22 @@ class RunFolder:
     def read_errors(
         self, scores: ScoreSet, image_hashes: Sequence[str], text_hashes: Sequence[str], pairs: np.ndarray
     ) -> tuple[np.ndarray, float]:
-        """Reads what earlier calls of this run have scored; arguments, result and errors as of ``read_errors``."""
-        return read_errors(self.errors_path, scores, image_hashes, text_hashes, pairs)
+        """Reads what earlier calls of this run have scored; arguments, result and errors as of ``read_errors``.
 
-    def _read_config(self) -> dict[str, Any] | None:
-        """The folder's ``config.json``; None for a folder that holds no file and can become a run."""
+        A part that is damaged is set aside, and a warning names it: what it held is computed again.
+        """
+        return read_errors(self.errors_path, scores, image_hashes, text_hashes, pairs, on_fault=_set_aside)
+
+    def _read_config(self, *, remains: bool = False) -> dict[str, Any] | None:
+        """The folder's ``config.json``; None for a folder that can become a run.
+
+        Such a folder holds no file, or a report alone; with ``remains``, also what is left of a run without its config.
+        """
         try:
             found = json_files.load(self.config_path)
         except FileNotFoundError:
-            if any(path.is_file() and not path.name.endswith(_TEMPORARY) for path in self.path.rglob("*")):
+            records = () if remains else (p for p in self._records() if not p.name.endswith(_TEMPORARY))
+            if self._others(_REPORT) or any(True for _ in records):
                 raise InputError(
                     f"--workdir {self.path} holds files but no winobench run (no config.json): choose another folder."
                 ) from None
@@ -269,13 +302,28 @@ class RunFolder:
             raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.")
         return found
 
+    def _records(self) -> Iterator[pathlib.Path]:
+        """The files of a run of any kind, but for its config."""
+        for name in dict.fromkeys(name for names in _FOLDERS.values() for name in names):
+            for pattern in ("*.parquet", "*.jsonl", f"*{_DAMAGED}"):
+                yield from (self.path / name).glob(pattern)
+        if self.results_path.exists():
+            yield self.results_path
+
+    def _others(self, *but: str) -> bool:
+        """Whether the folder holds files that no run has, outside of these folders in it."""
+        own = {self.config_path, *self._records()}
+        return any(
+            path.is_file()
+            and not path.name.endswith(_TEMPORARY)
+            and path not in own
+            and path.relative_to(self.path).parts[0] not in but
+            for path in self.path.rglob("*")
+        )
+
     def _delete_records(self) -> None:
-        for name in {name for names in _FOLDERS.values() for name in names}:  # the other run may be of another kind
-            for path in (*(self.path / name).glob("*.parquet"), *(self.path / name).glob("*.jsonl")):
-                path.unlink()
-        self.results_path.unlink(missing_ok=True)
-        # Last, so that a half-deleted run is still known as one.
-        self.config_path.unlink(missing_ok=True)
+        for path in [path for path in self._records() if path != self.results_path]:
+            path.unlink()
 
     def _take(self) -> None:
         try:
@@ -301,6 +349,8 @@ def read_errors(
     image_hashes: Sequence[str],
     text_hashes: Sequence[str],
     pairs: np.ndarray,
+    *,
+    on_fault: Callable[[pathlib.Path, Exception], None] | None = None,
 ) -> tuple[np.ndarray, float]:
     """Reads those recorded errors that are wanted.
 
@@ -311,6 +361,8 @@ def read_errors(
       folder: of the parts.
       scores: which errors; parts of others are left aside.
       image_hashes, text_hashes, pairs: the plan's.
+      on_fault: called with each part that cannot be used, and why; if it returns, the other parts are read. Such a part
+        is an error when None.
 
     Returns:
       [num_pairs, num_samples] float32 errors, NaN where there is none yet, and the seconds that were spent on them; of
@@ -319,28 +371,24 @@ def read_errors(
     Raises:
       InputError: a part cannot be read.
     """
+    on_fault = _refuse if on_fault is None else on_fault
     num = len(scores.timesteps)
     errors = np.full((len(pairs), num), np.nan, np.float32)
     rows = {(image_hashes[image], text_hashes[text]): index for index, (image, text) in enumerate(pairs.tolist())}
-    seconds: dict[str, float] = collections.defaultdict(float)
+    seconds: dict[int, float] = collections.defaultdict(float)
     for path in sorted(folder.glob("part-*.parquet")):
         try:
-            with pq.ParquetFile(path) as file:
-                metadata = file.schema_arrow.metadata or {}
-                if metadata.get(b"winobench.scores", b"").decode() != scores.digest:
-                    continue
-                there = json_files.parse(metadata[b"winobench.timesteps"])
-                kind = metadata[b"winobench.error"].decode()
-                table = file.read()
-            spent = float(metadata[b"winobench.seconds"])
-        except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-            raise InputError(
-                f"{path} cannot be read ({error}): delete it, and its scores are computed anew."
-            ) from error
+            part = _read_part(path, scores)
+        except (InputError, _DamagedPartError) as error:
+            on_fault(path, error)
+            continue
+        if part is None:
+            continue
+        there, kind, spent, table = part
         convert = np.asarray if kind == scores.kind else _CONVERSIONS.get((kind, scores.kind))
         if convert is None:
             continue
-        seconds[path.stem.split("-")[1]] += spent
+        seconds[_numbers(path)[0]] += spent
         common = min(num, len(there))
         usable = np.zeros(num, bool)
         usable[:common] = np.equal(there[:common], scores.timesteps[:common])
@@ -355,6 +403,93 @@ def read_errors(
                 wanted = usable[first : first + len(part)]
                 errors[row, first : first + len(part)][wanted] = part[wanted]
     return errors, max(seconds.values(), default=0.0)
+
+
+def _numbers(path: pathlib.Path) -> tuple[int, int]:
+    """The process that has written a part, and which of its parts it is.
+
+    Raises:
+      InputError: the part has another name.
+    """
+    found = _PART.fullmatch(path.name)
+    if found is None:
+        raise InputError(
+            f"{path} is not a name that winobench gives (part-<process>-<number>.parquet): move it out of the folder."
+        )
+    return int(found[1]), int(found[2])
+
+
+def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, float, pa.Table] | None:
+    """A part's timesteps, kind of error, seconds and table; None where it holds other scores than these.
+
+    Raises:
+      InputError: it cannot be read, or is not a part of a run.
+      _DamagedPartError: it is not what was written.
+    """
+    _numbers(path)
+    try:
+        table = parquet_files.read(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except parquet_files.DamagedError as error:
+        raise _DamagedPartError(str(error)) from error
+    metadata = table.schema.metadata or {}
+    if b"winobench.scores" not in metadata:
+        raise InputError(f"{path} is not a part of a run: move it out of the folder.")
+    for field in _ERRORS_SCHEMA:
+        column = table.schema.get_field_index(field.name)  # below 0 also for a name that occurs twice
+        found = None if column < 0 else table.schema.field(column).type
+        is_list = found is not None and pa.types.is_list(found) and pa.types.is_list(field.type)
+        if found != field.type and not (is_list and found.value_type == field.type.value_type):
+            raise InputError(
+                f"{path} has no column {field.name!r} of {field.type}: it is not of this version, move it out of the"
+                " folder."
+            )
+    try:
+        if metadata[b"winobench.scores"].decode() != scores.digest:
+            return None
+        timesteps = json_files.parse(metadata[b"winobench.timesteps"])
+        if not isinstance(timesteps, list) or any(type(timestep) is not int for timestep in timesteps):
+            raise ValueError("its timesteps are not a list of whole numbers")
+        kind, spent = metadata[b"winobench.error"].decode(), float(metadata[b"winobench.seconds"])
+        lengths = table["errors"].combine_chunks().value_lengths().to_numpy()
+        first = table["first_sample"].to_numpy()
+        if (first < 0).any() or (first + lengths > len(timesteps)).any():
+            raise ValueError(f"it has errors of more than {len(timesteps)} samples")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _DamagedPartError(f"its metadata are wrong: {error}") from error
+    return timesteps, kind, spent, table
+
+
+def pass_over(path: pathlib.Path, error: Exception) -> None:
+    """For `read_errors`: a part that cannot be used is left to whoever has written it."""
+
+
+def _refuse(path: pathlib.Path, error: Exception) -> None:
+    """For `read_errors`: raises InputError."""
+    if isinstance(error, InputError):
+        raise error
+    raise InputError(f"{path} cannot be read ({error}): delete it, and its scores are computed again.") from error
+
+
+def _set_aside(path: pathlib.Path, error: Exception) -> None:
+    """For `read_errors`: renames a damaged part, so that it is not read again; anything else is an error.
+
+    Raises:
+      InputError: the part is not damaged but another thing, or cannot be renamed.
+    """
+    if not isinstance(error, _DamagedPartError):
+        raise error
+    aside = path.with_name(path.name + _DAMAGED)
+    try:
+        os.replace(path, aside)
+    except FileNotFoundError:  # another process was faster
+        return
+    except OSError as failure:
+        raise InputError(
+            f"{path} is damaged ({error}), and cannot be renamed: {failure.strerror or failure}."
+        ) from failure
+    _log.warning("%s is damaged (%s): it is kept as %s, and its errors are computed again", path, error, aside.name)
 
 
 class ErrorWriter:
@@ -389,7 +524,7 @@ class ErrorWriter:
         self._text_hashes = np.asarray(text_hashes, object)
         self._process = process
         self._seconds_between_parts = _SECONDS_BETWEEN_PARTS if seconds_between_parts is None else seconds_between_parts
-        taken = [int(path.stem.rsplit("-", 1)[1]) for path in folder.errors_path.glob(f"part-{process}-*.parquet")]
+        taken = [_numbers(path)[1] for path in folder.errors_path.glob(f"part-{process}-*.parquet")]
         self._next = max(taken, default=-1) + 1
         self.written: list[str] = []
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
@@ -439,11 +574,10 @@ class ErrorWriter:
 
 
 @contextlib.contextmanager
-def _whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Hands out a temporary name beside ``path`` for a file that is renamed to it, if all went well."""
+def _told(path: pathlib.Path) -> Iterator[None]:
+    """Turns an error of the system while ``path`` is written into an InputError."""
     try:
-        with whole_files.atomic_path(path) as temporary:
-            yield pathlib.Path(temporary)
+        yield
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
 

@@ -7,7 +7,6 @@ records it. The first one reads what is there before, and tells the others what 
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import functools
 import os
@@ -308,10 +307,8 @@ def _read_recorded(folder: records.RunFolder, one: Round, versions: Mapping[str,
         return seconds
     found = one.errors.copy()
     for neighbour in folder.neighbours():
-        # A neighbour's damaged part is the neighbour's trouble.
-        with contextlib.suppress(InputError):
-            errors, _ = records.read_errors(neighbour, *table)
-            found = np.where(np.isnan(found), errors, found)
+        errors, _ = records.read_errors(neighbour, *table, on_fault=records.pass_over)
+        found = np.where(np.isnan(found), errors, found)
     new = np.flatnonzero(np.isnan(one.errors) & ~np.isnan(found))
     if len(new):
         writer = _writer(folder, one, versions, process=0)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from winobench import files, json_files, parallel
+from winobench import json_files, parallel
 from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
 from winobench.errors import InputError
@@ -65,9 +65,15 @@ class LatentSet:
     @functools.cached_property
     def rows(self) -> list[hard_negatives.Row]:
         """The training set's records."""
-        import pyarrow.parquet
+        from winobench import parquet_files
 
-        columns = pyarrow.parquet.read_table(self.folder / _ROWS).to_pydict()
+        try:
+            columns = parquet_files.read(self.folder / _ROWS).to_pydict()
+        except (OSError, parquet_files.DamagedError) as error:
+            raise InputError(
+                f"{self.folder / _ROWS} cannot be read ({error}): delete {self.folder}, and the training set's images"
+                " are encoded again"
+            ) from error
         return [
             hard_negatives.Row(image, caption, tuple(captions), tuple(images))
             for image, caption, captions, images in zip(
@@ -239,14 +245,14 @@ def _records(
 
 def _write_rows(path: pathlib.Path, rows: Sequence[hard_negatives.Row]) -> None:
     import pyarrow
-    import pyarrow.parquet
+
+    from winobench import parquet_files
 
     columns = [list(column) for column in zip(*rows, strict=True)]
     types = [pyarrow.int64(), pyarrow.string(), pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int64())]
     schema = pyarrow.schema(list(zip(hard_negatives.Row._fields, types, strict=True)))
     table = pyarrow.table(dict(zip(hard_negatives.Row._fields, columns, strict=True)), schema=schema)
-    with files.atomic_path(path) as temporary:
-        pyarrow.parquet.write_table(table, temporary)
+    parquet_files.write(path, table)
 
 
 def _wait_for_all() -> None:

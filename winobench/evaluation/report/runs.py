@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from winobench import json_files, metrics
+from winobench import json_files, metrics, parquet_files
 from winobench.data.images import image_hash
 from winobench.errors import InputError
 from winobench.evaluation import records
@@ -634,9 +633,8 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
 
 def _read_table(path: pathlib.Path, columns: Sequence[str]) -> pa.Table:
     try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
-    except (OSError, pa.ArrowException) as error:
+        table = parquet_files.read(path)
+    except (OSError, parquet_files.DamagedError) as error:
         raise InputError(f"{path} cannot be read ({error}): restore it, or evaluate again.") from error
     missing = [name for name in columns if name not in table.column_names]
     if missing:
