@@ -31,6 +31,7 @@ from flax import nnx
 from winobench import json_files
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
+from winobench.files import user_path
 from winobench.models import lora
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def save_lora(folder: str | os.PathLike, unet: nnx.Module | None = None, text_en
 
 def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> str:
     """The local path of the file to read."""
-    path = os.path.expanduser(os.fspath(source))
+    path = user_path(source)
     command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
     if not os.path.isfile(path):
         if not os.path.exists(path) and path.endswith((".safetensors", ".bin")):

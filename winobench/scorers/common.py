@@ -14,25 +14,25 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
-from winobench import parallel
+from winobench import options, parallel
 from winobench.errors import InputError
 
 # Memory that copies of the parameters may take where the devices are the cores of one CPU.
 _CPU_COPIES_BYTES = 1 << 31
+# Tokenizers read a text whole before they cut it: 5 seconds and 0.3 GB for each million characters.
+_LONGEST_TEXT = 100_000
 
 
 def positive(name: str, value: Any) -> int:
     """Returns a whole number of at least 1; raises InputError, with the argument's name, if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {value!r}, but it must be a whole number of at least 1")
+        raise InputError(f"{name} is {options.shown(value)}, but it must be a whole number of at least 1")
     return int(value)
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Returns one of the choices; raises InputError, with the argument's name, if it is none."""
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}, but it must be one of {', '.join(choices)}")
-    return value
+    return options.choice(*choices).check(name, value)
 
 
 def checked_list(name: str, values: Any) -> list[Any]:
@@ -46,11 +46,23 @@ def checked_list(name: str, values: Any) -> list[Any]:
 
 
 def checked_texts(texts: Any) -> list[str]:
-    """Returns a list of at least one string; raises InputError if it is none."""
+    """Returns a list of at least one string that a tokenizer can read; raises InputError if it is none."""
     texts = checked_list("texts", texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
+        if len(text) > _LONGEST_TEXT:
+            raise InputError(
+                f"texts[{number}] has {len(text):,} characters, but at most {_LONGEST_TEXT:,} are taken: models"
+                " read the first few hundred words"
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"texts[{number}] has half of a surrogate pair at character {error.start}, which is no text: mend it"
+                " where it was cut"
+            ) from None
     return texts
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from winobench import json_files, parallel, registry
+from winobench import json_files, options, parallel, registry
 from winobench.data import hard_negatives as negative_data
 from winobench.data.progress import Progress
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -194,7 +194,7 @@ class Training:
             limit=settings.limit,
             num_samples=settings.num_samples,
             seed=self._config.seed,
-            timestep_range=chosen or registry.timestep_range(self._config.model),
+            timestep_range=chosen,
             batch_size=settings.batch_size,
             image_size=self._config.image_size,
             mesh=self._mesh,
@@ -311,8 +311,8 @@ class Training:
         if config.allow_pickle:
             fields["allow_pickle"] = "true"
         span = _pair("validation.timestep_range", config.validation.timestep_range)
-        if span is not None and span != registry.timestep_range(config.model):
-            fields["sampling.timestep_range"] = ",".join(map(str, span))
+        if span is not None:
+            fields["sampling.timestep_range"] = span if isinstance(span, str) else ",".join(map(str, span))
         words = ["python", "-m", "launch.eval", "--config=gdbench"]
         words += [f"--config.{name}={value}" for name, value in fields.items()]
         return " ".join(map(shlex.quote, words))
@@ -370,10 +370,10 @@ def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:
     )
 
 
-def _pair(name: str, value: Any) -> tuple[int, int] | None:
-    """The two numbers of a field that holds a range, or None."""
-    if value is None:
-        return None
+def _pair(name: str, value: Any) -> tuple[int, int] | str | None:
+    """The two numbers of a field that holds a range, or ``all``, or None."""
+    if value is None or value == options.ALL:
+        return value
     value = tuple(value)
     if len(value) != 2 or not all(isinstance(part, int) for part in value):
         raise InputError(f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma")
