@@ -67,7 +67,7 @@ def test_tokenize(bundle):
     assert ids[0, 0] == start
     assert (ids[0, 4:] == end).all()
     assert ids[1].tolist() == [start] + [end] * 76
-    with pytest.raises(InputError, match="texts is an empty list"):
+    with pytest.raises(InputError, match="list of texts is empty"):
         bundle.tokenize([])
 
 

@@ -213,7 +213,7 @@ def test_meshes_of_a_cpu_fit_the_batch():
         ("validation.tasks", "flickr30k", "flickr30k"),
         ("batch_size", 0, r"config\.batch_size is 0"),
         ("wandb", "mine", "pip install wandb"),
-        ("optimizer.name", "sgd", "adamw or muon, not 'sgd'"),
+        ("optimizer.name", "sgd", "name is 'sgd', but it must be one of adamw, muon"),
         ("optimizer.schedule", "step", "constant, cosine, linear"),
     ],
 )

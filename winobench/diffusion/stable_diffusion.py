@@ -25,6 +25,7 @@ from winobench.models import lora
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionConfig, UNet2DConditionModel
+from winobench.scorers import common
 from winobench.texts import check_texts
 
 if TYPE_CHECKING:
@@ -313,7 +314,7 @@ class StableDiffusion:
         Raises:
           InputError: an argument is not as described, or a batch does not fit into memory.
         """
-        texts = checked_texts(texts)
+        texts = common.checked_texts(texts)
         options.whole(1, self.schedule.num_train_timesteps).check("num_steps", num_steps)
         guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
         seed = options.SEED.check("the seed", seed)
@@ -384,7 +385,7 @@ class StableDiffusion:
         return _compiled(self.unet, draw, static_argnames="num_steps")
 
 
-def check_image_size(pipeline: StableDiffusion, image_size: int | None = None) -> int:
+def check_image_size(pipeline: Any, image_size: int | None = None) -> int:
     """The size that images are resized to: the model's own when None.
 
     Raises:
@@ -397,10 +398,10 @@ def check_image_size(pipeline: StableDiffusion, image_size: int | None = None) -
     return size
 
 
-def check_encoding(pipeline: StableDiffusion, image_size: int, batch_size: int, device: jax.Device) -> None:
+def check_encoding(pipeline: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
     """Raises InputError if a device cannot hold what the autoencoder's first layer reads and writes of a batch."""
-    config = pipeline.vae.config
-    channels = 2 * config.block_out_channels[0] + config.in_channels
+    # Other networks than ours need not say how wide they are.
+    channels = 3 + 2 * getattr(pipeline.vae.config, "block_out_channels", (0,))[0]
     memory.check(
         f"encoding an image of {image_size:,} x {image_size:,} pixels" if batch_size == 1 else f"{batch_size:,} images",
         batch_size * image_size**2 * channels * jnp.dtype(pipeline.vae.dtype).itemsize,
@@ -412,7 +413,6 @@ def check_encoding(pipeline: StableDiffusion, image_size: int, batch_size: int, 
 def check_denoising(pipeline: Any, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
     """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
     height, width, channels = latent_shape
-    # Another network than ours need not say how wide it is.
     widths = getattr(getattr(pipeline.unet, "config", None), "block_out_channels", (channels,))
     memory.check(
         f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",

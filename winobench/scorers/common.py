@@ -19,8 +19,6 @@ from winobench.errors import InputError
 
 # Memory that copies of the parameters may take where the devices are the cores of one CPU.
 _CPU_COPIES_BYTES = 1 << 31
-# Tokenizers read a text whole before they cut it: 5 seconds and 0.3 GB for each million characters.
-_LONGEST_TEXT = 100_000
 
 
 def positive(name: str, value: Any) -> int:
@@ -46,23 +44,11 @@ def checked_list(name: str, values: Any) -> list[Any]:
 
 
 def checked_texts(texts: Any) -> list[str]:
-    """Returns a list of at least one string that a tokenizer can read; raises InputError if it is none."""
+    """Returns a list of at least one string; raises InputError if it is none."""
     texts = checked_list("texts", texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
-        if len(text) > _LONGEST_TEXT:
-            raise InputError(
-                f"texts[{number}] has {len(text):,} characters, but at most {_LONGEST_TEXT:,} are taken: models"
-                " read the first few hundred words"
-            )
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"texts[{number}] has half of a surrogate pair at character {error.start}, which is no text: mend it"
-                " where it was cut"
-            ) from None
     return texts
 
 

@@ -296,7 +296,7 @@ class DiffusionITM:
         self.target = common.choice("target", target, TARGETS)
         self._schedule = pipeline.schedule
         if timestep_range is None:
-            timestep_range = pipeline.timestep_range
+            timestep_range = getattr(pipeline, "timestep_range", None)  # pipelines of other kinds need not have it
         elif isinstance(timestep_range, str):
             common.choice("timestep_range", timestep_range, (options.ALL,))
             timestep_range = None

@@ -119,8 +119,11 @@ class Training:
             config.loss.threshold_over,
         )
         for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-            if config[name] < 1:
-                raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
+            options.STEPS.check(f"config.{name}", config[name])
+        options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
+        options.FACTOR.check("config.explosion_factor", config.explosion_factor)
+        options.STEPS.or_none().check("config.num_steps", config.num_steps)
+        _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
         source = training_source(config)
@@ -135,7 +138,9 @@ class Training:
             allow_pickle=config.allow_pickle,
         )
         self._images = self._encode(source)
-        self.num_steps = config.num_steps or math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
+        self.num_steps = config.num_steps
+        if self.num_steps is None:
+            self.num_steps = math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
 
         self._graphdefs: dict[str, Any] = {}
         params: dict[str, Any] = {}
