@@ -28,6 +28,7 @@ from ml_collections import config_dict
 from launch import output
 from winobench import options
 from winobench.errors import InputError
+from winobench.files import user_path
 from winobench.registry import near_first
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
@@ -292,7 +293,7 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     """The module of a config, and its argument."""
     name, colon, argument = spec.partition(":")
     is_path = name.endswith(".py") or "/" in name
-    path = pathlib.Path(name) if is_path else CONFIGS / f"{name}.py"
+    path = pathlib.Path(user_path(name)) if is_path else CONFIGS / f"{name}.py"
     if not is_path and name not in config_names():
         known = near_first(name, config_names(launcher))
         choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -13,6 +14,7 @@ import winobench
 from launch import configuration, text
 from winobench import registry
 from winobench.errors import InputError
+from winobench.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -85,22 +87,28 @@ def main(config: ml_collections.ConfigDict) -> None:
 
     parallel.one_device_per_core()
 
-    # What is cheap to check comes before the models are loaded.
-    models = [name.strip() for name in config.model.split(",") if name.strip()] or [config.model]
+    # What can be refused is refused before the first model is loaded, for all of them.
+    settle_timesteps(config)
+    models = list(dict.fromkeys(name.strip() for name in config.model.split(",") if name.strip())) or [config.model]
     for model in models:
-        registry.model_source(model)
+        check_model(config, model)
+    labels = dict(zip(models, registry.model_labels(models), strict=True))
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
+    if config.lora:
+        from winobench.checkpoints import read_lora
+
+        read_lora(config.lora, allow_pickle=config.allow_pickle)
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, outlive=True)
     is_first = not _PROCESSES.value or parallel.is_first_process()
     runs, some_failed = [], False
-    for model in models:
-        if len(models) > 1 and is_first:
-            print(f"model {model}", flush=True)
+
+    def run(model: str) -> None:
+        nonlocal some_failed
         results = evaluate.evaluate(
             load_scorer(config, model),
             tasks,
-            _workdir(model, len(models)),
+            _workdir(labels[model], len(models)),
             data_dir=config.data_dir,
             limit=config.limit,
             num_samples=config.sampling.num_samples,
@@ -112,14 +120,31 @@ def main(config: ml_collections.ConfigDict) -> None:
             normalize=config.normalize,
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,
-            model=_display_name(model, config),
-            name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), registry.model_label(model), *_lora(config)]),
+            model=_display_name(model, labels[model], config),
+            name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), labels[model], *_lora(config)]),
             config=configuration.plain(config) | {"model": model},
         )
         if is_first:
             table.print_results(results)
         runs.append(results["workdir"])
         some_failed = some_failed or bool(results["failed"])
+
+    for model in models:
+        if len(models) == 1:
+            run(model)
+            continue
+        if is_first:
+            print(f"model {model}", flush=True)
+        try:
+            run(model)
+        except InputError as error:
+            # Several processes may disagree about what has failed; each of them must then end.
+            if _PROCESSES.value:
+                raise
+            print(f"error: model {model}: {' '.join(str(error).split())}", file=sys.stderr)
+            some_failed = True
+    if not runs:
+        sys.exit(_SOME_TASKS_FAILED)
     if config.tasks == evaluate.READY and is_first:
         print(_how_to_get_data(config.data_dir), end="")
     if is_first:
@@ -128,16 +153,16 @@ def main(config: ml_collections.ConfigDict) -> None:
         sys.exit(_SOME_TASKS_FAILED)
 
 
-def _workdir(model: str, num_models: int) -> str | None:
+def _workdir(label: str, num_models: int) -> str | None:
     """The folder that the user names, with one inside for each model where there are several."""
     if not _WORKDIR.value:
         return None
-    return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, registry.model_label(model))
+    return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, label)
 
 
-def _display_name(model: str, config: ml_collections.ConfigDict) -> str:
-    """What reports call a model: its name or hub id, or the last part of a folder's path; and its LoRA, if any."""
-    name = registry.model_label(model) if os.path.isdir(os.path.expanduser(model)) else model
+def _display_name(model: str, label: str, config: ml_collections.ConfigDict) -> str:
+    """What reports call a model: its name or hub id, or the label of a folder; and its LoRA, if any."""
+    name = label if model not in registry.MODELS and os.path.isdir(user_path(model)) else model
     scale = "" if config.lora_scale == 1 else f" x {config.lora_scale:g}"
     return " + ".join([name, *(f"{label}{scale}" for label in _lora(config))])
 
@@ -149,9 +174,10 @@ def _lora(config: ml_collections.ConfigDict) -> list[str]:
     """
     if not config.lora:
         return []
-    if not os.path.exists(config.lora):
+    path = user_path(config.lora)
+    if not os.path.exists(path):
         return [registry.model_label(config.lora)]
-    path = os.path.abspath(config.lora)
+    path = os.path.abspath(path)
     folder, name = os.path.split(path)
     if os.path.isfile(path):
         path = folder if name.startswith("pytorch_lora_weights.") else os.path.splitext(path)[0]
@@ -173,13 +199,6 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
     """
     from winobench.scorers import loading
 
-    defaults = {"error": "squared_l2", "target": "own", "lora_scale": 1.0, "quantization": "none"}
-    diffusion = {
-        **{name: config[name] for name in defaults if config[name] != defaults[name]},
-        "lora": config.lora,
-        "image_size": config.image_size,
-        "timestep_range": config.sampling.timestep_range,
-    }
     return loading.load_scorer(
         model,
         config.dtype,
@@ -188,8 +207,43 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
         allow_pickle=config.allow_pickle,
         batch_size=config.batch_size,
         model_parallel=config.model_parallel,
-        diffusion=diffusion,
+        diffusion=_diffusion_options(config),
     )
+
+
+def check_model(config: ml_collections.ConfigDict, model: str) -> None:
+    """Refuses a model that the config's options are not for, without reading its weights.
+
+    Raises:
+      InputError: says why.
+    """
+    from winobench.scorers import loading
+
+    sampling = config.sampling
+    of_samples = {"mode": sampling.mode} if sampling.mode != "fixed" else {}
+    if config.normalize not in ("auto", "none"):
+        of_samples["normalize"] = config.normalize
+    loading.check_scorer(
+        model,
+        config.dtype,
+        variant=config.variant,
+        revision=config.revision,
+        model_parallel=config.model_parallel,
+        diffusion=_diffusion_options(config),
+        timesteps=parse_timesteps(sampling.timesteps),
+        of_samples=of_samples,
+    )
+
+
+def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """The options that only diffusion models have; None where they are as they usually are."""
+    defaults = {"error": "squared_l2", "target": "own", "lora_scale": 1.0, "quantization": "none"}
+    return {
+        **{name: config[name] for name in defaults if config[name] != defaults[name]},
+        "lora": config.lora,
+        "image_size": config.image_size,
+        "timestep_range": config.sampling.timestep_range,
+    }
 
 
 def parse_timesteps(rule: str | None) -> str | list[int] | None:
@@ -197,7 +251,25 @@ def parse_timesteps(rule: str | None) -> str | list[int] | None:
     if rule is None:
         return None
     words = [word.strip() for word in rule.split(",")]
-    return [int(word) for word in words] if all(word.isdigit() for word in words) else rule
+    return [int(word) for word in words] if all(re.fullmatch("[0-9]+", word) for word in words) else rule
+
+
+def settle_timesteps(config: ml_collections.ConfigDict) -> None:
+    """Makes the number of samples that of the timesteps, where these are listed.
+
+    Raises:
+      InputError: a number of samples is asked for that is neither this nor the config's own.
+    """
+    timesteps = parse_timesteps(config.sampling.timesteps)
+    if timesteps is None or isinstance(timesteps, str):
+        return
+    usual = configuration.load(flags.FLAGS.config or DEFAULT_CONFIG).sampling.num_samples
+    if config.sampling.num_samples not in (usual, len(timesteps)):
+        raise InputError(
+            f"--config.sampling.timesteps lists {len(timesteps):,} timesteps, one for each sample, but"
+            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out"
+        )
+    config.sampling.num_samples = len(timesteps)
 
 
 def task_listing(data_dir: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
 import shlex
 import sys
@@ -13,6 +14,7 @@ from absl import flags
 
 from launch import configuration
 from winobench.errors import InputError
+from winobench.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -191,7 +193,7 @@ def finished(folder: pathlib.Path) -> str:
 
 def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
     if _WORKDIR.value:
-        return pathlib.Path(_WORKDIR.value).expanduser()
+        return pathlib.Path(user_path(_WORKDIR.value))
     from launch import text
     from winobench import registry
     from winobench.evaluation.records import digest
@@ -217,9 +219,9 @@ def _known(config: ml_collections.ConfigDict) -> list[str]:
     """The files of known items, which are there."""
     paths = [name.strip() for name in (config.checks.known or "").split(",") if name.strip()]
     for path in paths:
-        if not pathlib.Path(path).expanduser().is_file():
+        if not os.path.isfile(user_path(path)):
             raise InputError(f"--config.checks.known={path} is no file: name CSV files in the layout of WSC+.")
-    return [str(pathlib.Path(path).expanduser()) for path in paths]
+    return [user_path(path) for path in paths]
 
 
 def _unit(kind: str, number: int) -> str:

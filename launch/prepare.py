@@ -14,6 +14,7 @@ from absl import flags
 from launch import configuration
 from winobench import registry
 from winobench.errors import InputError
+from winobench.files import user_path
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Task
@@ -90,7 +91,7 @@ def prepare_tasks(
     from winobench.data import prepared
 
     tasks = choose_tasks(names)
-    folder = None if source is None else pathlib.Path(source).expanduser()
+    folder = None if source is None else pathlib.Path(user_path(source))
     if folder is not None and not folder.is_dir():
         raise InputError(f"--source={source} is no folder: name the one that holds the published files.")
     scorer = None if lists is None else _list_maker(lists, tasks)

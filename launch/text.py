@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from launch import configuration
 from winobench import json_files, registry
 from winobench.errors import InputError
+from winobench.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -54,7 +55,7 @@ def main(
     from winobench.scorers.language import KINDS
 
     # What is cheap to check comes before the models are loaded.
-    models = _words(config.model) or [config.model]
+    models = list(dict.fromkeys(_words(config.model))) or [config.model]
     for model in models:
         loading.check_responder_name(model)
     tasks = choose_tasks(config.tasks, config.data_dir)
@@ -62,6 +63,7 @@ def main(
         for task in tasks:
             questions.choose_protocol(task, protocol, frozenset(KINDS))
     api = _api_options(config)
+    labels = dict(zip(models, registry.model_labels(models, model_label), strict=True))
     runs, incomplete = [], []
     for model in models:
         responder = load_responder(config, model, api)
@@ -70,7 +72,7 @@ def main(
         for protocol in protocols:
             if len(models) > 1 or len(protocols) > 1:
                 print(", ".join([f"model {model}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
-            label = model_label(model)
+            label = labels[model]
             parts = [label] * (len(models) > 1) + [str(protocol)] * (len(protocols) > 1)
             results = questions.evaluate_questions(
                 responder,
@@ -160,7 +162,7 @@ def display_name(model: str) -> str:
         return pathlib.Path(rest).stem
     if prefix in ("openai", "anthropic") and rest:
         return rest.partition("@http")[0]
-    folder = pathlib.Path(model).expanduser()
+    folder = pathlib.Path(user_path(model))
     if not folder.is_dir():
         return model
     folder = folder.absolute()
@@ -226,7 +228,7 @@ def _as_recorded(tasks: Sequence[TextTask], model: str) -> list[TextTask]:
         return list(tasks)
     from winobench.tasks import wscplus
 
-    own = wscplus.of_results(pathlib.Path(file).expanduser())
+    own = wscplus.of_results(pathlib.Path(user_path(file)))
     return [own if own is not None and task.name == own.name else task for task in tasks]
 
 

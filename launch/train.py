@@ -9,6 +9,7 @@ from absl import flags
 
 from launch import configuration
 from winobench.errors import InputError
+from winobench.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -80,7 +81,7 @@ def main(config: ml_collections.ConfigDict) -> None:
         parallel.join_processes(_PROCESSES.value)
     free, values = {"recipe", *recipe.free_fields(config)}, configuration.plain(config)
     name = recipe.default_name(config, flags.FLAGS.config or DEFAULT_CONFIG, recipes.digest(values, free=free))
-    workdir = pathlib.Path(_WORKDIR.value or f"runs/{name}")
+    workdir = pathlib.Path(user_path(_WORKDIR.value or f"runs/{name}"))
     alone = not _PROCESSES.value or parallel.is_first_process()
     with recipes.run_folder(values, workdir, free=free, alone=alone):
         if _WRITE_ARRAYS.value:

@@ -18,9 +18,9 @@ def folder() -> str:
     """``$WINOBENCH_CACHE``, or ``winobench`` in ``$XDG_CACHE_HOME``, or ``~/.cache/winobench``; it need not exist."""
     own = os.environ.get("WINOBENCH_CACHE")
     if own:
-        return os.path.abspath(os.path.expanduser(own))
+        return os.path.abspath(files.user_path(own))
     common = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    return os.path.join(os.path.abspath(os.path.expanduser(common)), "winobench")
+    return os.path.join(os.path.abspath(files.user_path(common)), "winobench")
 
 
 def processor() -> str:

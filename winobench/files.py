@@ -10,6 +10,27 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from winobench import options
+from winobench.errors import InputError
+
+
+def user_path(path: str | os.PathLike) -> str:
+    """A path as its user means it: ``~`` and ``~name`` at its beginning are home folders.
+
+    Every path that is taken from a user comes through here: a shell leaves the ``~`` of ``--workdir=~/runs`` as it is.
+
+    Raises:
+      InputError: it is no path.
+    """
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise InputError(f"a path is a text, such as a folder's name, not {options.shown(path)}") from None
+    text = os.fsdecode(text)
+    if "\0" in text:
+        raise InputError(f"the path {options.shown(text)} has a zero byte in it, which no path can have")
+    return os.path.expanduser(text)
+
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[str]:

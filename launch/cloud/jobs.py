@@ -24,6 +24,7 @@ import winobench
 from launch import configuration
 from launch.cloud import accelerators
 from winobench.errors import InputError
+from winobench.files import user_path
 
 TARGETS = ("skypilot", "gke", "slurm", "tpu_vm")
 LAUNCHERS = ("eval", "train")
@@ -313,7 +314,7 @@ def _job_name(launcher: str, spec: str, config: ml_collections.ConfigDict) -> st
 def _workdir(request: Request, store: str | None, name: str, several: bool) -> str:
     """The run's folder, as a word of a shell command."""
     if request.target == "slurm":
-        return shlex.quote(os.path.abspath(os.path.expanduser(request.workdir or f"runs/{name}")))
+        return shlex.quote(os.path.abspath(user_path(request.workdir or f"runs/{name}")))
     if request.workdir is not None:
         return shlex.quote(request.workdir)
     if store is not None:

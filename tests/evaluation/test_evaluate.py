@@ -511,7 +511,7 @@ def test_anything_with_score_can_be_evaluated(tmp_path):
     assert config["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
     with pytest.raises(InputError, match="normalize='unconditional' is for diffusion models"):
         run(ByTheBook(), tmp_path / "other", normalize="unconditional")
-    with pytest.raises(TypeError, match="is no scorer"):
+    with pytest.raises(InputError, match="is not a scorer"):
         run(object(), tmp_path / "other")
 
 

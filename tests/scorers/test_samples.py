@@ -80,9 +80,9 @@ def test_default_number_and_arrays():
     ("arguments", "words"),
     [
         ({"rule": "random"}, "one of uniform, low_discrepancy, stratified"),
-        ({"num_samples": 0}, "at least 1"),
-        ({"num_samples": 2.5}, "at least 1"),
-        ({"num_samples": True}, "at least 1"),
+        ({"num_samples": 0}, "from 1 to 1,000,000"),
+        ({"num_samples": 2.5}, "from 1 to 1,000,000"),
+        ({"num_samples": True}, "from 1 to 1,000,000"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**32}, "seed"),
         ({"seed": 1.5}, "seed"),

@@ -213,7 +213,7 @@ def test_meshes_of_a_cpu_fit_the_batch():
         ("validation.tasks", "flickr30k", "flickr30k"),
         ("batch_size", 0, r"config\.batch_size is 0"),
         ("wandb", "mine", "pip install wandb"),
-        ("optimizer.name", "sgd", "adamw or muon, not 'sgd'"),
+        ("optimizer.name", "sgd", "name is 'sgd', but it must be one of adamw, muon"),
         ("optimizer.schedule", "step", "constant, cosine, linear"),
     ],
 )
@@ -257,5 +257,7 @@ def test_the_command_of_a_run_has_all_that_its_model_needs(finished, tmp_path):
         " --config.sampling.timestep_range=300,800"
     )
     with config.ignore_type():
-        config.model = "clevr-tiny"
+        config.validation.timestep_range = None
     assert "timestep_range" not in training.evaluation_command(tmp_path / "lora")  # the model's own
+    config.validation.timestep_range = "all"
+    assert "--config.sampling.timestep_range=all" in training.evaluation_command(tmp_path / "lora")

@@ -70,5 +70,5 @@ def test_muon_orthogonalises_convolutions_and_leaves_biases_to_adam():
 
 
 def test_unknown_optimizer_is_named():
-    with pytest.raises(ValueError, match="adamw or muon, not 'sgdd'"):
+    with pytest.raises(ValueError, match="is 'sgdd', but it must be one of adamw, muon"):
         optimizers.make_optimizer("sgdd", 0.1)

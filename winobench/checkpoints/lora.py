@@ -24,13 +24,15 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
 import numpy as np
 import safetensors
 from flax import nnx
 
-from winobench import json_files
+from winobench import json_files, options
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
+from winobench.files import user_path
 from winobench.models import lora
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ _FIRST_NAMES = {
     "unet": {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"},
     "text_encoder": {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"},
 }
+_LAYER_PATTERN = re.compile(r"\^?(\w|\.|\\\.|-){1,300}")
 _KOHYA_PREFIXES = ("lora_unet_", "lora_te_", "lora_te1_", "lora_te2_")
 # Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
 _METADATA_KEY = "lora_adapter_metadata"
@@ -244,7 +247,7 @@ def save_lora(folder: str | os.PathLike, unet: nnx.Module | None = None, text_en
 
 def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> str:
     """The local path of the file to read."""
-    path = os.path.expanduser(os.fspath(source))
+    path = user_path(source)
     command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
     if not os.path.isfile(path):
         if not os.path.exists(path) and path.endswith((".safetensors", ".bin")):
@@ -310,9 +313,9 @@ def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
         return configs
     try:
         values = json_files.parse(text)
-        named = {key: _PREFIX.fullmatch(key) for key in values}
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it anew") from error
+        named = {key: _PREFIX.fullmatch(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it again") from error
     for key, match in named.items():
         if match:
             configs[match[1]][match[2]] = values[key]
@@ -340,7 +343,7 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
             " is damaged, get it anew"
         )
     if "alpha" in roles:
-        values = _floats(path, roles["alpha"])
+        values = _floats(path, roles["alpha"], or_whole=True)
         if values.size != 1:
             raise InputError(
                 f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number"
@@ -349,8 +352,15 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
     return Adapter(down, up, _configured_alpha(path, layer, rank, config))
 
 
-def _floats(path: str, tensor: weights.FileTensor) -> np.ndarray:
-    values = np.asarray(tensor.read()).astype(np.float32)
+def _floats(path: str, tensor: weights.FileTensor, *, or_whole: bool = False) -> np.ndarray:
+    """A tensor's values as float32; raises InputError where they are not real numbers, or not finite."""
+    values = np.asarray(tensor.read())
+    # jax.numpy knows bfloat16 as a kind of floating point, which NumPy does not.
+    if not (jnp.issubdtype(values.dtype, jnp.floating) or (or_whole and np.issubdtype(values.dtype, np.integer))):
+        raise InputError(
+            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is no plain LoRA"
+        )
+    values = values.astype(np.float32)
     if not np.isfinite(values).all():
         raise InputError(f"{path}: {tensor.name} holds values that are not finite: the training of this LoRA diverged")
     return values
@@ -359,13 +369,20 @@ def _floats(path: str, tensor: weights.FileTensor) -> np.ndarray:
 def _configured_alpha(path: str, layer: str, rank: int, config: Mapping[str, Any]) -> float | None:
     """A layer's alpha by peft's config, whose patterns match ends of the layer's name; None without one."""
     alpha = config.get("lora_alpha")
-    for pattern, value in (config.get("alpha_pattern") or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", layer):
+    patterns = config.get("alpha_pattern") or {}
+    if not isinstance(patterns, Mapping):
+        raise InputError(f"{path}: its metadata's alpha_pattern is {options.shown(patterns)}, but must be an object")
+    for pattern, value in patterns.items():
+        # peft writes names of layers. A regular expression of another kind could take for ever.
+        if not _LAYER_PATTERN.fullmatch(pattern):
+            raise InputError(
+                f"{path}: its metadata's alpha_pattern has {options.shown(pattern)}, which is not the name of a layer"
+            )
+        if re.fullmatch(rf"(.*\.)?{pattern.removeprefix('^')}", layer):
             alpha = value
             break
     if alpha is None:
         return None
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
-        raise InputError(f"{path}: its metadata name {alpha!r} as the alpha of {layer}, which must be a number")
+    alpha = options.SCALE.check(f"{path}: the alpha of {layer} in its metadata", alpha)
     # rsLoRA divides by the root of the rank instead (Kalajdzievski, 2023, Eq. 4).
     return alpha * math.sqrt(rank) if config.get("use_rslora") else float(alpha)

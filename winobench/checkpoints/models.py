@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench import options
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
 from winobench.files import write_json
@@ -30,6 +31,16 @@ Path = tuple[str | int, ...]
 
 _THREADS = min(8, os.cpu_count() or 1)
 DTYPES = ("float32", "bfloat16", "float16")
+
+# Options of networks' configs that say how many layers there are.
+_DEPTHS = (
+    "layers_per_block",
+    "transformer_layers_per_block",
+    "num_hidden_layers",
+    "num_layers",
+    "num_decoder_layers",
+    "layers",
+)
 
 # Leaf names of Flax -> torch; others are the same in both. The order of axes follows from the leaf and its rank.
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bias": "bias"}
@@ -175,6 +186,7 @@ def build_model(
       config_name: the file that the config is from, for messages.
     """
     dtype = as_dtype(dtype)
+    _check_depth(cls.__name__, config, tensors, config_name)
     abstract = abstract_model(cls, config, dtype=dtype)
     graph, state = nnx.split(abstract)
     named = _rename(cls.__name__, tensors)
@@ -335,6 +347,21 @@ def _rename(network: str, tensors: Mapping[str, weights.FileTensor]) -> dict[str
             )
         named[key] = tensor
     return named
+
+
+def _check_depth(network: str, config: Any, tensors: Mapping[str, weights.FileTensor], config_name: str) -> None:
+    """Refuses a config that describes more layers than its files have tensors, before so many layers are made."""
+    for part in [config, *vars(config).values()] if dataclasses.is_dataclass(config) else []:
+        for key in _DEPTHS:
+            value = getattr(part, key, None)
+            counts = value if isinstance(value, tuple) else (value,)
+            layers = max((count for count in counts if isinstance(count, int)), default=0)
+            if layers > max(len(tensors), 1):
+                files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
+                raise InputError(
+                    f"{sources.shorten(files, 1)} has {len(tensors):,} tensors, too few for the {network} that its"
+                    f" {config_name} describes, with {key}={options.shown(layers)}: check that both are of one model"
+                )
 
 
 def _check_fit(

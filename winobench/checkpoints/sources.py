@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from winobench import json_files, registry
+from winobench import json_files, options, registry
 from winobench.errors import InputError
+from winobench.files import user_path
 
-# Owner and name; the hub checks the details.
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -170,16 +169,19 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     """
     if isinstance(source, Source):
         return source
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}")
     name = os.fspath(source)
     for models in (registry.MODELS, registry.LANGUAGE_MODELS):
         if name in models:
             name = models[name].source
-    if os.path.isdir(name):
-        return LocalFolder(name)
-    if os.path.exists(name):
+    path = user_path(name)
+    if os.path.isdir(path):
+        return LocalFolder(path)
+    if os.path.exists(path):
         raise InputError(f"{name} is a file, but a folder in the diffusers layout or a hub id is needed")
-    if not _HUB_ID.fullmatch(name):
-        raise InputError(f"{name!r} is neither an existing folder nor a hub id of the form owner/name")
+    if not isinstance(name, str) or not registry.HUB_ID.fullmatch(name):
+        raise InputError(f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name")
     return HubRepository(name, revision)
 
 

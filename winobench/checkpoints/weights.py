@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy, which safetensors relies on
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+from winobench import json_files, options
 from winobench.checkpoints import pickles
 from winobench.checkpoints.sources import Source, join, read_json, shorten
 from winobench.errors import InputError
 from winobench.files import atomic_path
+
+# The library's own limit.
+_LARGEST_HEADER = 100_000_000
 
 # The stems of weight files that differ between safetensors and pickles: transformers' and OpenCLIP's.
 PICKLE_STEMS = {"model": "pytorch_model", "open_clip_model": "open_clip_pytorch_model"}
@@ -88,10 +96,13 @@ def _find(source: Source, subfolder: str | None, stem: str, extension: str, vari
         return []
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise InputError(f"{index} names no shards (weight_map): the index is damaged, get it anew")
-    shards = sorted(set(weight_map.values()))
-    if any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in shards):
-        raise InputError(f"{index} names a shard outside its own folder: the index is damaged or not to be trusted")
+        raise InputError(f"{index} names no shards (weight_map): the index is damaged, get it again")
+    named = list(weight_map.values())
+    if any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in named):
+        raise InputError(
+            f"{index} names a shard that is not a file of its own folder: the index is damaged or not to be trusted"
+        )
+    shards = sorted(set(named))
     missing = [shard for shard in shards if (source.find(join(subfolder, shard))) is None]
     if missing:
         hint = f" ({source.hint()})" if source.hint() else ""
@@ -129,6 +140,7 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
 
 
 def _read_safetensors(path: str) -> dict[str, FileTensor]:
+    _check_names(path)
     try:
         # The handle maps the file into memory and lives as long as the tensors that refer to it.
         handle = safetensors.safe_open(path, framework="np")
@@ -150,6 +162,28 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         return read
 
     return {name: FileTensor(name, shape, path, reader(name)) for name, shape in shapes.items()}
+
+
+def _check_names(path: str) -> None:
+    """Refuses a safetensors file whose header has a name twice: the library would take one of the two in silence."""
+    twice: list[str] = []
+    # Of all else the library says better what is wrong.
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = file.read(size) if size <= _LARGEST_HEADER else b""
+        json_files.parse(header, pairs=functools.partial(_unrepeated, twice), largest=_LARGEST_HEADER)
+    if twice:
+        raise InputError(
+            f"{path} has the name {options.shown(twice[0])} twice in its header, so what is meant is open: get the"
+            " file again, from a place that can be trusted"
+        )
+
+
+def _unrepeated(twice: list[str], pairs: list[tuple[str, Any]]) -> None:
+    """Adds the names that an object of JSON has more than once."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice += [name for name, count in collections.Counter(names).items() if count > 1]
 
 
 def _read_pickle(path: str) -> dict[str, FileTensor]:

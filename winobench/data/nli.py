@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from winobench import json_files
 from winobench.errors import InputError
+from winobench.files import user_path
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = "entailment", "neutral", "contradiction"
 SETS = ("snli", "anli")
@@ -63,7 +64,7 @@ def read_pairs(folder: str | os.PathLike | None, sets: Sequence[str], split: str
     """
     if not sets or (unknown := [name for name in sets if name not in SETS]):
         raise InputError(f"the NLI sets are {', '.join(SETS)}, not {', '.join(unknown) if sets else 'none of them'}")
-    files = _hub_files(sets, split) if folder is None else _local_files(pathlib.Path(folder), sets, split)
+    files = _hub_files(sets, split) if folder is None else _local_files(pathlib.Path(user_path(folder)), sets, split)
     pairs = [pair for part, path in files for pair in _read(part, path) if pair.label in labels]
     if not pairs:
         raise InputError(

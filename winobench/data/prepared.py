@@ -35,6 +35,7 @@ from PIL import Image
 from winobench import json_files
 from winobench.data import images as image_files
 from winobench.errors import InputError
+from winobench.files import user_path
 
 FORMAT = 1  # of the folder; a folder of another one has to be prepared anew
 IMAGES, EXAMPLES = "images", "examples"
@@ -55,12 +56,12 @@ _NUM_VERIFIERS = 8
 
 def default_data_dir() -> pathlib.Path:
     """Where prepared data are unless the user names a folder: ``$WINOBENCH_DATA``, or ``~/winobench_data``."""
-    return pathlib.Path(os.environ.get("WINOBENCH_DATA") or "~/winobench_data").expanduser()
+    return pathlib.Path(user_path(os.environ.get("WINOBENCH_DATA") or "~/winobench_data"))
 
 
 def data_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:
     """The folder of all prepared data; None means the default one."""
-    return default_data_dir() if data_dir is None else pathlib.Path(data_dir).expanduser()
+    return default_data_dir() if data_dir is None else pathlib.Path(user_path(data_dir))
 
 
 def task_folder(task: str, data_dir: str | os.PathLike | None = None) -> pathlib.Path:

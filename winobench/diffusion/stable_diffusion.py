@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench import memory, options
 from winobench.diffusion import samplers
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
@@ -24,12 +25,18 @@ from winobench.models import lora
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionConfig, UNet2DConditionModel
+from winobench.scorers import common
 from winobench.texts import check_texts
 
 if TYPE_CHECKING:
     import transformers
 
+    from winobench.checkpoints.sources import Source
+
 _log = logging.getLogger(__name__)
+
+# A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
+_OWN_KEY = "_winobench"
 
 _NETWORKS = {"unet": UNet2DConditionModel, "vae": AutoencoderKL, "text_encoder": CLIPTextModel}
 # What model_index.json may name for each part. The Flax classes of earlier diffusers wrote the same layout.
@@ -53,6 +60,9 @@ class StableDiffusion:
       text_encoder: the text encoder.
       tokenizer: a ``transformers.CLIPTokenizer``.
       schedule: the noise schedule.
+      timestep_range: (first, end) of the timesteps that the model is judged on unless the caller says otherwise, as its
+        folder says (``"_winobench": {"timestep_range": [first, end]}`` in ``scheduler_config.json``); None for all. It
+        is no part of the fingerprint: which timesteps a score rests on is recorded beside it.
     """
 
     unet: UNet2DConditionModel
@@ -60,8 +70,12 @@ class StableDiffusion:
     text_encoder: CLIPTextModel
     tokenizer: transformers.CLIPTokenizer
     schedule: NoiseSchedule
+    timestep_range: tuple[int, int] | None = None
 
     def __post_init__(self):
+        if self.timestep_range is not None:
+            chosen = options.span(self.schedule.num_train_timesteps).check("timestep_range", self.timestep_range)
+            object.__setattr__(self, "timestep_range", chosen)
         _check_fit(self.unet.config, self.vae.config, self.text_encoder.config, len(self.tokenizer))
 
     @classmethod
@@ -96,16 +110,9 @@ class StableDiffusion:
         dtype = models.as_dtype(dtype)
         encoder_dtype = dtype if encoder_dtype is None else models.as_dtype(encoder_dtype)
         source = sources.resolve(source, revision=revision)
-        index_path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
-        _check_index(index_path, sources.read_json(index_path))
-        schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
-        try:
-            schedule = NoiseSchedule.from_config(sources.read_json(schedule_path))
-        except InputError as error:
-            raise InputError(f"{schedule_path}: {error}") from error
         # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
+        schedule, timestep_range, configs = read_description(source)
         tokenizer = tokenizer_files.read_clip_tokenizer(source, subfolder="tokenizer")
-        configs = {name: models.read_config(network, source, name) for name, network in _NETWORKS.items()}
         _check_fit(*configs.values(), tokenizer_files.num_ids(tokenizer))
         networks = {}
         for name, network in _NETWORKS.items():
@@ -120,7 +127,7 @@ class StableDiffusion:
                 variant=variant,
                 allow_pickle=allow_pickle,
             )
-        return cls(**networks, tokenizer=tokenizer, schedule=schedule)
+        return cls(**networks, tokenizer=tokenizer, schedule=schedule, timestep_range=timestep_range)
 
     def save_pretrained(self, folder: str | os.PathLike, dtype: Any = "float16") -> None:
         """Writes a folder that diffusers' ``StableDiffusionPipeline`` and :meth:`from_pretrained` load.
@@ -146,6 +153,8 @@ class StableDiffusion:
         tokenizer_files.save_clip_tokenizer(self.tokenizer, os.path.join(folder, "tokenizer"))
         os.makedirs(os.path.join(folder, "scheduler"), exist_ok=True)
         schedule = {**self.schedule.to_config(), "_diffusers_version": _DIFFUSERS_VERSION}
+        if self.timestep_range is not None:
+            schedule[_OWN_KEY] = {"timestep_range": list(self.timestep_range)}
         files.write_json(os.path.join(folder, "scheduler", "scheduler_config.json"), schedule)
         index = {
             "_class_name": "StableDiffusionPipeline",
@@ -295,15 +304,28 @@ class StableDiffusion:
         Args:
           texts: strings.
           num_steps: number of DDIM steps.
-          guidance_scale: 1 for none.
+          guidance_scale: 1 for none; finite.
           seed: the noise of picture i depends on (seed, i) alone.
           batch_size: pictures that are drawn at once.
 
         Returns:
           uint8 ``[n, image_size, image_size, 3]``.
+
+        Raises:
+          InputError: an argument is not as described, or a batch does not fit into memory.
         """
+        texts = common.checked_texts(texts)
+        options.whole(1, self.schedule.num_train_timesteps).check("num_steps", num_steps)
+        guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
+        seed = options.SEED.check("the seed", seed)
+        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+        size = check_image_size(self)
+        side = size // self.vae.config.downsampling
+        device = jax.local_devices()[0]
+        check_encoding(self, size, batch_size, device)
+        check_denoising(self, (side, side, self.vae.config.latent_channels), batch_size, device)
+        memory.check(f"{len(texts):,} pictures", 3 * size**2 * len(texts), "draw fewer at once")
         states = self.encode_texts(texts, batch_size=batch_size)
-        side = self.image_size // self.vae.config.downsampling
         key = jax.random.key(seed)
         shape = (side, side, self.vae.config.latent_channels)
         noise = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), shape))(jnp.arange(len(states)))
@@ -361,6 +383,85 @@ class StableDiffusion:
             )
 
         return _compiled(self.unet, draw, static_argnames="num_steps")
+
+
+def check_image_size(pipeline: Any, image_size: int | None = None) -> int:
+    """The size that images are resized to: the model's own when None.
+
+    Raises:
+      InputError: it is no whole number, or no multiple of the autoencoder's factor.
+    """
+    size = options.IMAGE_SIZE.check("image_size", pipeline.image_size if image_size is None else image_size)
+    factor = pipeline.vae.config.downsampling
+    if size % factor:
+        raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
+    return size
+
+
+def check_encoding(pipeline: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
+    """Raises InputError if a device cannot hold what the autoencoder's first layer reads and writes of a batch."""
+    # Other networks than ours need not say how wide they are.
+    channels = 3 + 2 * getattr(pipeline.vae.config, "block_out_channels", (0,))[0]
+    memory.check(
+        f"encoding an image of {image_size:,} x {image_size:,} pixels" if batch_size == 1 else f"{batch_size:,} images",
+        batch_size * image_size**2 * channels * jnp.dtype(pipeline.vae.dtype).itemsize,
+        "lower image_size",
+        device,
+    )
+
+
+def check_denoising(pipeline: Any, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
+    """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
+    height, width, channels = latent_shape
+    widths = getattr(getattr(pipeline.unet, "config", None), "block_out_channels", (channels,))
+    memory.check(
+        f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",
+        batch_size * height * width * (channels + 2 * widths[0]) * jnp.dtype(pipeline.unet.dtype).itemsize,
+        "lower batch_size",
+        device,
+    )
+
+
+def read_description(
+    source: str | os.PathLike | Source, *, revision: str | None = None
+) -> tuple[NoiseSchedule, tuple[int, int] | None, dict[str, Any]]:
+    """Reads what a pipeline is, without its weights: a few small files.
+
+    Args:
+      source: as of `StableDiffusion.from_pretrained`.
+      revision: branch, tag or commit of a hub repository.
+
+    Returns:
+      The noise schedule, the timesteps that the model is judged on (None for all), and part -> config.
+
+    Raises:
+      InputError: it is no pipeline, or one of another kind.
+    """
+    from winobench.checkpoints import models, sources
+
+    source = sources.resolve(source, revision=revision)
+    index_path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
+    _check_index(index_path, sources.read_json(index_path))
+    schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
+    content = sources.read_json(schedule_path)
+    try:
+        schedule = NoiseSchedule.from_config(content)
+        timestep_range = _own_timesteps(content, schedule)
+    except InputError as error:
+        raise InputError(f"{schedule_path}: {error}") from error
+    configs = {name: models.read_config(network, source, name) for name, network in _NETWORKS.items()}
+    return schedule, timestep_range, configs
+
+
+def _own_timesteps(content: dict[str, Any], schedule: NoiseSchedule) -> tuple[int, int] | None:
+    """The range of timesteps that a ``scheduler_config.json`` brings along, if it does."""
+    own = content.get(_OWN_KEY, {})
+    if not isinstance(own, dict) or own.keys() - {"timestep_range"}:
+        raise InputError(
+            f'{_OWN_KEY} is {options.shown(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}'
+        )
+    allowed = options.span(schedule.num_train_timesteps).or_none()
+    return allowed.check(f"timestep_range in {_OWN_KEY}", own.get("timestep_range"))
 
 
 def _compiled(network: nnx.Module, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

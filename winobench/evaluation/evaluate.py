@@ -16,12 +16,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from winobench import json_files, parallel
+from winobench import json_files, options, parallel
 from winobench.errors import InputError
 from winobench.evaluation import gallery, importance, provenance, race, records, rounds, summary
-from winobench.evaluation import plan as planning
 from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
@@ -103,27 +100,31 @@ def evaluate(
         finite; another process failed or was lost, or does not see the same folder.
     """
     started = time.monotonic()
-    chosen = choose_tasks(tasks, data_dir)
     scorer = base.for_evaluation(scorer)
+    chosen = choose_tasks(tasks, data_dir)
+    limit = options.LIMIT.check("limit", limit)
+    options.ALPHA.check("alpha", alpha)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
-    if normalize not in planning.NORMALIZE:
-        raise InputError(f"normalize is one of {', '.join(planning.NORMALIZE)}, not {normalize!r}.")
+    options.NORMALIZE.check("normalize", normalize)
     if not is_sampled and normalize not in ("auto", "none"):
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
     _check_mode(mode, alpha, timesteps, is_sampled)
     if timesteps is None:
         timesteps = importance.RULE if mode == "race" else "uniform"
+    timesteps = samples.check_timesteps(timesteps, (importance.RULE,))
     if num_samples is None:
         num_samples = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
     sampling = {
         "num_samples": samples.check_num_samples(num_samples),
         "num_bias_samples": samples.check_num_samples(num_bias_samples),
         "seed": samples.check_seed(seed),
-        "timesteps": timesteps if isinstance(timesteps, str) else np.asarray(timesteps).tolist(),
+        "timesteps": timesteps,
         # Runs without a race keep the identity that their folders have.
         **({"mode": mode, "alpha": float(alpha)} if mode == "race" else {}),
     }
     fingerprint = _common_fingerprint(scorer)
+    if "timestep_range" in fingerprint and not samples.draws_from_range(timesteps):
+        fingerprint["timestep_range"] = None  # it has no part in these timesteps
     failed: dict[str, str] = {}
     planned = rounds.make_rounds(
         scorer,
@@ -220,6 +221,8 @@ def choose_tasks(
       InputError: no task, an unknown name, or a named task whose data are not there.
     """
     known = TASKS if known is None else known
+    if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):
+        raise InputError(f"tasks is {options.shown(tasks)}, but it must be a list of names or tasks, or {READY!r}.")
     if isinstance(tasks, str):
         if tasks != READY:
             tasks = [name.strip() for name in tasks.split(",") if name.strip()]
@@ -227,6 +230,9 @@ def choose_tasks(
             tasks = [name for name, task in known.items() if task.ready(data_dir) is None]
     get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
+    for number, task in enumerate(chosen):
+        if not all(hasattr(task, attribute) for attribute in ("name", "ready", "load")):
+            raise InputError(f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.")
     if not chosen:
         raise InputError(f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.")
     for task in chosen:

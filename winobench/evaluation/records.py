@@ -125,7 +125,7 @@ class RunFolder:
           path: the folder.
           kind: ``ERRORS`` or ``RESPONSES``.
         """
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(whole_files.user_path(path))
         self._kind = kind
         self._lock: int | None = None
         self._made = False

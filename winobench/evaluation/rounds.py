@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench import json_files, parallel
+from winobench import json_files, memory, parallel
 from winobench.errors import InputError
 from winobench.evaluation import importance, race, records, summary
 from winobench.evaluation import plan as planning
@@ -29,6 +29,9 @@ from winobench.tasks.base import Task
 # Triples that the scorer is given at once, which bounds the memory of their indices. A power of two, so that batches
 # of a power of two are cut alike in a run that was stopped and in one that was not.
 _TRIPLES_A_CALL = 2**22
+
+# In the table of errors, and in the list of those that are missing.
+_BYTES_OF_AN_ERROR = 4 + 8
 
 # What a fingerprint says that does not change the error of a given sample: the timestep is recorded beside the error,
 # and kinds of error are turned into each other.
@@ -133,6 +136,12 @@ def make_rounds(
         plan = planning.make_plan(members, failed=failed, **planned)
         members = [task for task in members if task.name not in failed]
         if members:
+            pairs, count = len(plan.pairs), len(timesteps)
+            memory.check(
+                f"a table of the errors of {pairs:,} pairs x {count:,} samples",
+                pairs * count * _BYTES_OF_AN_ERROR,
+                "lower num_samples or limit, or name fewer tasks",
+            )
             rounds.append(
                 Round(
                     members,

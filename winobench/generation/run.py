@@ -32,6 +32,7 @@ from winobench import files
 from winobench.data import wscplus
 from winobench.errors import InputError
 from winobench.evaluation import provenance, records, responses
+from winobench.files import user_path
 from winobench.generation import agreement, annotate, candidates, checks, parsing, prompts, validity
 from winobench.generation.candidates import Answer
 from winobench.generation.items import (
@@ -272,7 +273,7 @@ def _total(amounts: Iterable[float | None]) -> float | None:
 
 
 def _folder(workdir: str | os.PathLike) -> pathlib.Path:
-    folder = pathlib.Path(workdir)
+    folder = pathlib.Path(user_path(workdir))
     if not (folder / ANSWERS).is_file():
         raise InputError(
             f"nothing was generated in {folder} (no {ANSWERS}): generate first, or name another --workdir."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+from winobench import options
 from winobench.errors import InputError
 
 # The version written into config.json. Diffusers' pipelines treat a UNet saved before 0.9 whose sample_size is under 64
@@ -79,7 +81,8 @@ class NetworkConfig:
         """Raises InputError, naming the option, its value and what was expected, unless ``condition`` holds."""
         if not condition:
             raise InputError(
-                f"{type(self).__name__}: unsupported option {key}={getattr(self, key)!r}; expected {expected}."
+                f"{type(self).__name__}: unsupported option {key}={options.shown(getattr(self, key))}; expected"
+                f" {expected}."
             )
 
     def _require_positive(self, *keys: str) -> None:
@@ -94,13 +97,15 @@ class NetworkConfig:
         for key in keys:
             value = getattr(self, key)
             self._require(
-                isinstance(value, int | float) and not isinstance(value, bool) and value > 0, key, "a positive number"
+                isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf,
+                key,
+                "a positive number",
             )
 
 
 def is_count(value: Any) -> bool:
-    """True for a whole number of at least one (a bool is none)."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """True for a whole number of at least one (a bool is none) that a shape of an array can have."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
 
 
 def _freeze(value: Any) -> Any:

@@ -8,8 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from winobench import options
 from winobench.data import images as image_files
 from winobench.data.images import ImageSource
+from winobench.errors import InputError
 
 
 @runtime_checkable
@@ -109,10 +111,13 @@ def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
     """The scorer as the evaluation uses it.
 
     Raises:
-      TypeError: it is no scorer.
+      InputError: it is not a scorer.
     """
-    if hasattr(scorer, "iter_errors"):
+    if callable(getattr(scorer, "iter_errors", None)):
         return scorer
-    if not hasattr(scorer, "score"):
-        raise TypeError(f"{type(scorer).__name__} is no scorer: it has no method score(images, texts)")
+    if not callable(getattr(scorer, "score", None)):
+        raise InputError(
+            f"{options.shown(scorer)} is not a scorer: it has no method score(images, texts); load one, such as"
+            " DiffusionITM.from_pretrained('clevr-tiny')"
+        )
     return WithoutSamples(scorer)

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
-from winobench import parallel
+from winobench import options, parallel
 from winobench.errors import InputError
 
 # Memory that copies of the parameters may take where the devices are the cores of one CPU.
@@ -24,15 +24,13 @@ _CPU_COPIES_BYTES = 1 << 31
 def positive(name: str, value: Any) -> int:
     """Returns a whole number of at least 1; raises InputError, with the argument's name, if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {value!r}, but it must be a whole number of at least 1")
+        raise InputError(f"{name} is {options.shown(value)}, but it must be a whole number of at least 1")
     return int(value)
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Returns one of the choices; raises InputError, with the argument's name, if it is none."""
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}, but it must be one of {', '.join(choices)}")
-    return value
+    return options.choice(*choices).check(name, value)
 
 
 def checked_list(name: str, values: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,9 @@ from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 import winobench
-from winobench import files, parallel, registry
+from winobench import files, memory, options, parallel
 from winobench.data import images as image_files
-from winobench.diffusion import schedules
+from winobench.diffusion import schedules, stable_diffusion
 from winobench.errors import InputError
 from winobench.models import quantized
 from winobench.scorers import batch_size as batch_sizes
@@ -50,6 +51,8 @@ _PIXELS_PER_BATCH = (1 << 21, 1 << 16)
 # Memory of each table of latents or text states, and its largest number of rows.
 _TABLE_BYTES = (1 << 30, 1 << 27)
 _MAX_ROWS = 4096
+# Of the three numbers of a triple, twice, and of its error.
+_BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
 # Samples that a table of given noise has room for, at least.
 _MIN_NOISE_ROWS = 64
 
@@ -245,7 +248,7 @@ class DiffusionITM:
         error: str = "squared_l2",
         target: str = "own",
         image_size: int | None = None,
-        timestep_range: tuple[int, int] | None = None,
+        timestep_range: tuple[int, int] | str | None = None,
         batch_size: int | str | None = None,
         table_rows: int | None = None,
         mesh: Mesh | None = None,
@@ -260,7 +263,8 @@ class DiffusionITM:
             published code computes).
           target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` always in noise.
           image_size: images are resized to this many pixels, height and width; the model's own size when None.
-          timestep_range: (first, end) of the timesteps that may be drawn; all of the schedule's when None.
+          timestep_range: (first, end) of the timesteps that may be drawn; ``all`` for all of the schedule's; None for
+            those that the model's folder names (``pipeline.timestep_range``), or else all.
           batch_size: triples that each device works on at once; chosen for the kind of device when None. ``search``
             measures some sizes, which compiles each of them, and remembers the fastest for the next time
             (`winobench.scorers.batch_size`). Halved when a device's memory does not hold as many.
@@ -291,13 +295,16 @@ class DiffusionITM:
         self.error = common.choice("error", error, ERRORS)
         self.target = common.choice("target", target, TARGETS)
         self._schedule = pipeline.schedule
+        if timestep_range is None:
+            timestep_range = getattr(pipeline, "timestep_range", None)  # pipelines of other kinds need not have it
+        elif isinstance(timestep_range, str):
+            common.choice("timestep_range", timestep_range, (options.ALL,))
+            timestep_range = None
         if timestep_range is not None:
             timestep_range = samples.check_timestep_range(timestep_range, self._schedule.num_train_timesteps)
         self.timestep_range = timestep_range
-        self.image_size = pipeline.image_size if image_size is None else common.positive("image_size", image_size)
-        factor = pipeline.vae.config.downsampling
-        if self.image_size % factor:
-            raise InputError(f"image_size is {self.image_size}, but this model needs a multiple of {factor}")
+        self.image_size = stable_diffusion.check_image_size(pipeline, image_size)
+        stable_diffusion.check_encoding(pipeline, self.image_size, 1, self.mesh.devices.flat[0])
 
         self._dtype = jnp.dtype(pipeline.unet.dtype).name
         self._params = parallel.place_parameters(params, self.mesh)
@@ -307,7 +314,8 @@ class DiffusionITM:
         image_encoder, image_params = frozen.freeze(pipeline.vae)
         text_encoder, text_params = frozen.freeze(pipeline.text_encoder)
 
-        latents = jax.eval_shape(LatentEncoder(image_encoder), image_params, self._blank_image()[None])
+        pixels = jax.ShapeDtypeStruct((1, self.image_size, self.image_size, 3), np.uint8)
+        latents = jax.eval_shape(LatentEncoder(image_encoder), image_params, pixels)
         self.latent_shape = tuple(latents.shape[1:])
         ids = self._token_ids([""])
         # In the denoiser's dtype, to which it would round them in any case.
@@ -321,10 +329,11 @@ class DiffusionITM:
                     f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or"
                     f" {batch_sizes.SEARCH}"
                 )
-            default = common.positive("batch_size", batch_size)
+            default = options.BATCH_SIZE.check("batch_size", batch_size)
+            stable_diffusion.check_denoising(pipeline, self.latent_shape, default, self.mesh.devices.flat[0])
         self._size = batch_sizes.BatchSize(default, self.mesh, "triple")
         if table_rows is not None:
-            common.positive("table_rows", table_rows)
+            options.COUNT.check("table_rows", table_rows)
         self._image_rows = table_rows or _default_rows(platform, latents)
         self._text_rows = table_rows or _default_rows(platform, states)
         self._image_encoder = tables.Encoder(
@@ -363,7 +372,7 @@ class DiffusionITM:
         lora: str | os.PathLike[str] | None = None,
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
-        **options: Any,
+        **keywords: Any,
     ) -> DiffusionITM:
         """Loads a model and makes it a scorer.
 
@@ -379,23 +388,21 @@ class DiffusionITM:
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed beside
             each layer, and bfloat16 weights do not round them; quantization needs them fused.
-          **options: of `DiffusionITM`. A name in the registry may bring its own ``timestep_range``.
+          **keywords: of `DiffusionITM`.
 
         Raises:
           InputError: when the source is no pipeline, an option is not one of its choices, or the LoRA is of another
             model or cannot be read.
         """
         from winobench.checkpoints import load_lora, read_lora
-        from winobench.diffusion.stable_diffusion import StableDiffusion
 
+        lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
             raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
-        quantized.check(options.get("quantization", "none"), adapters=adapters is not None and not fuse_lora)
-        if options.get("timestep_range") is None:
-            options["timestep_range"] = registry.timestep_range(os.fspath(source))
-        pipeline = StableDiffusion.from_pretrained(
+        quantized.check(keywords.get("quantization", "none"), adapters=adapters is not None and not fuse_lora)
+        pipeline = stable_diffusion.StableDiffusion.from_pretrained(
             source,
             dtype=dtype,
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
@@ -405,9 +412,9 @@ class DiffusionITM:
             allow_pickle=allow_pickle,
         )
         if adapters is None:
-            return cls(pipeline, **options)
+            return cls(pipeline, **keywords)
         load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
-        scorer = cls(pipeline, **options)
+        scorer = cls(pipeline, **keywords)
         scorer.lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
         return scorer
 
@@ -433,8 +440,9 @@ class DiffusionITM:
             more than one image. For ranking texts it changes nothing. ``gray_image`` does as ``auto`` and also compares
             each error with that of a gray image under the same text (appendix F), for ranking texts.
           seed: of noise and timesteps; an integer from 0 to 2**32 - 1.
-          timesteps: ``uniform``, ``stratified``, ``even`` or ``published``
-            (see `winobench.scorers.samples.choose_timesteps`), or an integer array [num_samples].
+          timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
+            (see `winobench.scorers.samples.choose_timesteps`), or an integer array [num_samples]; the last two are as
+            they are, whatever ``timestep_range`` says.
           noise: float array [num_samples, h, w, c] (`latent_shape`), in place of noise drawn from the seed.
 
         Returns:
@@ -487,6 +495,11 @@ class DiffusionITM:
         first_text, text_of = common.distinct(texts)
         chosen, _ = self._samples(num_samples, seed, timesteps, noise)
         grid = (len(first_image), len(first_text), len(chosen))
+        memory.check(
+            "errors of {:,} images x {:,} texts x {:,} samples".format(*grid),
+            math.prod(grid) * _BYTES_OF_A_TRIPLE,
+            "lower num_samples, or give fewer images or texts at once",
+        )
         triples = np.indices(grid, dtype=np.int32).reshape(3, -1).T
         errors = np.empty(len(triples), np.float32)
         for rows, part in self.iter_errors(

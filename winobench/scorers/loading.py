@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench import registry
@@ -63,19 +63,12 @@ def load_scorer(
         models.
     """
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
-    source = registry.model_source(name)
-    if name in registry.LANGUAGE_MODELS:
-        raise InputError(
-            f"{name!r} is a language model, which sees no images: judge it with --config=winoviz or --config=wscplus"
-        )
-    if name not in registry.MODELS and name in registry.plugged_in():
-        others = {"variant": variant, "revision": revision, "model_parallel": model_parallel != 1}
-        _refuse(name, given | {key: value for key, value in others.items() if value})
+    kind = scorer_kind(name, revision)
+    _check_options(name, kind, given, variant=variant, revision=revision, model_parallel=model_parallel)
+    if kind is None:
         return registry.plugged_in()[name].load()()
+    source = registry.model_source(name)
     model = registry.MODELS.get(name)
-    kind = model.scorer if model is not None else checkpoint_kind(source, revision)
-    if kind != "diffusion_itm":
-        _refuse(name, given)
     options = {**(model.options if model is not None else {}), **given}
     if model_parallel != 1:
         import jax
@@ -94,6 +87,81 @@ def load_scorer(
         batch_size=batch_size,
         **options,
     )
+
+
+def scorer_kind(name: str, revision: str | None = None) -> str | None:
+    """Which of ``SCORERS`` judges with a model; None for a plugged-in scorer, which says so once it is made.
+
+    Args:
+      name: as of `load_scorer`.
+      revision: of a hub id.
+
+    Raises:
+      InputError: there is no such model, or its kind is not known.
+    """
+    source = registry.model_source(name)
+    if name in registry.LANGUAGE_MODELS:
+        raise InputError(
+            f"{name!r} is a language model, which sees no images: judge it with --config=winoviz or --config=wscplus"
+        )
+    if name in registry.MODELS:
+        return registry.MODELS[name].scorer
+    return None if name in registry.plugged_in() else checkpoint_kind(source, revision)
+
+
+def check_scorer(
+    name: str,
+    dtype: str = "float32",
+    *,
+    variant: str | None = None,
+    revision: str | None = None,
+    model_parallel: int = 1,
+    diffusion: Mapping[str, Any] | None = None,
+    timesteps: str | Sequence[int] | None = None,
+    of_samples: Mapping[str, Any] | None = None,
+) -> None:
+    """Refuses a model for which its options are none, reading small files alone: before any of several models runs.
+
+    Args:
+      name, dtype, variant, revision, model_parallel, diffusion: as of `load_scorer`.
+      timesteps: the rule, or timesteps that the model's schedule must have.
+      of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
+        are given; of plugged-in scorers only the evaluation itself can tell.
+
+    Raises:
+      InputError: there is no such model, or an option is not for its kind, or not for this one.
+    """
+    from winobench import options
+    from winobench.diffusion import stable_diffusion
+
+    options.DTYPE.check("dtype", dtype)
+    given = {option: value for option, value in (diffusion or {}).items() if value is not None}
+    kind = scorer_kind(name, revision)
+    _check_options(name, kind, given, variant=variant, revision=revision, model_parallel=model_parallel)
+    if kind is None:
+        return
+    if kind != "diffusion_itm":
+        _refuse(name, dict(of_samples or {}))
+        return
+    schedule, _, configs = stable_diffusion.read_description(registry.model_source(name), revision=revision)
+    total = schedule.num_train_timesteps
+    chosen = given.get("timestep_range")
+    if chosen is not None and chosen != options.ALL:
+        options.span(total).check(f"timestep_range of {name!r}", chosen)
+    if timesteps is not None and not isinstance(timesteps, str):
+        options.items(options.whole(0, total - 1)).check(f"timesteps for {name!r}", list(timesteps))
+    factor = configs["vae"].downsampling
+    if given.get("image_size", factor) % factor:
+        raise InputError(f"image_size is {given['image_size']}, but {name!r} needs a multiple of {factor}")
+
+
+def _check_options(name: str, kind: str | None, given: dict[str, Any], **others: Any) -> None:
+    """Refuses options that a kind of scorer does not have."""
+    if kind is None:
+        others["model_parallel"] = others["model_parallel"] != 1
+        _refuse(name, given | {option: value for option, value in others.items() if value})
+    elif kind != "diffusion_itm":
+        _refuse(name, given)
 
 
 def checkpoint_kind(source: str, revision: str | None = None) -> str:

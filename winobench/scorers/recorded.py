@@ -30,6 +30,7 @@ from typing import Any
 from absl import logging
 
 from winobench.errors import InputError
+from winobench.files import user_path
 from winobench.scorers.language import Raw, Request, Response
 
 PREFIX = "recorded:"
@@ -71,7 +72,7 @@ class RecordedModel:
         Raises:
           InputError: the file cannot be read, is empty or damaged, or has no columns to work with.
         """
-        self.path = pathlib.Path(name.removeprefix(PREFIX)).expanduser()
+        self.path = pathlib.Path(user_path(name.removeprefix(PREFIX)))
         self.missing = 0
         content = _read(self.path)
         columns, rows = _parse(self.path, content)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from winobench import options
 from winobench.errors import InputError
 
 DEFAULT_NUM_SAMPLES = 32
@@ -38,9 +39,7 @@ def check_seed(seed: int) -> int:
     Raises:
       InputError: when it is no integer from 0 to 2**32 - 1.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise InputError(f"the seed is {seed!r}, but it must be an integer from 0 to {2**32 - 1}")
-    return int(seed)
+    return options.SEED.check("the seed", seed)
 
 
 def noise_key(seed: int) -> jax.Array:
@@ -159,15 +158,34 @@ def choose_timesteps(
     return np.minimum(timesteps, end - 1).astype(np.int32)
 
 
+def check_timesteps(timesteps: str | ArrayLike, more: Sequence[str] = ()) -> str | list[int]:
+    """Returns a rule's name as it is, and timesteps as a list of ints.
+
+    Args:
+      timesteps: as was given.
+      more: names that the caller knows beside ``TIMESTEP_RULES``.
+
+    Raises:
+      InputError: it is neither a known name nor a list of whole numbers.
+    """
+    if isinstance(timesteps, str):
+        return options.choice(*TIMESTEP_RULES, *more).check("timesteps", timesteps)
+    allowed = options.items(options.whole(0, options.MAX_TIMESTEPS - 1), 1, options.MAX_SAMPLES)
+    return list(allowed.check("timesteps", timesteps))
+
+
+def draws_from_range(timesteps: str | ArrayLike) -> bool:
+    """Whether a range of timesteps has a part in what the timesteps are: not in published or listed ones."""
+    return isinstance(timesteps, str) and timesteps != "published"
+
+
 def check_num_samples(num_samples: int) -> int:
     """Returns the number of samples as an int.
 
     Raises:
-      InputError: when it is no integer, or less than 1.
+      InputError: when it is no integer, less than 1, or more than `winobench.options.MAX_SAMPLES`.
     """
-    if isinstance(num_samples, bool) or not isinstance(num_samples, int | np.integer) or num_samples < 1:
-        raise InputError(f"num_samples is {num_samples!r}, but it must be a whole number of at least 1")
-    return int(num_samples)
+    return options.NUM_SAMPLES.check("num_samples", num_samples)
 
 
 def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_timesteps: int) -> tuple[int, int]:
@@ -178,14 +196,7 @@ def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_times
     """
     if timestep_range is None:
         return 0, num_train_timesteps
-    bounds = tuple(timestep_range)
-    whole = all(isinstance(bound, int | np.integer) for bound in bounds)
-    if len(bounds) != 2 or not whole or not 0 <= bounds[0] < bounds[1] <= num_train_timesteps:
-        raise InputError(
-            f"timestep_range is {bounds}, but it must be two whole numbers, 0 <= first < end <= {num_train_timesteps},"
-            " the model's number of timesteps"
-        )
-    return int(bounds[0]), int(bounds[1])
+    return options.span(num_train_timesteps).check("timestep_range", timestep_range)
 
 
 def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_timesteps: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from flax import nnx
 
-from winobench import json_files, parallel, registry
+from winobench import json_files, options, parallel, registry
 from winobench.data import hard_negatives as negative_data
 from winobench.data.progress import Progress
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -119,8 +119,11 @@ class Training:
             config.loss.threshold_over,
         )
         for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-            if config[name] < 1:
-                raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
+            options.STEPS.check(f"config.{name}", config[name])
+        options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
+        options.FACTOR.check("config.explosion_factor", config.explosion_factor)
+        options.STEPS.or_none().check("config.num_steps", config.num_steps)
+        _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
         source = training_source(config)
@@ -135,7 +138,9 @@ class Training:
             allow_pickle=config.allow_pickle,
         )
         self._images = self._encode(source)
-        self.num_steps = config.num_steps or math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
+        self.num_steps = config.num_steps
+        if self.num_steps is None:
+            self.num_steps = math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
 
         self._graphdefs: dict[str, Any] = {}
         params: dict[str, Any] = {}
@@ -194,7 +199,7 @@ class Training:
             limit=settings.limit,
             num_samples=settings.num_samples,
             seed=self._config.seed,
-            timestep_range=chosen or registry.timestep_range(self._config.model),
+            timestep_range=chosen,
             batch_size=settings.batch_size,
             image_size=self._config.image_size,
             mesh=self._mesh,
@@ -311,8 +316,8 @@ class Training:
         if config.allow_pickle:
             fields["allow_pickle"] = "true"
         span = _pair("validation.timestep_range", config.validation.timestep_range)
-        if span is not None and span != registry.timestep_range(config.model):
-            fields["sampling.timestep_range"] = ",".join(map(str, span))
+        if span is not None:
+            fields["sampling.timestep_range"] = span if isinstance(span, str) else ",".join(map(str, span))
         words = ["python", "-m", "launch.eval", "--config=gdbench"]
         words += [f"--config.{name}={value}" for name, value in fields.items()]
         return " ".join(map(shlex.quote, words))
@@ -370,10 +375,10 @@ def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:
     )
 
 
-def _pair(name: str, value: Any) -> tuple[int, int] | None:
-    """The two numbers of a field that holds a range, or None."""
-    if value is None:
-        return None
+def _pair(name: str, value: Any) -> tuple[int, int] | str | None:
+    """The two numbers of a field that holds a range, or ``all``, or None."""
+    if value is None or value == options.ALL:
+        return value
     value = tuple(value)
     if len(value) != 2 or not all(isinstance(part, int) for part in value):
         raise InputError(f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma")

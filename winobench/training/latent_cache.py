@@ -29,6 +29,7 @@ from winobench import json_files, parallel
 from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
 from winobench.errors import InputError
+from winobench.files import user_path
 from winobench.scorers import common, diffusion_itm, frozen, tables
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def encode(
         raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
     about = _about(pipeline, source, size)
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-    place = pathlib.Path(folder).expanduser() / f"latents-{key[:16]}"
+    place = pathlib.Path(user_path(folder)) / f"latents-{key[:16]}"
     if not array_records.is_complete(place, about):
         source.verify()
         try:

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding
 
-from winobench import parallel
+from winobench import options, parallel
 from winobench.errors import InputError
 from winobench.training import writers as metric_writers
 
@@ -100,7 +100,13 @@ def make_step(
 
     Returns:
       step(state, batch, frozen=None) -> (state, metrics); the passed state's buffers are donated, ``frozen``'s are not.
+
+    Raises:
+      InputError: the decay is not in [0, 1), or the number of micro-batches is none.
     """
+
+    options.EMA_DECAY.check("ema_decay", ema_decay)
+    options.BATCH_SIZE.check("accumulate", accumulate)
 
     def gradients_of(params: Params, frozen: Params | None, batch: Batch, key: jax.Array) -> tuple[Params, Metrics]:
         arguments = (params, batch, key) if frozen is None else (params, frozen, batch, key)

@@ -26,7 +26,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from winobench import parallel, registry
+from winobench import options, parallel, registry
 from winobench.checkpoints import encoder_layouts, models
 from winobench.data import nli as nli_data
 from winobench.errors import InputError
@@ -109,8 +109,8 @@ class Training:
         self._config, self._workdir = config, workdir
         # What is cheap to check comes before data and model are read.
         for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-            if config[name] < 1:
-                raise InputError(f"config.{name} is {config[name]}, but must be at least 1")
+            options.STEPS.check(f"config.{name}", config[name])
+        options.FACTOR.check("config.explosion_factor", config.explosion_factor)
         if config.num_steps is not None:
             common.positive("config.num_steps", config.num_steps)
         elif config.epochs <= 0:
@@ -119,6 +119,7 @@ class Training:
             common.positive("config.validation.limit", config.validation.limit)
         if not 0 <= config.optimizer.warmup_share < 1:
             raise InputError(f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1")
+        _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS)
         dtype = models.as_dtype(config.dtype)
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         sets = [name.strip() for name in config.data.sets.split(",") if name.strip()]
@@ -142,7 +143,9 @@ class Training:
             )
         self._pairs = PairSet(pairs, self._tokenizer, config.data.max_tokens)
         self._pairs.check_size(config.batch_size)
-        self.num_steps = config.num_steps or math.ceil(config.epochs * len(self._pairs) / config.batch_size)
+        self.num_steps = config.num_steps
+        if self.num_steps is None:
+            self.num_steps = math.ceil(config.epochs * len(self._pairs) / config.batch_size)
         # Computed in another dtype than it is kept in.
         abstract = nnx.eval_shape(
             lambda: BertForSequenceClassification(

@@ -6,6 +6,7 @@ import jax
 import optax
 from optax import contrib
 
+from winobench import options
 from winobench.errors import InputError
 
 SCHEDULES = ("constant", "cosine", "linear")
@@ -42,8 +43,9 @@ def make_schedule(kind: str, peak: float, *, warmup_steps: int, total_steps: int
     Raises:
       InputError: for another kind, or a warm-up that leaves no step for a decay.
     """
-    if kind not in SCHEDULES:
-        raise InputError(f"the learning rate's schedule is one of {', '.join(SCHEDULES)}, not {kind!r}")
+    options.SCHEDULE.check("the learning rate's schedule", kind)
+    options.LEARNING_RATE.check("the learning rate", peak)
+    options.WARMUP_STEPS.check("warmup_steps", warmup_steps)
     decay_steps = total_steps - warmup_steps
     if kind != "constant" and decay_steps < 1:
         raise InputError(
@@ -101,11 +103,16 @@ def make_optimizer(
       eps: Adam's term that keeps the denominator from zero.
 
     Raises:
-      InputError: for another name.
+      InputError: for another name, or a number that is not in its range (`winobench.options.OPTIMIZER`).
     """
+    numbers = {"name": name, "weight_decay": weight_decay, "clip_norm": clip_norm, "b1": b1, "b2": b2, "eps": eps}
+    for option, value in numbers.items():
+        options.OPTIMIZER[option].check(f"the optimizer's {option}", value)
+    if not callable(learning_rate):
+        options.LEARNING_RATE.check("the learning rate", learning_rate)
     if name == "adamw":
         inner = optax.adamw(learning_rate, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay)
-    elif name == "muon":
+    else:
         inner = contrib.muon(
             learning_rate,
             adam_b1=b1,
@@ -115,7 +122,5 @@ def make_optimizer(
             consistent_rms=0.2,
             muon_weight_dimension_numbers=_muon_dimensions,
         )
-    else:
-        raise InputError(f"the optimizer is adamw or muon, not {name!r}")
     clip = optax.identity() if clip_norm is None else optax.clip_by_global_norm(clip_norm)
     return optax.chain(clip, inner)

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jax.sharding import Mesh
 
+from winobench import memory
 from winobench.errors import InputError
 from winobench.evaluation import plan as planning
 from winobench.evaluation import summary
+from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks.base import Task
 
 if TYPE_CHECKING:
     from winobench.diffusion.stable_diffusion import StableDiffusion
+
+# Its three numbers, and its error.
+_BYTES_OF_A_TRIPLE = 3 * 4 + 4
 
 MEAN = "validation/mean"
 """The name of the mean over tasks, by which checkpoints are selected (paper, section 4)."""
@@ -30,7 +35,7 @@ class Validation:
       limit: scenes or items a task; None means all.
       num_samples: of noise and timestep, for every pair.
       seed: of the samples.
-      timestep_range: (first, end) of the timesteps that are drawn; None for all.
+      timestep_range: (first, end) of the timesteps that are drawn; ``all``; None for what the model's folder says.
       batch_size: of the scorer, on each device; None lets it choose.
       image_size: images are resized to it; None for the model's own.
       mesh: the devices.
@@ -47,7 +52,7 @@ class Validation:
         limit: int | None = None,
         num_samples: int = 8,
         seed: int = 0,
-        timestep_range: tuple[int, int] | None = None,
+        timestep_range: tuple[int, int] | str | None = None,
         batch_size: int | None = None,
         image_size: int | None = None,
         mesh: Mesh | None = None,
@@ -57,7 +62,12 @@ class Validation:
                 raise InputError(f"task {task.name!r} has the metric {task.metric}: validate on tasks with accuracy")
         self._tasks = list(tasks)
         self._plan = planning.make_plan(tasks, data_dir=data_dir, limit=limit, normalize="auto")
-        self._sampling = {"num_samples": num_samples, "seed": seed}
+        self._sampling = {"num_samples": samples.check_num_samples(num_samples), "seed": seed}
+        memory.check(
+            f"a validation on {len(self._plan.pairs):,} pairs x {num_samples:,} samples",
+            self.num_passes * _BYTES_OF_A_TRIPLE,
+            "lower validation.num_samples or validation.limit",
+        )
         self._options = {
             "timestep_range": timestep_range,
             "batch_size": batch_size,

@@ -34,6 +34,7 @@ from winobench.evaluation.report.sections import (
 )
 from winobench.evaluation.report.sections.gallery import Gallery
 from winobench.evaluation.report.sections.shared import Bar, Material, Section
+from winobench.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, Rating, read_ratings
 
 PAGE = "report.html"
@@ -84,8 +85,10 @@ def write_report(
     material = Material(read_runs(paths), resamples, seed)
     if ratings is not None and not wscplus.asked_tasks(material):
         raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
-    first = pathlib.Path(paths[0])
-    folder = pathlib.Path(out) if out is not None else first / "report" if len(paths) == 1 else pathlib.Path("report")
+    first = pathlib.Path(user_path(paths[0]))
+    folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
+    if out is not None:
+        folder = pathlib.Path(user_path(out))
     if material.is_text:
         sections, galleries, gallery_files = _text_sections(material, gallery_examples, ratings), [], None
     else:

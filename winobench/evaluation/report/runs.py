@@ -26,6 +26,7 @@ from winobench.evaluation import records
 from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, Question, text_hash
 from winobench.evaluation.report.labels import model_label, shortened
 from winobench.evaluation.summary import image_dependence
+from winobench.files import user_path
 
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
@@ -364,7 +365,7 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
     """
     if not paths:
         raise InputError("no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.")
-    folders = [pathlib.Path(path) for path in paths]
+    folders = [pathlib.Path(user_path(path)) for path in paths]
     for number, folder in enumerate(folders):
         if folder.resolve() in [other.resolve() for other in folders[:number]]:
             raise InputError(f"run {folder} is named twice: name each run once.")
@@ -386,7 +387,7 @@ def read_run(path: str | os.PathLike) -> Run:
       InputError: there is no such folder, it holds no run, one that has not finished, or one of another layout, or a
         file of it cannot be read.
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(user_path(path))
     if not path.is_dir():
         raise InputError(f"there is no folder {path}: name the folder of a run, which launch.eval prints first.")
     config_path, results_path = path / "config.json", path / "results.json"
