@@ -52,7 +52,7 @@ HELP = {
     "seed": "of sampled texts",
     "api.base_url": "of the server; none for the one in the model's name, or the provider's own",
     "api.concurrency": "calls under way at a time",
-    "api.timeout": "seconds without a byte after which a call is tried again",
+    "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",
     "api.attempts": "how often a call is tried",
     "api.send_temperature": "false for models that refuse the field",
     "api.extra_body": 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',

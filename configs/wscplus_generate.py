@@ -48,7 +48,7 @@ HELP = {
     "seed": "of local models' draws",
     "api.base_url": "of the server; none for the one in the model's name, or the provider's own",
     "api.concurrency": "calls under way at a time, of hosted models",
-    "api.timeout": "seconds without a byte after which a call is given up and tried again",
+    "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",
     "api.attempts": "how often a call is tried",
     "api.send_temperature": "false for models that refuse the field",
     "api.extra_body": "further fields of every request, as a JSON object; not for secrets",

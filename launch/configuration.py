@@ -25,7 +25,7 @@ import ml_collections
 from absl import app, flags, logging
 from ml_collections import config_dict
 
-from launch import output
+from launch import BAD_INPUT, INTERRUPTED, missing_package, output
 from winobench import options
 from winobench.errors import InputError
 from winobench.files import user_path
@@ -37,7 +37,6 @@ CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 _OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
-_BAD_INPUT, _INTERRUPTED = 2, 130
 
 flags.DEFINE_string("config", None, "Name of a file in configs/, or a path; an argument may follow after a colon.")
 
@@ -236,10 +235,16 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except InputError as error:
         output.tell(f"error: {' '.join(str(error).split())}")
-        sys.exit(_BAD_INPUT)
+        sys.exit(BAD_INPUT)
+    except ModuleNotFoundError as error:
+        sentence = missing_package(error)
+        if sentence is None:
+            raise
+        output.tell(f"error: {sentence}")
+        sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         output.tell("interrupted")
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
 
 
 def _parse(argv: Sequence[str], launcher: str, default: str, usage: str) -> ml_collections.ConfigDict:

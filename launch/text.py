@@ -27,6 +27,8 @@ INCOMPLETE = 2
 """Exit status of runs that left something out: a task without data, or questions whose calls failed."""
 
 _EXAMPLE = "winoviz"
+# Dollars per million tokens.
+_HIGHEST_PRICE = 1e6
 # The folder in a training run's that holds what was trained.
 _EXPORTED = "model"
 
@@ -280,21 +282,27 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     if text is not None:
         try:
             options["extra_body"] = json_files.parse(text)
-        except ValueError:
-            options["extra_body"] = None
+            reason = ""
+        except json_files.NotJSON as error:
+            options["extra_body"], reason = None, f" ({error})"
         if not isinstance(options["extra_body"], dict):
             raise InputError(
-                f'--config.api.extra_body is a JSON object such as \'{{"reasoning_effort": "low"}}\', not {text!r}.'
+                '--config.api.extra_body is a JSON object such as \'{"reasoning_effort": "low"}\', not'
+                f" {text[:200]!r}{reason}."
             )
     if price is not None:
-        if len(price) != 2 or not all(isinstance(part, int | float) for part in price):
+        if len(price) != 2 or not all(_is_price(part) for part in price):
             raise InputError(
-                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r}."
+                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r:.200}."
             )
         options["prices"] = {
             display_name(model): tuple(map(float, price)) for model in _words(config.model) if ":" in model
         }
     return options
+
+
+def _is_price(part: Any) -> bool:
+    return isinstance(part, int | float) and not isinstance(part, bool) and 0 <= part <= _HIGHEST_PRICE
 
 
 def _words(text: str) -> list[str]:

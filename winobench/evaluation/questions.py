@@ -20,9 +20,10 @@ from winobench.errors import InputError
 from winobench.evaluation import asking, provenance, records, responses
 from winobench.evaluation import progress as progress_bars
 from winobench.evaluation.evaluate import READY, choose_tasks
-from winobench.scorers.language import KINDS, Request, Responder, Response
+from winobench.scorers.language import KINDS, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
+from winobench.texts import LONGEST_PROMPT, check_texts
 
 ATTEMPTS = "attempts.jsonl"
 """Beside the parts, where the model notes its attempts."""
@@ -97,10 +98,11 @@ def evaluate_questions(
       dollars, or None where prices are not known}, and "workdir", the run's folder.
 
     Raises:
-      InputError: unknown or unready tasks, a protocol that a task or the responder lacks, no task with usable data, a
-        folder of another run, a program of several processes.
+      InputError: an argument of another kind than above, unknown or unready tasks, a protocol that a task or the
+        responder lacks, no task with usable data, a folder of another run, a program of several processes.
     """
     started = time.monotonic()
+    _check_arguments(responder, tasks, workdir, protocol, data_dir, limit)
     if jax.distributed.is_initialized() and parallel.num_processes() > 1:
         raise InputError("text tasks are for a program of one process: start it without the others")
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
@@ -204,6 +206,27 @@ def evaluate_questions(
     return {**results, "workdir": str(folder.path)}
 
 
+def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, data_dir: Any, limit: Any) -> None:
+    """Makes sure that arguments are of the kinds that `evaluate_questions` says."""
+    lacking = [name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)]
+    if lacking:
+        raise InputError(
+            f"the responder is a {type(responder).__name__}, which has no {lacking[0]}: give a language model, such as"
+            " winobench.scorers.loading.load_responder makes"
+        )
+    listed = [tasks] if isinstance(tasks, str) else tasks
+    named = isinstance(listed, Sequence) and not isinstance(listed, bytes)
+    if not named or not all(isinstance(task, str | TextTask) for task in listed):
+        raise InputError(f"tasks is {tasks!r:.80}: give names or TextTask objects in a list, or 'ready'")
+    for name, value in (("workdir", workdir), ("data_dir", data_dir)):
+        if value is not None and not isinstance(value, str | os.PathLike):
+            raise InputError(f"{name} is {value!r:.80}: give a path, or None")
+    if protocol is not None and not isinstance(protocol, str):
+        raise InputError(f"protocol is {protocol!r:.80}: give a name, or None")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise InputError(f"limit is {limit!r:.80}: give a whole number from 1 on, or None for all")
+
+
 def choose_protocol(task: TextTask, name: str | None, kinds: frozenset[str]) -> Protocol:
     """The protocol of a task that is meant.
 
@@ -275,8 +298,26 @@ def _prepare(
             raise ValueError(f"task {task.name!r} has two questions of the id {question.id!r}.")
         seen.add(question.id)
     requests = [tuple(protocol.requests(question)) for question in questions]
+    try:
+        for question, some in zip(questions, requests, strict=True):
+            _check_question(question, some)
+    except InputError as error:
+        failed[task.name] = f"a question of {task.name} cannot be asked: {error}"
+        return None
     keys = [tuple(responses.key(fingerprint, request) for request in some) for some in requests]
     return _Asked(task, protocol, questions, requests, keys)
+
+
+def _check_question(question: TextQuestion, requests: Sequence[Request]) -> None:
+    """Makes sure that a question can be asked and written down.
+
+    Raises:
+      InputError: says which text cannot, and why.
+    """
+    texts = [question.id, *question.groups, *question.texts, *question.texts.values(), *question.options]
+    check_texts(texts if question.pair is None else [*texts, question.pair], longest=LONGEST_PROMPT, together=True)
+    for request in requests:
+        check_request(request)
 
 
 def _summarise(one: _Asked, answers: asking.Answers, folder: records.RunFolder, results: dict[str, Any]) -> int:
