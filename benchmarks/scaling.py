@@ -311,7 +311,7 @@ def looks_of_a_question(factor: float, samples: int = SAMPLES) -> int:
     """Looks until a question is decided that takes this many times fewer samples than all; 1 where there is no race."""
     if factor == 1:
         return 1
-    numbers = sequential.looks(samples)
+    numbers = sequential.looks(samples, race.ALPHA)
     return min(len(numbers), 1 + sum(number < samples / factor for number in numbers))
 
 
@@ -378,7 +378,7 @@ def model(
         encode = share.images * an_image + share.texts * a_text
         stretches = math.ceil(max(share.images, share.texts) / assumed.table_rows)
         calls = math.ceil(share.passes / _CALL)
-        ends = (len(sequential.looks(samples)) if raced else 1) * max(calls, stretches)
+        ends = (len(sequential.looks(samples, race.ALPHA)) if raced else 1) * max(calls, stretches)
         scoring += share.passes * a_pass
         encoding += encode
         # Each end leaves part of a batch empty, of triples and of images, and its first images are waited for.
@@ -651,15 +651,14 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
         log("races, summaries, bias")
         random = np.random.default_rng(0)
         errors = random.standard_normal((len(plan.pairs), SAMPLES)).astype(np.float32)
-        looks = sequential.looks(SAMPLES)
-        level = sequential.level_of_a_look(race.ALPHA, SAMPLES)
+        looks = sequential.looks(SAMPLES, race.ALPHA)
         rankings = [race.Ranking(np.arange(5)[:, None] + 5 * q, np.array([-1])) for q in range(200)]
 
         def look():
             for n in looks[:4]:
                 for ranking in rankings:
                     ranking.needed()
-                    ranking.look(errors, n, SAMPLES, level)
+                    ranking.look(errors, n, SAMPLES, race.ALPHA)
 
         entering = _best(lambda: race.Race(plan, [task], SAMPLES), 2) / _QUESTIONS
         looking = _best(look, 1) / (len(rankings) * 4)

@@ -55,7 +55,8 @@ HELP = {
     "sampling.num_samples": "pairs of noise and timestep that each image-text pair is judged on",
     "sampling.num_bias_samples": "the same for tasks of social bias",
     "sampling.mode": "fixed, or race: samples are drawn until a question is decided, num_samples at most",
-    "sampling.alpha": "of a race: how often a decision may differ from that of all samples",
+    "sampling.alpha": "of a race: how often a question may be decided otherwise than by all samples, at most",
+    "sampling.rare_share": "of a race: the smallest share of the samples that may hold all that speaks for a candidate",
     "sampling.timesteps": "uniform, low_discrepancy, stratified, even, published, or timesteps with commas, one a"
     " sample; a race also importance, those where candidates differ; none for uniform, and for importance in a race",
     "sampling.timestep_range": "first,end of the timesteps that are drawn; all; none for what the model's folder says",
@@ -80,6 +81,7 @@ RANGES = {
     "sampling.num_bias_samples": options.NUM_SAMPLES,
     "sampling.mode": options.choice("fixed", "race"),
     "sampling.alpha": options.ALPHA,
+    "sampling.rare_share": options.RARE_SHARE,
     "sampling.timesteps": options.TIMESTEPS.or_none(),
     "sampling.timestep_range": options.TIMESTEP_RANGE,
 }
@@ -131,6 +133,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.sampling.num_bias_samples = 2 if form == "debug" else 20
     config.sampling.mode = "race" if form == "race" else "fixed"
     config.sampling.alpha = 0.01
+    config.sampling.rare_share = 0.04
     config.sampling.timesteps = config_dict.placeholder(str)
     config.sampling.timestep_range = config_dict.placeholder(tuple | str)
     return config

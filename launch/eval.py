@@ -117,6 +117,7 @@ def main(config: ml_collections.ConfigDict) -> None:
             timesteps=parse_timesteps(config.sampling.timesteps),
             mode=config.sampling.mode,
             alpha=config.sampling.alpha,
+            rare_share=config.sampling.rare_share,
             normalize=config.normalize,
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,

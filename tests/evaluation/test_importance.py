@@ -62,8 +62,8 @@ class Uneven(fakes.FakeScorer):
 
 
 def test_a_race_learns_where_candidates_differ_and_takes_fewer_passes(tmp_path):
-    tasks = [fakes.text_task(count=30), fakes.image_task(count=30)]
-    arguments = {"num_samples": 128, "mode": "race", "reuse": False, "progress": False}
+    tasks = [fakes.text_task(count=12), fakes.image_task(count=12)]
+    arguments = {"num_samples": 200, "mode": "race", "rare_share": 0.1, "reuse": False, "progress": False}
     plain = evaluate.evaluate(Uneven(), tasks, tmp_path / "plain", timesteps="low_discrepancy", **arguments)
     learned = evaluate.evaluate(Uneven(), tasks, tmp_path / "learned", **arguments)
     assert learned["race"]["density"][-1] > 10 * learned["race"]["density"][0]
@@ -72,7 +72,7 @@ def test_a_race_learns_where_candidates_differ_and_takes_fewer_passes(tmp_path):
     for task, entries in fixed["tasks"].items():
         assert learned["tasks"][task]["accuracy"]["value"] == pytest.approx(entries["accuracy"]["value"], abs=0.05)
     described = json.loads((tmp_path / "learned" / "config.json").read_text())["rounds"][0]
-    assert len(described["timesteps"]) == 128
+    assert len(described["timesteps"]) == 200
     assert np.mean(np.array(described["timesteps"]) >= 800) > 0.5
 
 

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from winobench.metrics import Dependence, Design, clustered, family_wise, false_discovery_rates, paired_difference, wilson
+from winobench.metrics import (
+    Dependence,
+    Design,
+    clustered,
+    family_wise,
+    false_discovery_rates,
+    paired_difference,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(("successes", "total"), [(0, 1), (0, 100), (1, 100), (50, 100), (99, 100), (100, 100), (7, 9)])

@@ -20,6 +20,7 @@ from winobench import json_files, options, parallel
 from winobench.errors import InputError
 from winobench.evaluation import gallery, importance, provenance, race, records, rounds, summary
 from winobench.evaluation import progress as progress_bars
+from winobench.metrics import sequential
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
 from winobench.tasks.base import Task
@@ -45,6 +46,7 @@ def evaluate(
     timesteps: str | Sequence[int] | None = None,
     mode: str = "fixed",
     alpha: float = race.ALPHA,
+    rare_share: float = sequential.SHARE,
     normalize: str = "auto",
     overwrite: bool = False,
     reuse: bool = True,
@@ -74,11 +76,15 @@ def evaluate(
       num_bias_samples: the same for tasks of social bias.
       seed: of the samples, and of permutations and resamples of bias tasks.
       timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even``, ``published``, or the timesteps themselves,
-        for all tasks; ``uniform`` when None. A race takes ``uniform``, ``low_discrepancy`` or ``importance``, which it
-        does when None: timesteps where candidates differ, learned from a pilot (`winobench.evaluation.importance`).
+        for all tasks; ``uniform`` when None. A race also knows ``importance``, its default: timesteps where candidates
+        differ, learned from a pilot (`winobench.evaluation.importance`).
       mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
         `winobench.evaluation.race` says. Bias tasks have nothing to decide, and take all of theirs.
-      alpha: of a race: how often a decision may differ from that of all samples, at most.
+      alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
+        is right.
+      rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate; no single
+        sample is taken to hold more than 1 / (rare_share * num_samples) of it. What is smaller assumes less and takes
+        more samples (docs/race.md).
       normalize: ``auto``, ``none``, ``unconditional`` or ``gray_image``; see `winobench.evaluation.plan.NORMALIZE`.
       overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
       reuse: look for errors in the folders beside ``workdir``.
@@ -91,7 +97,7 @@ def evaluate(
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
       "failed": {task: why its data could not be used}, "config", "versions", "passes": triples that the numbers rest
       on, "computed_passes": those computed by this call, "seconds": with those of the calls that this one continues,
-      of a race "race": {"alpha", "passes", "fixed_passes": without a race, "density" of
+      of a race "race": {"alpha", "rare_share", "passes", "fixed_passes": without a race, "density" of
       the timesteps, "tasks": {task: {"questions", "undecided":
       those that took all samples, "samples": the median a question}}}}, and "workdir", the run's folder.
 
@@ -108,7 +114,9 @@ def evaluate(
     options.NORMALIZE.check("normalize", normalize)
     if not is_sampled and normalize not in ("auto", "none"):
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
-    _check_mode(mode, alpha, timesteps, is_sampled)
+    _check_mode(mode, alpha, rare_share, timesteps, is_sampled)
+    if mode == "race":
+        race.check(chosen)
     if timesteps is None:
         timesteps = importance.RULE if mode == "race" else "uniform"
     timesteps = samples.check_timesteps(timesteps, (importance.RULE,))
@@ -120,7 +128,7 @@ def evaluate(
         "seed": samples.check_seed(seed),
         "timesteps": timesteps,
         # Runs without a race keep the identity that their folders have.
-        **({"mode": mode, "alpha": float(alpha)} if mode == "race" else {}),
+        **({"mode": mode, "alpha": float(alpha), "rare_share": float(rare_share)} if mode == "race" else {}),
     }
     fingerprint = _common_fingerprint(scorer)
     if "timestep_range" in fingerprint and not samples.draws_from_range(timesteps):
@@ -132,6 +140,7 @@ def evaluate(
         chosen,
         sampling,
         alpha=alpha if mode == "race" else None,
+        share=rare_share if mode == "race" else None,
         data_dir=data_dir,
         limit=limit,
         normalize=normalize if is_sampled else "none",
@@ -280,6 +289,7 @@ def _summarise(
     if raced:
         results["race"] = {
             "alpha": raced[0][0].alpha,
+            "rare_share": raced[0][0].share,
             "passes": sum(outcome.passes for _, outcome in raced),
             "fixed_passes": sum(outcome.fixed_passes for _, outcome in raced),
             "density": None if raced[0][0].density is None else raced[0][0].density.tolist(),
@@ -299,7 +309,9 @@ def _described(one: rounds.Round, is_sampled: bool) -> dict[str, Any]:
     }
 
 
-def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, is_sampled: bool) -> None:
+def _check_mode(
+    mode: str, alpha: float, rare_share: float, timesteps: str | Sequence[int] | None, is_sampled: bool
+) -> None:
     """Raises InputError for a mode that does not exist, or that the rest of the arguments does not allow."""
     if mode not in race.MODES:
         raise InputError(f"the sampling mode is one of {', '.join(race.MODES)}, not {mode!r}.")
@@ -311,11 +323,8 @@ def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, 
         raise InputError("mode='race' is for diffusion models: leave it at fixed for this scorer.")
     if not 0 < alpha < 0.5:
         raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.")
-    rules = (importance.RULE, *samples.PREFIX_RULES)
-    if timesteps is not None and timesteps not in rules:
-        raise InputError(
-            f"a race looks at the first samples of many: timesteps must be {', '.join(rules)}, not {timesteps!r}."
-        )
+    if not 0 < rare_share <= 0.5:
+        raise InputError(f"a race's rare_share is {rare_share!r}, but it must be above 0 and at most 0.5.")
 
 
 def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: BaseException) -> None:

@@ -2,7 +2,8 @@
 
 Many questions race at once: between two looks, the pairs that any undecided question still needs are scored on the next
 samples together, so that the devices have full batches. Pairs of one question always share their samples, which makes
-the difference of two candidates much less noisy than either of them.
+the difference of two candidates much less noisy than either of them. Samples are met in random order, whatever rule
+has chosen their timesteps; docs/race.md says what is sure then, and why.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from winobench import metrics
+from winobench.errors import InputError
 from winobench.evaluation.plan import Plan
 from winobench.evaluation.summary import score_terms
 from winobench.metrics import sequential
@@ -21,10 +24,57 @@ MODES = ("fixed", "race")
 """How samples are spent: all pairs on all of them, or each pair only until its question is decided."""
 
 ALPHA = 0.01
-"""How often a decision may differ from that of the whole budget, at most, by default."""
+"""How often a question may be decided otherwise than by the whole budget, at most, by default: `sequential.SHARE` says
+under which assumption."""
 
-# What a metric asks of a ranking: which candidates are among the k best.
-_TOPS = {"recall": (1, 5)}
+# Numbers of samples after which a candidate's rivals are chosen, on whom it is bet from there on, and the shares of the
+# level: 1 / 2, 1 / 4, ... With two candidates there is nothing to choose.
+_FIRST_CHOICE, _NEXT_CHOICE = 4, 4
+
+
+def check(tasks: Iterable[Task]) -> None:
+    """Makes sure that a race can decide some tasks; reads no data.
+
+    Bias tasks have nothing to decide: they take all of their samples.
+
+    Raises:
+      InputError: a task's metric does not say which comparisons decide a question, or does not fit the task's shape.
+    """
+    for task in tasks:
+        if task.association is None:
+            _check_shape(task, task.shape, f"task {task.name!r}")
+
+
+def check_questions(plan: Plan, tasks: Iterable[Task]) -> None:
+    """As `check`, for each question of a plan: before any of them is scored.
+
+    Raises:
+      InputError: a question has a shape or a target that its task's metric does not decide.
+    """
+    for task in tasks:
+        for question in plan.questions[task.name]:
+            what = f"question {question.id!r} of task {task.name!r}"
+            decision = _check_shape(task, (len(question.images), len(question.texts)), what)
+            if (question.target is None) != decision.is_diagonal:
+                target = "no target" if question.target is None else f"the target {question.target}"
+                raise InputError(
+                    f"{what} has {target}, which the metric {task.metric!r} cannot decide: use mode='fixed'"
+                )
+
+
+def _check_shape(task: Task, shape: tuple[int, int], what: str) -> metrics.Decision:
+    decision = metrics.decision_of(task.metric)
+    if decision is None:
+        raise InputError(
+            f"{what} cannot race: its metric {task.metric!r} does not say which comparisons decide a question"
+            " (winobench.metrics.decided_by); use mode='fixed' (--config.sampling.mode=fixed)"
+        )
+    if not decision.fits(shape):
+        raise InputError(
+            f"{what} cannot race: it has {shape[0]} images and {shape[1]} texts, but the metric {task.metric!r} is"
+            f" decided for {decision.asks_for}; use mode='fixed' (--config.sampling.mode=fixed)"
+        )
+    return decision
 
 
 class Ranking:
@@ -35,7 +85,12 @@ class Ranking:
     """
 
     def __init__(
-        self, rows: np.ndarray, signs: np.ndarray, tops: Sequence[int] = (1,), weights: np.ndarray | None = None
+        self,
+        rows: np.ndarray,
+        signs: np.ndarray,
+        tops: Sequence[int] = (1,),
+        weights: np.ndarray | None = None,
+        order: np.ndarray | None = None,
     ):
         """
         Args:
@@ -43,8 +98,9 @@ class Ranking:
           signs: int [terms], of these errors in the score.
           tops: the sets of best candidates that are asked for: the best one, the best five.
           weights: float [samples], of each sample; equal ones when None.
+          order: int [samples], in which samples are met; as they are numbered when None.
         """
-        self._rows, self._signs, self._weights = rows, signs, weights
+        self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
         # Nothing is asked of a single candidate, but it has a score.
         self._tops = [_Top(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_Top(len(rows), len(rows))]
         self.num_samples = np.zeros(len(rows), np.int64)
@@ -69,25 +125,26 @@ class Ranking:
         """Rows of the errors that the next look needs; none once all is decided."""
         return self._rows[self._running()].ravel()
 
-    def look(self, errors: np.ndarray, n: int, budget: int, level: float) -> None:
+    def look(self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE) -> None:
         """Decides what the first n samples can decide.
 
         Args:
-          errors: [rows, samples] floats; the first n of the needed rows are known.
+          errors: [rows, samples] floats; of the needed rows, the first n in the order are known.
           n: at most ``budget``.
           budget: the samples that a decision should agree with.
-          level: probability of a wrong decision at this look.
+          level: probability that this question is decided otherwise at any look.
+          share: as of `winobench.metrics.sequential.will_stay_positive`.
         """
         running = self._running()
         self.num_samples[running] = n
         scores = self._scores(errors, n)
         for top in self._tops:
             if top.is_open.any():
-                top.look(scores, budget, level)
+                top.look(scores, budget, level / len(self._tops), share)
 
     def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
         """[candidates, n] float64, NaN where a sample is not known."""
-        return _sample_scores(errors, self._rows, self._signs, self._weights, n)
+        return _sample_scores(errors, self._rows, self._signs, self._weights, self._order, n)
 
     def scores(self, errors: np.ndarray) -> np.ndarray:
         """[candidates] float64, higher = better: that of the winner, and how far the others are from it.
@@ -110,54 +167,126 @@ class Ranking:
 
 
 class _Top:
-    """Which of some candidates are the k best?"""
+    """Which of some candidates are the k best?
+
+    A candidate leaves when it is sure that k others are better, and enters when it is sure that it is better than all
+    but k - 1 others. Which others that shall be is chosen after a few samples, and only later ones are evidence: a
+    choice by the same samples would need a share of the level for each that might have been chosen. One that belongs to
+    the k best leaves only if one of its rivals that does not is held to be better: of the two kinds of mistakes there
+    are k, and as many as there are other candidates.
+    """
 
     def __init__(self, num_candidates: int, k: int):
         self.is_open = np.full(num_candidates, k < num_candidates)
         self.is_in = ~self.is_open
         self._k = k
-        # What can go wrong is a comparison of one that belongs in with one that does not.
-        self._comparisons = k * (num_candidates - k)
+        # With one place, who enters is known when all others have left.
+        kinds = int(k > 0) + int(1 < k < num_candidates - 1)
+        others = num_candidates - k
+        self._leaving = 0.0 if others == 1 < k else 1 / (kinds * k)
+        self._entering = 0.0 if k == 1 else 1 / (kinds * max(others, 1))
+        # Samples used for choosing -> the share of the level, and open candidates from best to worst after them.
+        self._choices: dict[int, tuple[float, np.ndarray, int]] = {}
 
-    def look(self, scores: np.ndarray, budget: int, level: float) -> None:
+    def look(self, scores: np.ndarray, budget: int, level: float, share: float) -> None:
         """Settles those whose fate the scores, [candidates, n], make sure."""
-        candidates = np.flatnonzero(self.is_open)
-        places = self._k - int(self.is_in.sum())
-        order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
-        above, below = order[:places], order[places:]
-        differences = scores[above][:, None] - scores[below][None]
-        sure = sequential.will_stay_positive(differences, budget, level / self._comparisons)
-        enter, leave = above[sure.all(axis=1)], below[sure.all(axis=0)]
+        n = scores.shape[1]
+        if n >= budget:
+            enter, leave = self._by_means(scores)
+        else:
+            self._choose(scores, budget)
+            leave = self._sure(scores, budget, level, share, leaving=True)
+            enter = self._sure(scores, budget, level, share, leaving=False)
+        # No more than there are places, and rivals for them, even after a mistake.
+        enter = enter[: self._k - int(self.is_in.sum())]
         self.is_in[enter] = True
-        self.is_open[enter] = self.is_open[leave] = False
+        self.is_open[enter] = False
+        leave = leave[: max(0, int(self.is_open.sum()) - (self._k - int(self.is_in.sum())))]
+        self.is_open[leave] = False
         # All places taken, or none that could be taken from anybody.
-        places -= len(enter)
+        places = self._k - int(self.is_in.sum())
         if places in (0, int(self.is_open.sum())):
             self.is_in |= self.is_open & (places > 0)
             self.is_open[:] = False
 
+    def _by_means(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Who enters and who leaves by the means of the whole budget; neither where they are equal."""
+        candidates = np.flatnonzero(self.is_open)
+        places = self._k - int(self.is_in.sum())
+        order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
+        above, below = order[:places], order[places:]
+        better = (scores[above][:, None] - scores[below][None]).mean(axis=-1) > 0
+        return above[better.all(axis=1)], below[better.all(axis=0)]
+
+    def _choose(self, scores: np.ndarray, budget: int) -> None:
+        """Orders the open candidates by the first samples, as often as there are new numbers of them."""
+        candidates = np.flatnonzero(self.is_open)
+        places = self._k - int(self.is_in.sum())
+        if len(self.is_open) == 2:
+            self._choices.setdefault(0, (1.0, candidates, places))
+            return
+        number, part = _FIRST_CHOICE, 0.5
+        while number < min(scores.shape[1], budget / 2):
+            if number not in self._choices:
+                means = scores[candidates, :number].mean(axis=1)
+                self._choices[number] = (part, candidates[np.argsort(-means, kind="stable")], places)
+            number, part = number * _NEXT_CHOICE, part / 2
+
+    def _sure(self, scores: np.ndarray, budget: int, level: float, share: float, *, leaving: bool) -> np.ndarray:
+        """Candidates that surely leave, or surely enter."""
+        of_level = self._leaving if leaving else self._entering
+        found: set[int] = set()
+        if not of_level:
+            return np.zeros(0, np.int64)
+        # Whose comparisons are settled needs no other; one with who has gone the other way cannot be won.
+        settled = self.is_in if leaving else ~self.is_in & ~self.is_open
+        for start, (part, order, places) in self._choices.items():
+            number = places if leaving else len(order) - places
+            one, other = [], []
+            for candidate in order[self.is_open[order]].tolist():
+                rivals = [rival for rival in (order if leaving else order[::-1]).tolist() if rival != candidate][
+                    :number
+                ]
+                rivals = [rival for rival in rivals if not settled[rival]]
+                if candidate not in found and all(self.is_open[rival] for rival in rivals):
+                    one += rivals
+                    other += [candidate] * len(rivals)
+            better, worse = (one, other) if leaving else (other, one)
+            sure = sequential.will_stay_positive(
+                scores[better] - scores[worse], budget, level * of_level * part, share, start
+            )
+            candidates = np.array(other, np.int64)
+            found |= set(candidates.tolist()) - set(candidates[~sure].tolist())
+        return np.array(sorted(found), np.int64)
+
 
 class Matching:
-    """A question of two images and two texts that belong together in order (Winoground).
+    """A question of n images and n texts that belong together in order (Winoground: two and two).
 
     Its pairs go on together until the text score and the image score are both decided: all of a score's comparisons
     are won, or one is lost.
 
     Attributes:
-      num_samples: [2, 2] int, the samples that each pair was judged on.
+      num_samples: [n, n] int, the samples that each pair was judged on.
       decided: whether nothing is open.
     """
 
-    def __init__(self, rows: np.ndarray, signs: np.ndarray, weights: np.ndarray | None = None):
+    def __init__(
+        self,
+        rows: np.ndarray,
+        signs: np.ndarray,
+        weights: np.ndarray | None = None,
+        order: np.ndarray | None = None,
+    ):
         """
         Args:
-          rows: int [2, 2, terms], as of `Ranking`.
+          rows: int [n, n, terms], as of `Ranking`.
           signs: int [terms].
-          weights: as of `Ranking`.
+          weights, order: as of `Ranking`.
         """
-        self._rows, self._signs, self._weights = rows, signs, weights
+        self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
         self.decided = False
-        self.num_samples = np.zeros((2, 2), np.int64)
+        self.num_samples = np.zeros(rows.shape[:2], np.int64)
 
     @property
     def terms(self) -> tuple[np.ndarray, np.ndarray]:
@@ -168,29 +297,48 @@ class Matching:
         """As of `Ranking`."""
         return np.zeros(0, np.int64) if self.decided else self._rows.ravel()
 
-    def look(self, errors: np.ndarray, n: int, budget: int, level: float) -> None:
+    def look(self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE) -> None:
         """As of `Ranking`."""
         scores = self._scores(errors, n)
-        own = scores[[0, 1], [0, 1]]
-        margins = np.stack([own - scores[[0, 1], [1, 0]], own - scores[[1, 0], [0, 1]]])  # [text or image, 2, n]
-        won, lost = (sequential.will_stay_positive(sign * margins, budget, level / 4) for sign in (1, -1))
+        size = len(scores)
+        one, other = np.nonzero(~np.eye(size, dtype=bool))
+        own = scores[one, one]
+        margins = np.stack([own - scores[one, other], own - scores[other, one]])  # [text or image, comparisons, n]
+        # Half of the level for each score. It is won by mistake only if a comparison is that is lost, whichever; and
+        # lost by mistake if any of them is.
+        won = sequential.will_stay_positive(margins, budget, level / 2, share).all(axis=1)
+        lost = sequential.will_stay_positive(-margins, budget, level / 2 / len(one), share).any(axis=1)
+        means = margins.mean(axis=-1)
         self.num_samples[:] = n
-        self.decided = bool((won.all(axis=1) | lost.any(axis=1)).all())
+        # What was sure at an earlier look has to be what the means say now: scores are means.
+        self._won, self._lost = self._won | won, self._lost | lost
+        by_means = (means > 0).all(axis=1)
+        settled = (self._won & by_means) | (self._lost & (means < 0).any(axis=1))
+        self.decided = bool(settled.all())
+
+    _won = _lost = np.zeros(2, bool)
 
     def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
-        return _sample_scores(errors, self._rows, self._signs, self._weights, n)
+        return _sample_scores(errors, self._rows, self._signs, self._weights, self._order, n)
 
     def scores(self, errors: np.ndarray) -> np.ndarray:
-        """[2, 2] float64, means over the samples that the pairs were judged on."""
+        """[n, n] float64, means over the samples that the pairs were judged on."""
         return self._scores(errors, int(self.num_samples.max())).mean(axis=-1)
 
 
 def _sample_scores(
-    errors: np.ndarray, rows: np.ndarray, signs: np.ndarray, weights: np.ndarray | None, n: int
+    errors: np.ndarray,
+    rows: np.ndarray,
+    signs: np.ndarray,
+    weights: np.ndarray | None,
+    order: np.ndarray | None,
+    n: int,
 ) -> np.ndarray:
     """float64 [..., n], the scores of the first samples, from the rows [..., terms] of errors that they are made of."""
-    scores = np.tensordot(signs, errors[np.moveaxis(rows, -1, 0), :n].astype(np.float64), axes=1)
-    return scores if weights is None else scores * weights[:n]
+    first = np.arange(n) if order is None else order[:n]
+    known = errors[np.moveaxis(rows, -1, 0)[..., None], first].astype(np.float64)
+    scores = np.tensordot(signs, known, axes=1)
+    return scores if weights is None else scores * weights[first]
 
 
 @dataclasses.dataclass
@@ -254,7 +402,10 @@ class Race:
 
     Attributes:
       budget: samples that an undecided question ends with.
-      alpha: how often a decision may differ from that of the whole budget, at most.
+      alpha: how often a question may be decided otherwise than by the whole budget, at most, if samples are met in
+        random order and ``share`` is right (docs/race.md).
+      share: the smallest share of the samples that may hold all that speaks for a candidate.
+      order: int [budget], in which samples are met.
       num_questions: questions in this race.
       undecided: those that are open now.
     """
@@ -270,11 +421,13 @@ class Race:
         num_processes: int = 1,
         rows: tuple[int, int] | None = None,
         weights: np.ndarray | None = None,
+        share: float = sequential.SHARE,
+        order: np.ndarray | None = None,
     ):
         """
         Args:
           plan: the plan of these tasks.
-          tasks: none of them a bias task.
+          tasks: none of them a bias task; `check` and `check_questions` have nothing against them.
           budget: samples a pair, at most.
           alpha: between 0 and 0.5.
           process, num_processes: which of how many shares with equally many pairs; neighbouring questions, which share
@@ -282,19 +435,28 @@ class Race:
           rows: how many images and how many texts may race at once, such as fit into a scorer's tables: otherwise they
             would be encoded again for every look.
           weights: float [budget], of each sample; equal ones when None.
+          share: in (0, 1].
+          order: int [budget], in which samples are met (`winobench.scorers.samples.visiting_order`); as they are
+            numbered when None, for samples that are in random order already.
+
+        Raises:
+          InputError: as of `check_questions`.
         """
-        self.budget, self.alpha = budget, alpha
+        self.budget, self.alpha, self.share = budget, alpha, share
+        self.order = np.arange(budget) if order is None else np.asarray(order)
+        check_questions(plan, tasks)
         self._pairs = plan.pairs
         entries = []
         for task in tasks:
+            decision = metrics.decision_of(task.metric)
             for terms in score_terms(plan, task.name):
                 pairs = np.stack([pairs for pairs, _ in terms], axis=-1)
                 signs = np.array([sign for _, sign in terms])
                 shape = pairs.shape[:2]
-                if min(shape) > 1:
-                    question: Ranking | Matching = Matching(pairs, signs, weights)
+                if decision.is_diagonal:
+                    question: Ranking | Matching = Matching(pairs, signs, weights, self.order)
                 else:
-                    question = Ranking(pairs.reshape(max(shape), -1), signs, _TOPS.get(task.metric, (1,)), weights)
+                    question = Ranking(pairs.reshape(max(shape), -1), signs, decision.tops, weights, self.order)
                 entries.append(_Entry(task.name, shape, np.unique(pairs), question))
         if num_processes > 1:
             entries = _share(entries, process, num_processes)
@@ -308,18 +470,18 @@ class Race:
         Args:
           errors: [num_pairs, budget] float32.
           score: ``score(pairs, first, end)`` sees to it that the errors of these pairs, int [n] in increasing order,
-            are known for the samples from first to end.
+            are known for the samples ``order[first:end]``.
         """
-        level = sequential.level_of_a_look(self.alpha, self.budget)
+        looks = sequential.looks(self.budget, self.alpha, self.share)
         scored = np.zeros(len(self._pairs), np.int64)
         for still in self._heats():
             first = 0
-            for n in sequential.looks(self.budget):
+            for n in looks:
                 pairs = np.unique(np.concatenate([entry.question.needed() for entry in still]))
                 score(pairs, first, n)
                 scored[pairs] = np.maximum(scored[pairs], n)
                 for entry in still:
-                    entry.question.look(errors, n, self.budget, level)
+                    entry.question.look(errors, n, self.budget, self.alpha, self.share)
                     entry.num_samples = n
                 open_before, still = len(still), [entry for entry in still if not entry.question.decided]
                 self.undecided -= open_before - len(still)

@@ -51,6 +51,7 @@ class Round:
       scores: which errors these are.
       plan: what may have to be scored.
       alpha: of a race; None where every pair is scored on every sample.
+      share: of a race, as of `winobench.evaluation.race.Race`.
       density: of a race whose timesteps were learned: what they were drawn by (`winobench.evaluation.importance`).
       weights: [num_samples] float64 of the samples, with a density.
       pilot_passes: (needed, computed by this call) to learn it.
@@ -63,6 +64,7 @@ class Round:
     scores: records.ScoreSet
     plan: planning.Plan
     alpha: float | None
+    share: float | None
     errors: np.ndarray
     missing: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     density: np.ndarray | None = None
@@ -90,10 +92,14 @@ class Round:
 
     def race(self, **share: Any) -> race.Race:
         """The race of the tasks' questions; arguments as of `winobench.evaluation.race.Race`."""
-        return race.Race(self.plan, self.tasks, self.errors.shape[1], self.alpha, weights=self.weights, **share)
+        budget = self.errors.shape[1]
+        order = samples.visiting_order(budget, self.sampling["seed"])
+        options = {"weights": self.weights, "share": self.share, "order": order, **share}
+        return race.Race(self.plan, self.tasks, budget, self.alpha, **options)
 
     def _check_known(self, pairs: np.ndarray, first: int, end: int) -> None:
-        if np.isnan(self.errors[pairs, first:end]).any():
+        order = samples.visiting_order(self.errors.shape[1], self.sampling["seed"])
+        if np.isnan(self.errors[pairs[:, None], order[first:end]]).any():
             raise InputError("errors that were recorded are no longer there: run it again")
 
 
@@ -104,6 +110,7 @@ def make_rounds(
     sampling: Mapping[str, Any],
     *,
     alpha: float | None,
+    share: float | None,
     failed: dict[str, str],
     **planned: Any,
 ) -> list[Round]:
@@ -115,6 +122,7 @@ def make_rounds(
       tasks: all tasks.
       sampling: ``num_samples``, ``num_bias_samples``, ``seed`` and ``timesteps``.
       alpha: of a race; bias tasks, which have no right answer to decide on, take no part in it.
+      share: of a race.
       failed: task -> why its data cannot be used.
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
     """
@@ -135,6 +143,8 @@ def make_rounds(
     for (timesteps, alpha_of_group), (num_samples, members) in groups.items():
         plan = planning.make_plan(members, failed=failed, **planned)
         members = [task for task in members if task.name not in failed]
+        if members and alpha_of_group is not None:
+            race.check_questions(plan, members)
         if members:
             pairs, count = len(plan.pairs), len(timesteps)
             memory.check(
@@ -149,6 +159,7 @@ def make_rounds(
                     records.ScoreSet(digest, timesteps, scorer.error),
                     plan,
                     alpha_of_group,
+                    share,
                     np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
                 )
             )
@@ -368,7 +379,7 @@ def _race_share(
     competition = one.race(process=process, num_processes=num_processes, rows=rows)
 
     def score(pairs: np.ndarray, first: int, end: int) -> None:
-        places = (pairs[:, None] * budget + np.arange(first, end)).reshape(-1)
+        places = (pairs[:, None] * budget + np.sort(competition.order[first:end])).reshape(-1)
         places = places[np.isnan(flat[places])]
         if progress:
             progress_bars.say(

@@ -20,7 +20,9 @@ from winobench.metrics.intervals import (
 )
 from winobench.metrics.matching import (
     WINOGROUND_CHANCE,
+    Decision,
     Outcome,
+    decided_by,
     recall,
     recall_chance,
     score_accuracy,
@@ -43,11 +45,21 @@ A metric takes the examples' score matrices, each [images, texts] with higher = 
 along the longer axis, or None for the diagonal), and returns one or more named outcomes, the headline first.
 ``macro_accuracy`` also makes the report give the mean over the task's groups, which differs from the mean over
 examples where groups differ in size.
+
+A metric that `decided_by` marks also says which comparisons decide a question. A race needs that; all else works
+without.
 """
+
+
+def decision_of(metric: str) -> Decision | None:
+    """Which comparisons decide a question under a metric of ``METRICS``; None if it does not say."""
+    return getattr(METRICS.get(metric), "decision", None)
+
 
 __all__ = [
     "METRICS",
     "WINOGROUND_CHANCE",
+    "Decision",
     "Dependence",
     "Design",
     "Interval",
@@ -56,6 +68,8 @@ __all__ = [
     "PairedDifference",
     "association_results",
     "clustered",
+    "decided_by",
+    "decision_of",
     "false_discovery_rates",
     "family_wise",
     "paired_difference",

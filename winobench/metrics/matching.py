@@ -7,8 +7,9 @@ maximum, which is the right answer wherever that is listed first.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,45 @@ class Outcome(NamedTuple):
 
     correct: np.ndarray
     tie: np.ndarray
+
+
+_Metric = TypeVar("_Metric", bound=Callable)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """Which comparisons of candidates decide a question under a metric: what a race has to settle, and no more.
+
+    Attributes:
+      tops: the sets of best candidates that the metric asks for: (1, 5) for the best one and the five best. A question
+        is one image and some texts, or one text and some images, with a target. Empty for the diagonal.
+    """
+
+    tops: tuple[int, ...] = ()
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether n images and n texts belong together in order, and each pair is compared with the wrong ones."""
+        return not self.tops
+
+    @property
+    def asks_for(self) -> str:
+        """The questions that it fits, in words."""
+        return "as many images as texts, two at least" if self.is_diagonal else "one image or one text"
+
+    def fits(self, shape: tuple[int, int]) -> bool:
+        """Whether a question of so many images and texts is one that it decides."""
+        return shape[0] == shape[1] > 1 if self.is_diagonal else min(shape) == 1
+
+
+def decided_by(decision: Decision) -> Callable[[_Metric], _Metric]:
+    """Marks a metric, so that a race can be run for it: ``@decided_by(Decision(tops=(1,)))``."""
+
+    def mark(metric: _Metric) -> _Metric:
+        metric.decision = decision
+        return metric
+
+    return mark
 
 
 def recall(scores, targets, k: int = 1) -> Outcome:
@@ -58,13 +98,13 @@ def recall(scores, targets, k: int = 1) -> Outcome:
 
 
 def winoground(scores) -> dict[str, Outcome]:
-    """Text, image and group score of examples with two images and two texts that belong together in order.
+    """Text, image and group score of examples with n images and n texts that belong together in order.
 
-    ``text``: for each image its own text scores higher than the other one. ``image``: for each text its own image
+    ``text``: for each image its own text scores higher than any other one. ``image``: for each text its own image
     scores higher. ``group``: both. A tie is an equality in any comparison that the score needs.
 
     Args:
-      scores: [num_examples, 2 images, 2 texts] floats, higher = better.
+      scores: [num_examples, n images, n texts] floats, higher = better; n is 2 in Winoground.
 
     Raises:
       ValueError: another shape, or a score that is not finite.
@@ -72,11 +112,13 @@ def winoground(scores) -> dict[str, Outcome]:
     Source: T. Thrush et al., "Winoground", CVPR 2022, Eq. 1-3.
     """
     scores = _finite(scores, 3)
-    if scores.shape[1:] != (2, 2):
-        raise ValueError(f"winoground needs two images and two texts an example, got {scores.shape[1:]}.")
-    own = scores[:, [0, 1], [0, 1]]  # [n, 2], of image 0 with text 0 and of image 1 with text 1
-    text_margins = own - scores[:, [0, 1], [1, 0]]
-    image_margins = own - scores[:, [1, 0], [0, 1]]
+    size = scores.shape[1]
+    if scores.shape[1:] != (size, size) or size < 2:
+        raise ValueError(f"winoground needs as many images as texts an example, two at least, got {scores.shape[1:]}.")
+    one, other = np.nonzero(~np.eye(size, dtype=bool))
+    own = scores[:, one, one]
+    text_margins = own - scores[:, one, other]
+    image_margins = own - scores[:, other, one]
     text = Outcome((text_margins > 0).all(axis=1), (text_margins == 0).any(axis=1))
     image = Outcome((image_margins > 0).all(axis=1), (image_margins == 0).any(axis=1))
     return {"text": text, "image": image, "group": Outcome(text.correct & image.correct, text.tie | image.tie)}
@@ -91,16 +133,19 @@ WINOGROUND_CHANCE = {"text": 1 / 4, "image": 1 / 4, "group": 1 / 6}
 """Winoground's scores under independent continuous random scores (of the 24 orders of four scores, 4 win the group)."""
 
 
+@decided_by(Decision(tops=(1,)))
 def score_accuracy(scores: Sequence[np.ndarray], targets: Sequence[int | None]) -> dict[str, Outcome]:
     """``accuracy``: is the right candidate the best one? For the arguments see ``METRICS``."""
     return {"accuracy": _ragged_recall(scores, targets, 1)}
 
 
+@decided_by(Decision(tops=(1, 5)))
 def score_recall(scores: Sequence[np.ndarray], targets: Sequence[int | None]) -> dict[str, Outcome]:
     """``recall@1`` and ``recall@5``. For the arguments see ``METRICS``."""
     return {f"recall@{k}": _ragged_recall(scores, targets, k) for k in (1, 5)}
 
 
+@decided_by(Decision())
 def score_winoground(scores: Sequence[np.ndarray], targets: Sequence[int | None]) -> dict[str, Outcome]:
     """``text``, ``image`` and ``group``; the right answer is the diagonal. For the arguments see ``METRICS``."""
     if any(target is not None for target in targets):

@@ -1,64 +1,171 @@
 """Deciding early: which candidate will win over the whole budget of samples, after a part of them.
 
 A race (Maron and Moore, "Hoeffding Races", NIPS 1993) compares candidates on common samples, looks at the differences
-every now and then, and stops sampling those whose fate is sure. Looking often would make errors more frequent than
-the level of one test says; each look therefore has a share of the level, and the shares add up to it (Lan and DeMets,
-"Discrete Sequential Boundaries for Clinical Trials", Biometrika 1983, with equal shares at looks that double, and the
-union bound in place of the joint distribution).
+every now and then, and stops sampling those whose fate is sure. What is predicted is the decision of the whole budget,
+not the sign of a mean in the limit.
 
-What is predicted is the decision of the whole budget, not the sign of a mean in the limit: of N samples, n are known,
-and the mean of all differs from the mean of these with the variance s^2 / n (1 - n / N), as in sampling without
-replacement from a finite population (Cochran, "Sampling Techniques", 3rd edition, Eq. 2.20).
+The test is a bet (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 2024;
+"Confidence sequences for sampling without replacement", NeurIPS 2020). The differences d_1 .. d_N of two candidates are
+met in random order. If their sum is not positive, then what speaks against the first candidate, the negative parts z,
+adds up to at least as much as what speaks for it, the positive parts y. A gambler who bets against this, at odds that
+would be fair if it were true, multiplies the capital by 100 with a probability of at most 1 / 100, however often one
+looks (Ville's inequality). docs/race.md has the theorem, its proof, and what it costs.
+
+One assumption is needed, for without any nothing can be decided before the last sample: what speaks for the candidate
+that wins in the end is not the work of a few samples. No single sample holds more than 1 / (share * N) of its sum.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
-FIRST_LOOK = 4
-"""Samples before the first look."""
+SHARE = 0.04
+"""The smallest share of the samples that may hold all that speaks for a candidate, by default."""
+
+# Of the stake: what is bet on rare negative differences alone, and on both signs.
+_WEIGHTS = (0.75, 0.25)
+
+# Means of the negative parts that are tried, each this much larger than the one before.
+_RATIO = 1.08
+
+# Floats that one step of the computation may hold at once.
+_CHUNK = 2**20
 
 
-def looks(budget: int, first: int = FIRST_LOOK) -> list[int]:
-    """Numbers of samples after which a race looks at its differences: first, twice as many, ..., the budget.
+def looks(budget: int, level: float, share: float = SHARE) -> list[int]:
+    """Numbers of samples after which a race looks at its differences.
 
     Args:
       budget: N, the samples that an undecided comparison ends with; at least 1.
-      first: at least 2, for the spread of one sample is unknown.
+      level: of the comparison that is decided most easily.
+      share: as of `will_stay_positive`.
+
+    Returns:
+      In increasing order: the first number that can decide anything, then each larger by a twelfth, and the budget.
     """
     numbers = []
-    n = first
+    n = fewest(budget, level, share)
     while n < budget:
         numbers.append(n)
-        n *= 2
+        n += max(4, n // 12)
     return [*numbers, budget]
 
 
-def level_of_a_look(alpha: float, budget: int, first: int = FIRST_LOOK) -> float:
-    """Each look's share of ``alpha``; the last one decides by the mean and needs none."""
-    return alpha / max(1, len(looks(budget, first)) - 1)
+def fewest(budget: int, level: float, share: float = SHARE) -> int:
+    """The samples without which nothing is sure: positive differences without any negative ones are, from here on.
+
+    Of N samples ``share * N`` might speak against them. The inverse of the capital is the probability of missing these.
+    """
+    left = budget - np.arange(budget)
+    carriers = max(share * budget, 1.0)
+    with np.errstate(divide="ignore"):
+        missed = np.cumsum(np.log(np.maximum(1 - carriers / left, 0)))
+    enough = np.flatnonzero(-missed >= -np.log(level * _WEIGHTS[0]))
+    return int(min(enough[0] + 1, budget)) if len(enough) else budget
 
 
-def will_stay_positive(differences: np.ndarray, budget: int, level: float) -> np.ndarray:
+def will_stay_positive(
+    differences: np.ndarray, budget: int, level: float, share: float = SHARE, start: int = 0
+) -> np.ndarray:
     """Is it sure that the mean over the whole budget is positive?
 
-    Under normal differences the probability of a wrong "sure" is at most ``level``, whatever their mean and spread.
+    Where it is not, the probability that this is ever True, at whatever numbers of samples it is asked, is at most
+    ``level``, if the differences are met in random order and no sample holds more than 1 / (share * N) of the sum of
+    their negative parts.
 
     Args:
-      differences: [..., n] floats, of the samples known so far.
+      differences: [..., n] floats, of the samples known so far, in the order in which they were met.
       budget: N >= n.
       level: one-sided, in (0, 1).
+      share: in (0, 1]; the smaller, the weaker the assumption, and the more samples it takes.
+      start: differences ahead of this have been used for choosing the comparison, and are no evidence.
 
     Returns:
-      [...] bool; with n = N, whether the mean is positive; with n = 1 < N, False.
+      [...] bool; with n = N, whether the mean is positive.
     """
     differences = np.asarray(differences, np.float64)
-    n = differences.shape[-1]
     mean = differences.mean(axis=-1)
-    if n >= budget:
+    if differences.shape[-1] >= budget:
         return mean > 0
-    if n < 2:
-        return np.zeros(mean.shape, bool)
-    spread = differences.std(axis=-1, ddof=1) * np.sqrt((1 / n) * (1 - n / budget))
-    return mean > stats.t.isf(level, n - 1) * spread
+    flat = differences.reshape(-1, differences.shape[-1])
+    sure = np.zeros(len(flat), bool)
+    # Hypotheses by whose refutation alone nothing is sure, but which leave little to do: one mean for each comparison.
+    some = np.flatnonzero((mean > 0).reshape(-1))
+    at_mean = np.maximum(flat[some], 0).mean(axis=1)[:, None]
+    for rows in _chunks(some, flat.shape[1]):
+        of = np.searchsorted(some, rows)
+        sure[rows] = (_capital(flat[rows], budget, share, start, at_mean[of], at_mean[of]) >= 1 / level)[:, 0]
+    some = np.flatnonzero(sure)
+    for rows in _chunks(some, flat.shape[1] * 32):
+        sure[rows] = capital(flat[rows], budget, share, start) >= 1 / level
+    return sure.reshape(mean.shape)
+
+
+def capital(differences: np.ndarray, budget: int, share: float = SHARE, start: int = 0) -> np.ndarray:
+    """What a capital of 1 has grown to at its best, bet against "the mean over the whole budget is not positive".
+
+    Args:
+      differences: [comparisons, n] floats, n < budget; the rest as of `will_stay_positive`.
+
+    Returns:
+      [comparisons] float64, the least over all values that the mean of the negative parts may have.
+    """
+    differences = np.asarray(differences, np.float64)
+    n = differences.shape[1]
+    positive = np.maximum(differences, 0)
+    mean = positive.mean(axis=1)
+    known = np.maximum(-differences, 0).sum(axis=1) / budget  # the mean of all negative parts is no less
+    # Below ``edge`` the positive parts alone would exceed what they may add up to, unless a few samples hold them.
+    edge = mean * n / budget
+    for _ in range(4):
+        edge = np.minimum(positive, edge[:, None] / share).sum(axis=1) / budget
+    edge = np.maximum(known, 0.98 * edge)
+    count = int(np.ceil(np.log(2 * budget / n) / np.log(_RATIO))) + 2
+    edges = edge[:, None] * _RATIO ** np.arange(count)
+    lower = np.concatenate([known[:, None], edges], axis=1)
+    upper = np.concatenate([edges, np.full((len(edges), 1), np.inf)], axis=1)
+    return _capital(differences, budget, share, start, lower, upper).min(axis=1, initial=np.inf)
+
+
+def _capital(
+    differences: np.ndarray, budget: int, share: float, start: int, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """At least what the capital has been at its best, for every mean of the negative parts between two bounds.
+
+    Args:
+      differences: float64 [comparisons, n].
+      lower, upper: [comparisons, bounds] floats >= 0; ``upper`` may be infinite.
+
+    Returns:
+      [comparisons, bounds] float64; infinite where the differences known so far rule all of these means out.
+    """
+    n = differences.shape[1]
+    left = (budget - np.arange(n)).astype(np.float64)
+    y, z = np.maximum(differences, 0)[:, None], np.maximum(-differences, 0)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # In units of the mean of the negative parts. What positive parts bring falls with it, and what the lack of
+        # negative ones brings rises: each is taken at the bound where it is least.
+        y = np.where(y > 0, np.minimum(y / upper[..., None], 1 / share), 0.0)
+        z = np.where(z > 0, z / lower[..., None], 0.0)
+        seen = np.cumsum(y, axis=-1)
+        rest_y = budget - (seen - y)
+        rest_z = np.maximum(budget - (np.cumsum(z, axis=-1) - z), 0.0)
+        most = np.minimum(1 / share, rest_z)
+        # Of the stake, what a sample brings: at least -1, and nothing on average.
+        gain_y = y / (rest_y / left) - 1
+        risk = most - rest_z / left
+        gain_z = np.where(risk > 1e-12, (rest_z / left - z) / risk, np.where(risk < -1e-9, np.inf, 0.0))
+        factors = np.stack([1 + gain_z, 1 + share * gain_y + (1 - share) * gain_z])
+        factors = np.maximum(factors, 0.0)
+        # With any larger mean, too, nothing is known of positive parts.
+        factors[1, np.broadcast_to(np.isinf(upper), factors.shape[1:3])] = 0.0
+        factors[..., :start] = 1.0
+        grown = np.tensordot(np.array(_WEIGHTS), np.cumprod(factors, axis=-1), axes=1)
+        best = np.fmax.reduce(grown, axis=-1)
+    return np.where(seen[..., -1] > budget * (1 + 1e-9), np.inf, best)
+
+
+def _chunks(rows: np.ndarray, size: int) -> list[np.ndarray]:
+    """Rows in parts of which each needs no more than the memory that is meant for it."""
+    step = max(1, _CHUNK // (2 * size))
+    return [rows[first : first + step] for first in range(0, len(rows), step)]

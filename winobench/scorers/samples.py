@@ -19,11 +19,8 @@ from winobench.errors import InputError
 DEFAULT_NUM_SAMPLES = 32
 TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
 
-# Rules by which the first samples of many are samples of the whole range, too.
-PREFIX_RULES = ("uniform", "low_discrepancy")
-
 # The streams of a seed. The generator is named, so that jax_default_prng_impl cannot change a stored score.
-_NOISE_STREAM, _TIMESTEP_STREAM = 0, 1
+_NOISE_STREAM, _TIMESTEP_STREAM, _ORDER_STREAM = 0, 1, 2
 _GENERATOR = "threefry2x32"
 
 # Samples whose timesteps are drawn by one call: a fixed shape, so that the number of samples compiles nothing.
@@ -68,10 +65,24 @@ def _uniform_block(key: jax.Array, first: jax.Array) -> jax.Array:
     return jax.vmap(lambda i: jax.random.uniform(jax.random.fold_in(key, i), (), jnp.float32))(index)
 
 
-def _uniform(seed: int, num_samples: int) -> np.ndarray:
-    key = jax.random.fold_in(jax.random.key(seed, impl=_GENERATOR), _TIMESTEP_STREAM)
+def _uniform(seed: int, num_samples: int, stream: int = _TIMESTEP_STREAM) -> np.ndarray:
+    key = jax.random.fold_in(jax.random.key(seed, impl=_GENERATOR), stream)
     blocks = [jax.device_get(_uniform_block(key, jnp.int32(first))) for first in range(0, num_samples, _BLOCK)]
     return np.concatenate(blocks)[:num_samples].astype(np.float64)
+
+
+def visiting_order(num_samples: int, seed: int) -> np.ndarray:
+    """The random order in which a race meets its samples, independent of their noise and timesteps.
+
+    Args:
+      num_samples: how many.
+      seed: of the samples.
+
+    Returns:
+      int64 [num_samples], each number of a sample once.
+    """
+    # Two numbers a sample: of 32-bit floats alone, two of a thousand may be equal.
+    return np.lexsort(_uniform(check_seed(seed), 2 * num_samples, _ORDER_STREAM).reshape(num_samples, 2).T)
 
 
 def low_discrepancy(count: int, seed: int) -> np.ndarray:

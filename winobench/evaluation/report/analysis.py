@@ -147,9 +147,7 @@ class Difference:
         return self.p_adjusted <= CLEAR_BELOW and self.clusters_apart >= FEW_CLUSTERS
 
 
-def paired_differences(
-    first: Sequence[Row], second: Sequence[Row], dependence: metrics.Dependence
-) -> list[Difference]:
+def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: metrics.Dependence) -> list[Difference]:
     """Paired differences second - first, as `winobench.metrics.paired_difference` computes them.
 
     What makes an example easy or hard for both runs cancels, and examples that depend on each other count as such.

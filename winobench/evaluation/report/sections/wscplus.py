@@ -191,9 +191,7 @@ def _raters(material: Material, tasks: Sequence[str], ratings: Sequence[Rating])
         for name, answer, groups in zip(questions.ids, questions.targets, questions.groups, strict=True):
             answers[name], types[name] = wscplus.LABELS[answer], groups[0]
     types = dict(sorted(types.items(), key=lambda one: TYPES.index(one[1])))
-    kappa = agreement.ratings_kappa(
-        ratings, wscplus.LABELS, num_resamples=material.resamples, seed=material.seed
-    )
+    kappa = agreement.ratings_kappa(ratings, wscplus.LABELS, num_resamples=material.resamples, seed=material.seed)
     found = agreement.rater_accuracy(ratings, answers, types)
     columns = [*dict.fromkeys(types.values()), agreement.TOTAL]
     lines, rows = [], []
