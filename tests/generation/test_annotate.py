@@ -3,7 +3,9 @@
 import http.client
 import json
 import pathlib
+import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -119,6 +121,13 @@ def test_people_do_not_see_each_others_labels(tmp_path):
         ({"item": IDS[0], "label": "valid"}, {"Origin": "http://127.0.0.1:1"}, 403),
         ({"item": IDS[0], "label": "valid"}, {"Host": "evil.example"}, 403),
         ({"item": IDS[0], "label": "valid"}, {"Host": "[localhost"}, 403),
+        ({"item": IDS[0], "label": "valid"}, {"Host": "x@127.0.0.1"}, 403),
+        ({"item": IDS[0], "label": "valid"}, {"Host": "127.0.0.1:80@evil.example"}, 403),
+        ({"item": IDS[0], "label": "valid"}, {"Host": "127.0.0.1.evil.example"}, 403),
+        ({"item": IDS[0], "label": "valid"}, {"Host": "localhost", "Origin": "https://localhost"}, 403),
+        ({"item": IDS[0], "label": "valid"}, {"Host": "localhost", "Origin": "null"}, 403),
+        ({"item": [[]], "label": {}}, {}, 400),
+        ({"item": IDS[0], "label": True}, {}, 400),
         ({"item": IDS[0], "label": "valid"}, {"Host": "localhost:8765", "Origin": "http://localhost:8765"}, 200),
     ],
 )
@@ -186,3 +195,64 @@ def test_bad_input(tmp_path, opened):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"), annotate.Annotations(tmp_path / "file", "anna"):
         pass
+
+
+@pytest.mark.parametrize("path", ["/", "/items", "/absent", "//[", "/?x=1"])
+def test_no_other_page_can_frame_or_read_this_one(opened, path):
+    _, server = opened
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    policy = answer.headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'none'" in policy
+    if body.startswith("<!"):
+        (nonce,) = re.findall(r'<script nonce="([^"]+)">', body)
+        assert f"script-src 'nonce-{nonce}'" in policy
+        assert body.count("<script") == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /label HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+        + b"9" * 5000
+        + b"\r\n\r\n",
+        b"POST /label HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n"
+        + b"[" * 9000,
+        b"POST /label HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+        + b'"\\ud800"x',
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+        b"\x00\xff\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ],
+    ids=range(8),
+)
+def test_odd_requests_are_answered_and_write_nothing_to_the_terminal(opened, capfd, raw):
+    annotations, server = opened
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+        connection.sendall(raw)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert b" 200 " not in answer.partition(b"\r\n")[0]
+    assert ask(server, "GET", "/items")[0] == 200
+    assert annotations.labels == {}
+    said = capfd.readouterr()
+    assert said.out + said.err == ""
+
+
+def test_a_fault_of_the_server_is_one_line(opened, capfd, monkeypatch):
+    _, server = opened
+
+    def broken(name):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(annotate, "page", broken)
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        ask(server, "GET", "/")
+    assert capfd.readouterr().err == "error: a request to the page failed (RuntimeError: broken)\n"

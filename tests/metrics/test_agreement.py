@@ -168,3 +168,22 @@ class TestRaterAccuracy:
 
     def test_nothing(self):
         assert agreement.rater_accuracy([], ANSWERS, GROUPS) == {}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", b"\xef\xbb\xbf", b"\xff\xfe", b"item,rater\nx,y\n", b'"', b"item,rater,label\nx,y,\0"]
+)
+def test_rater_files_that_are_none_are_one_sentence(tmp_path, content):
+    path = tmp_path / "raters.csv"
+    path.write_bytes(content)
+    if b"\0" in content:
+        assert len(agreement.read_ratings(path)) == 1
+        return
+    with pytest.raises(InputError, match=r"raters\.csv (lacks the column|is no CSV file)"):
+        agreement.read_ratings(path)
+
+
+def test_labels_that_spreadsheets_would_compute_come_back(tmp_path):
+    path = tmp_path / "raters.csv"
+    path.write_text("item,rater,label\n'=1,'@anna,0\n")
+    assert agreement.read_ratings(path) == [agreement.Rating("=1", "@anna", "0")]

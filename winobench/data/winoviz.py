@@ -46,7 +46,7 @@ from typing import Any, NamedTuple
 
 from absl import app
 
-from winobench import json_files
+from winobench import csv_cells, json_files
 from winobench.errors import InputError
 
 VERSIONS = ("single", "multi", "pragmatic", "visual")
@@ -172,16 +172,14 @@ def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
     if path.suffix.lower() == ".jsonl":
         text = "".join(json.dumps(item.to_json(), ensure_ascii=False) + "\n" for item in items)
     elif path.suffix.lower() == ".csv":
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, _columns(), lineterminator="\n")
-        writer.writeheader()
+        rows = []
         for item in items:
             row = {}
             for key, value in item.to_json().items():
                 row |= {f"{_SINGULARS[key]}_{n}": text for n, text in enumerate(value, 1)} if key in _PAIRS else {}
                 row |= {} if key in _PAIRS else {key: value}
-            writer.writerow(row)
-        text = buffer.getvalue()
+            rows.append(row)
+        text = csv_cells.write_rows(_columns(), rows, line_end="\n")
     else:
         raise InputError(f"{path} is neither a .jsonl nor a .csv file: name one of these")
     try:
@@ -536,6 +534,7 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
             return
         if None in row or None in row.values():
             raise InputError(f"line {line} of {path} has not {len(columns)} cells, as the header has: mend the line")
+        row = {column: csv_cells.restored(cell) for column, cell in row.items()}
         values: dict[str, Any] = {}
         for field in _PAIRS:
             cells = [row.get(f"{_SINGULARS[field]}_{number}", "") for number in (1, 2)]

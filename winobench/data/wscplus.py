@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 from absl import app
 
-from winobench import json_files
+from winobench import csv_cells, json_files
 from winobench.data.prepared import data_folder
 from winobench.errors import InputError
 from winobench.files import write_text
@@ -283,7 +283,8 @@ def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
     for item in items:
         model = _MODEL_COLUMN.get(item.generator, item.generator)
         texts = (item.statement, item.pronoun, item.snippet, item.options_text)
-        writer.writerow((*texts, item.answer, item.reason, model, item.type.capitalize()))
+        row = (*texts, item.answer, item.reason, model, item.type.capitalize())
+        writer.writerow(map(csv_cells.harmless, row))
     write_text(path, buffer.getvalue())
 
 
@@ -410,7 +411,7 @@ def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
             raise InputError(
                 f"row {number} of {path} has {len(row)} cells, not {len(header)} as the header: restore the row"
             )
-    return header, [dict(zip(header, row, strict=True)) for row in table[1:]]
+    return header, [dict(zip(header, map(csv_cells.restored, row), strict=True)) for row in table[1:]]
 
 
 def _text(path: pathlib.Path) -> str:

@@ -17,10 +17,11 @@ import json
 import os
 import pathlib
 import re
+import secrets
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from winobench import files, json_files
 from winobench.errors import InputError
@@ -32,8 +33,24 @@ LABELS = VALID, SEMI_VALID, INVALID = "valid", "semi-valid", "invalid"
 PORT = 8765
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-_LOCAL = ("127.0.0.1", "localhost", "::1")
+# What a browser on this computer sends; nothing else, such as a user's name before the address, is a host.
+_LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 _LARGEST_BODY = 10_000
+_LONGEST_LENGTH = 6  # digits
+_SECONDS_OF_SILENCE = 30
+# No other page may frame this one and lead its clicks, read its items, or add to its script.
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data:; connect-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
 _SUFFIX = ".jsonl"
 
 
@@ -155,9 +172,10 @@ def serve(items: Sequence[Item], annotations: Annotations, port: int = PORT) -> 
     shown = [_shown(item) for item in in_order(items)]
     handler = type("Handler", (_Handler,), {"shown": shown, "annotations": annotations})
     try:
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError as error:
-        raise InputError(f"port {port} cannot be used ({error.strerror or error}): choose another --port.") from error
+        server = _Server(("127.0.0.1", port), handler)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"port {port} cannot be used ({reason}): choose another --port.") from error
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -194,18 +212,29 @@ def _shown(item: Item) -> dict[str, Any]:
     }
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says in one line what went wrong in an answer; nothing where its reader has gone."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            print(f"error: a request to the page failed ({type(error).__name__}: {error})", file=sys.stderr)
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     """GET / is the page, GET /items what it shows, POST /label stores a click."""
 
     shown: Sequence[dict[str, Any]]
     annotations: Annotations
+    timeout = _SECONDS_OF_SILENCE
 
     def do_GET(self) -> None:
         if not self._is_local():
             return
-        path = urlsplit(self.path).path
+        path = self.path.partition("?")[0]
         if path == "/":
-            self._answer(200, page(self.annotations.name), "text/html; charset=utf-8")
+            nonce = secrets.token_urlsafe()
+            content = page(self.annotations.name).replace("<script>", f'<script nonce="{nonce}">', 1)
+            self._answer(200, content, "text/html; charset=utf-8", nonce)
         elif path == "/items":
             content = {"annotator": self.annotations.name, "items": self.shown, "labels": dict(self.annotations.labels)}
             self._answer_json(200, content)
@@ -217,10 +246,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         length = self.headers.get("Content-Length", "")
         kind = self.headers.get("Content-Type", "").partition(";")[0].strip()
-        if urlsplit(self.path).path != "/label":
+        if self.path.partition("?")[0] != "/label":
             self._answer_json(404, {"error": "there is no such page"})
         # A form on another page can send everything but JSON without asking.
-        elif kind != "application/json" or not length.isdecimal() or int(length) > _LARGEST_BODY:
+        elif (
+            kind != "application/json"
+            or not length.isdecimal()
+            or len(length) > _LONGEST_LENGTH
+            or int(length) > _LARGEST_BODY
+        ):
             self._answer_json(400, {"error": "a label is sent as a short JSON object"})
         else:
             self._store(self.rfile.read(int(length)))
@@ -233,7 +267,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer_json(400, {"error": "a label is an object with item and label"})
             return
         if not any(item == one["id"] for one in self.shown) or label not in (*LABELS, None):
-            self._answer_json(400, {"error": f"no item {item!r}, or {label!r} is no label"})
+            self._answer_json(400, {"error": "there is no such item, or no such label"})
             return
         try:
             self.annotations.add(item, label)
@@ -244,24 +278,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _is_local(self) -> bool:
         """Refuses requests that pages of other origins make, also under a name that they have given this address."""
-        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        # What is no address raises ValueError.
-        with contextlib.suppress(ValueError):
-            if urlsplit(f"//{host}").hostname in _LOCAL and (origin is None or urlsplit(origin).netloc == host):
-                return True
+        hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+        if len(hosts) == 1 and _LOCAL.fullmatch(hosts[0]) and set(origins) <= {f"http://{hosts[0]}"}:
+            return True
         self._answer_json(403, {"error": "this page is for this computer alone"})
         return False
 
     def _answer_json(self, status: int, content: Any) -> None:
         self._answer(status, json.dumps(content, ensure_ascii=False), "application/json; charset=utf-8")
 
-    def _answer(self, status: int, text: str, kind: str) -> None:
+    def _answer(self, status: int, text: str, kind: str, nonce: str = "") -> None:
         body = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Security-Policy", _POLICY.format(nonce=nonce))
         self.end_headers()
         # The reader may have gone.
         with contextlib.suppress(ConnectionError):

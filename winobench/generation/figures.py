@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from winobench import files
+from winobench import csv_cells, files
 from winobench.evaluation.report.figures import COLOURS, GRID, INK, ON_COLOUR, Margins, Mark, Panel, to_png
 from winobench.evaluation.report.labels import shortened
 from winobench.generation import prompts, validity
@@ -79,11 +77,7 @@ def write_by_prompt(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
     """Writes a CSV file with a row a group, whole or not at all."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    files.write_text(path, buffer.getvalue())
+    files.write_text(path, csv_cells.write_rows(list(rows[0]), rows, line_end="\n"))
 
 
 def _write(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from winobench import csv_cells
 from winobench.errors import InputError
 from winobench.metrics.intervals import Interval, clustered, wilson
 
@@ -117,16 +118,18 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
         try:
             with open(path, encoding="utf-8-sig", newline="") as file:
                 table = csv.DictReader(file, strict=True)
-                rows = list(table)
-        except OSError:
+                rows, columns = list(table), table.fieldnames or ()
+        except (OSError, ValueError) as error:
+            if isinstance(error, UnicodeDecodeError):
+                raise InputError(f"{path} is no CSV file in UTF-8 ({error}): save it once more as one") from None
             raise InputError(f"there is no file {path}: name a CSV file with the columns item, rater, label") from None
-        except (csv.Error, UnicodeDecodeError) as error:
+        except csv.Error as error:
             raise InputError(f"{path} is no CSV file in UTF-8 ({error}): save it once more as one") from None
-        lacking = [column for column in COLUMNS if column not in (table.fieldnames or ())]
+        lacking = [column for column in COLUMNS if column not in columns]
         if lacking:
             raise InputError(f"{path} lacks the column {lacking[0]!r}: rater files have the columns item, rater, label")
         for number, row in enumerate(rows, start=1):
-            rating = Rating(*((row[column] or "").strip() for column in COLUMNS))
+            rating = Rating(*(csv_cells.restored((row[column] or "").strip()) for column in COLUMNS))
             where = f"row {number} of {path}"
             if not all(rating):
                 empty = COLUMNS[rating.index("")]

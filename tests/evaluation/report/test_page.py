@@ -353,3 +353,9 @@ def test_a_long_path_is_no_name(run_folders, tmp_path):
     labels = {row["run"] for row in rows_of(tmp_path / "out" / "tasks.csv")}
     assert len(labels) == 2
     assert all(len(label) < 60 for label in labels)
+
+
+@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 2**32}, {"seed": 1.5}, {"resamples": 10**12}])
+def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path, options):
+    with pytest.raises(InputError, match="must be"):
+        report.write_report([tmp_path / "absent"], tmp_path / "report", **options)

@@ -36,12 +36,16 @@ from winobench.evaluation.report.sections.gallery import Gallery
 from winobench.evaluation.report.sections.shared import Bar, Material, Section
 from winobench.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, Rating, read_ratings
+from winobench.scorers.samples import check_seed
 
 PAGE = "report.html"
 """Name of the page in its folder."""
 
 GALLERY_EXAMPLES = 12
 """Examples a task in the gallery by default, over all kinds and runs."""
+
+MOST_RESAMPLES = 1_000_000
+"""Resamples of a bootstrap: with more of them no digit that is shown changes, while time and memory grow."""
 
 _TEMPLATES = "templates"
 
@@ -79,8 +83,11 @@ def write_report(
     """
     if resamples < 1:
         raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.")
+    if resamples > MOST_RESAMPLES:
+        raise InputError(f"the number of resamples is {resamples}, but it must be at most {MOST_RESAMPLES}.")
     if gallery_examples < 0:
         raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
+    seed = check_seed(seed)
     ratings = read_ratings(*raters) if raters else None
     material = Material(read_runs(paths), resamples, seed)
     if ratings is not None and not wscplus.asked_tasks(material):

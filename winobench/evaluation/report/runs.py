@@ -23,6 +23,7 @@ from winobench import json_files, metrics, parquet_files
 from winobench.data.images import image_hash
 from winobench.errors import InputError
 from winobench.evaluation import records
+from winobench.evaluation import schema as schemas
 from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, Question, text_hash
 from winobench.evaluation.report.labels import model_label, shortened
 from winobench.evaluation.summary import image_dependence
@@ -35,6 +36,40 @@ _SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error"
 
 # Of a model's name and of each thing that tells runs of one model apart: what tables and legends have room for.
 _MOST_LETTERS, _MOST_LETTERS_MORE = 32, 26
+_MOST_LETTERS_OF_A_TASK = 200
+
+
+def _fields(**kinds: pa.DataType) -> pa.Schema:
+    """The columns that a table must have, none of which may lack a value; names that end with _ may."""
+    return pa.schema([pa.field(name.rstrip("_"), kind, nullable=name.endswith("_")) for name, kind in kinds.items()])
+
+
+_STRINGS = pa.list_(pa.string())
+_EXAMPLE_COLUMNS = _fields(
+    id=pa.string(),
+    groups=_STRINGS,
+    images=_STRINGS,
+    texts=_STRINGS,
+    target_=pa.int64(),
+    scores=pa.list_(pa.list_(pa.float64())),
+    correct_=pa.bool_(),
+)
+_QUESTION_COLUMNS = _fields(
+    id=pa.string(),
+    groups=_STRINGS,
+    pair_=pa.string(),
+    texts=pa.map_(pa.string(), pa.string()),
+    options=_STRINGS,
+    answer_=pa.int64(),
+    status=pa.string(),
+    choice_=pa.int64(),
+    choices=pa.list_(pa.int64()),
+    scores_=pa.list_(pa.float64()),
+    responses=_STRINGS,
+    correct_=pa.bool_(),
+)
+_PICTURE_COLUMNS = _fields(image=pa.string(), jpeg=pa.binary())
+_ERROR_COLUMNS = _fields(image=pa.string(), text=pa.string(), first_sample=pa.int64(), errors=pa.list_(pa.float32()))
 
 BIAS_METRIC = "effect_size"
 """The metric of bias tasks, whose rows are effect sizes and not proportions."""
@@ -246,7 +281,7 @@ class Run:
         path = self.path / "gallery" / f"{task}.parquet"
         if not path.is_file():
             return {}
-        table = _read_table(path, ("image", "jpeg"))
+        table = _read_table(path, _PICTURE_COLUMNS)
         return dict(zip(table["image"].to_pylist(), table["jpeg"].to_pylist(), strict=True))
 
 
@@ -400,14 +435,20 @@ def read_run(path: str | os.PathLike) -> Run:
             f"{config_path} has the layout {schema}, and this version of winobench reads 1 to "
             f"{records.SCHEMA_VERSION}: evaluate again, or use the version that wrote it."
         )
+    _check(config, schemas.Config, config_path)
     if not results_path.is_file():
         raise InputError(
             f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): give its launch.eval "
             "command again, which goes on where it stopped, and then report it."
         )
     results = _read_json(results_path)
-    if not isinstance(results.get("tasks"), dict):
+    if not isinstance(results.get("tasks"), dict) or not results["tasks"]:
         raise InputError(f"{results_path} has no tasks: evaluate again with --overwrite.")
+    _check(results, schemas.Results, results_path)
+    for name in results["tasks"]:
+        # It is a part of files' names.
+        if not name or len(name) > _MOST_LETTERS_OF_A_TASK or not name.isprintable() or "/" in name:
+            raise InputError(f"{results_path} has a task of the odd name {name[:_MOST_LETTERS]!r}: restore the file.")
     notes = []
     if config.get("status") != "finished":
         notes.append(f"The run's status is “{config.get('status')}”: its numbers are those of its last complete pass.")
@@ -452,7 +493,7 @@ def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
     """
     tables: dict[tuple[bytes, ...], list[pa.Table]] = {}
     for path in sorted(folder.glob("part-*.parquet")):
-        table = _read_table(path, ("image", "text", "first_sample", "errors"))
+        table = _read_table(path, _ERROR_COLUMNS)
         said = table.schema.metadata or {}
         tables.setdefault(tuple(said.get(key, b"") for key in _SAME_SCORING), []).append(table)
     return [
@@ -557,7 +598,13 @@ def _task_run(
 
 
 def _read_examples(path: pathlib.Path) -> Examples:
-    table = _read_table(path, ("id", "groups", "images", "texts", "target", "scores", "correct"))
+    table = _read_table(path, _EXAMPLE_COLUMNS)
+    for row in table.select(_EXAMPLE_COLUMNS.names).to_pylist():
+        num_images, num_texts = len(row["images"]), len(row["texts"])
+        if [len(scores) for scores in row["scores"]] != [num_texts] * num_images or not (
+            row["target"] is None or 0 <= row["target"] < max(num_images, num_texts)
+        ):
+            raise InputError(f"{path} has scores or a target that fit no example: restore it, or evaluate again.")
     normalized = None
     if {"normalized_text", "normalized_gray"} <= set(table.column_names):
         normalized = tuple(any(table[name].to_pylist()) for name in ("normalized_text", "normalized_gray"))
@@ -574,8 +621,7 @@ def _read_examples(path: pathlib.Path) -> Examples:
 
 
 def _read_questions(path: pathlib.Path) -> Questions:
-    columns = ("id", "groups", "pair", "texts", "options", "answer", "status", "choice", "choices", "scores")
-    rows = _read_table(path, (*columns, "responses", "correct")).to_pylist()
+    rows = _read_table(path, _QUESTION_COLUMNS).to_pylist()
     known = [row for row in rows if row["correct"] is not None]
     return Questions(
         ids=[row["id"] for row in known],
@@ -632,12 +678,28 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
     return found
 
 
-def _read_table(path: pathlib.Path, columns: Sequence[str]) -> pa.Table:
+def _check(content: dict[str, Any], expected: Any, path: pathlib.Path) -> None:
+    try:
+        schemas.check(content, expected, str(path))
+    except InputError as error:
+        raise InputError(f"{error}: restore the file, or evaluate again with --overwrite.") from None
+
+
+def _read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
     try:
         table = parquet_files.read(path)
     except (OSError, parquet_files.DamagedError) as error:
         raise InputError(f"{path} cannot be read ({error}): restore it, or evaluate again.") from error
-    missing = [name for name in columns if name not in table.column_names]
+    missing = [name for name in columns.names if name not in table.column_names]
     if missing:
         raise InputError(f"{path} has no column {missing[0]}: it is not of this version; evaluate again.")
+    for field in columns:
+        place = table.column_names.index(field.name)
+        try:
+            column = table[field.name].cast(field.type)
+        except pa.ArrowException as error:
+            raise InputError(f"{path} has another column {field.name} ({error}): evaluate again.") from error
+        if column.null_count and not field.nullable:
+            raise InputError(f"{path} lacks values in the column {field.name}: restore it, or evaluate again.")
+        table = table.set_column(place, field.name, column)
     return table

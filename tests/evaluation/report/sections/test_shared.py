@@ -1,5 +1,7 @@
 """What several sections do in the same way."""
 
+import csv
+
 from winobench.evaluation.report import figures, runs
 from winobench.evaluation.report.sections import shared
 from winobench.evaluation.report.sections.shared import Material
@@ -30,3 +32,10 @@ def test_panels_beyond_the_first_twelve_are_folded():
     assert fold.names.startswith("My task 12; My task 13")
     assert not fold.is_open
     assert shared.folded(panels[:15]) == ([panel for _, panel in panels[:15]], [])
+
+
+def test_csv_files_hold_no_formulas(tmp_path):
+    rows = [{"answer": "=1+1", "@column": -0.5, "text": "-0.5"}]
+    shared.Section("key", "Title", [], records={"rows.csv": rows}).write_files(tmp_path)
+    with open(tmp_path / "rows.csv", newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [["answer", "'@column", "text"], ["'=1+1", "-0.5", "-0.5"]]

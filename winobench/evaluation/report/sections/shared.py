@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from winobench import csv_cells
 from winobench.evaluation.report import figures
 from winobench.evaluation.report.figures import Mark, Panel
 from winobench.evaluation.report.labels import task_label
@@ -127,9 +127,7 @@ class Section:
         """Writes the section's CSV and PNG files and returns the drawings of the panels in these."""
         for name, rows in self.records.items():
             with (folder / name).open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, list(rows[0]))
-                writer.writeheader()
-                writer.writerows(rows)
+                file.write(csv_cells.write_rows(list(rows[0]), rows))
         drawn = {}
         for name, (panels, legend, columns) in self.pictures.items():
             drawn |= figures.to_png(panels, folder / name, legend=legend, columns=columns)

@@ -1,0 +1,228 @@
+"""The types of config.json and results.json: what is written fits them, and what does not fit is one sentence."""
+
+import copy
+import json
+import shutil
+import typing
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.evaluation import fakes, text_fakes
+from winobench.errors import InputError
+from winobench.evaluation import evaluate, questions, schema
+from winobench.evaluation.report import runs
+from winobench.evaluation.report.sections import what_was_run
+
+
+class WithoutSamples:
+    def fingerprint(self):
+        return {"scorer": "contrastive", "model": "2" * 64}
+
+    def score(self, images, texts):
+        return np.random.default_rng(0).normal(size=(len(images), len(texts))).astype(np.float32)
+
+
+def _images(folder):
+    tasks = [fakes.text_task(), fakes.square_task(), fakes.bias_task()]
+    evaluate.evaluate(fakes.FakeScorer(), tasks, folder, num_samples=4, num_bias_samples=3, progress=False)
+
+
+def _race(folder):
+    scorer = fakes.FakeScorer()
+    evaluate.evaluate(scorer, [fakes.text_task()], folder, num_samples=16, mode="race", progress=False)
+
+
+def _timesteps(folder):
+    tasks = [fakes.text_task()]
+    evaluate.evaluate(fakes.FakeScorer(), tasks, folder, timesteps=[1, 5, 9], num_bias_samples=3, progress=False)
+
+
+def _without_samples(folder):
+    evaluate.evaluate(WithoutSamples(), [fakes.text_task()], folder, progress=False)
+
+
+def _texts(folder):
+    questions.evaluate_questions(text_fakes.ScriptedResponder(), [text_fakes.text_task()], folder, progress=False)
+
+
+def _failing_calls(folder):
+    responder = text_fakes.PaidResponder(failing=("The fruit 1",))
+    questions.evaluate_questions(responder, [text_fakes.text_task()], folder, progress=False)
+
+
+RUNS = {one.__name__: one for one in (_images, _race, _timesteps, _without_samples, _texts, _failing_calls)}
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """Name in RUNS -> a finished run's folder, which tests must not change."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("runs") / name
+            RUNS[name](made[name])
+        return made[name]
+
+    return get
+
+
+def _load(folder):
+    return [json.loads((folder / name).read_text()) for name in ("config.json", "results.json")]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_written_fits_and_is_complete(run_folder, name):
+    config, results = _load(run_folder(name))
+    schema.check(config, schema.Config, "config.json", strict=True)
+    schema.check(results, schema.Results, "results.json", strict=True)
+    is_text = "protocol" in config["identity"]
+    only_images, only_texts = {"passes", "computed_passes"}, {
+        "failed_calls", "protocols", "requests", "asked", "tokens", "cost"
+    }  # fmt: skip
+    left_out = (only_images if is_text else only_texts) | ({"race"} if name != "_race" else set())
+    assert results.keys() == schema.Results.__annotations__.keys() - left_out
+    assert config.keys() == schema.Config.__annotations__.keys() - ({"rounds"} if is_text else set())
+    left_out = {"seeds"} if is_text else set()
+    assert config["versions"].keys() == schema.Versions.__annotations__.keys() - left_out
+
+
+def _places(value, path=()):
+    """Every place in a JSON value but what is free in form: the launcher's config and fingerprints."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in ("config", "scorer"):
+                yield from _places(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from _places(value[0], (*path, 0))
+
+
+def _with(value, path, new):
+    changed = copy.deepcopy(value)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return changed
+
+
+ODD = [
+    None,
+    True,
+    5,
+    -1,
+    1.5,
+    float("nan"),
+    1e400,
+    "x",
+    "",
+    [],
+    [1],
+    ["x"],
+    [None],
+    {},
+    {"x": 1},
+    {"x": None},
+    {"x": {}},
+]
+
+
+@pytest.mark.parametrize("name", ["_images", "_race", "_failing_calls"])
+@pytest.mark.parametrize("file", [0, 1])
+def test_any_odd_value_is_read_or_refused_in_one_sentence(run_folder, tmp_path, name, file):
+    folder = shutil.copytree(run_folder(name), tmp_path / "run")
+    contents = _load(folder)
+    path = folder / ("config.json", "results.json")[file]
+    refused = []
+    num_read = 0
+    for number, place in enumerate(list(_places(contents[file]))[1:]):
+        # Of the odd values a few for each place, other ones from place to place.
+        for odd in ODD[number % 9 :: 9]:
+            path.write_text(json.dumps(_with(contents[file], place, odd)))
+            try:
+                run = runs.read_run(folder)
+                what_was_run.run_facts(run)
+                what_was_run.summary_sentences(what_was_run.Material([run], 10, 0))
+                num_read += 1
+            except InputError as error:
+                refused.append(str(error))
+    assert len(refused) > num_read
+    assert max(map(len, refused)) < 600
+    assert not any("\n" in sentence for sentence in refused)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "5", "null", "{", '{"schema": 2}', '{"schema": "2"}', "[" * 100_000, "\ufeff"]
+)
+@pytest.mark.parametrize("file", ["config.json", "results.json"])
+def test_damaged_files_are_refused_in_one_sentence(run_folder, tmp_path, content, file):
+    folder = shutil.copytree(run_folder("_images"), tmp_path / "run")
+    (folder / file).write_text(content)
+    with pytest.raises(InputError, match=file):
+        runs.read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("id", lambda rows: pa.nulls(rows, pa.string())),
+        ("images", lambda rows: pa.array(range(rows))),
+        ("images", lambda rows: pa.array([[]] * rows, pa.list_(pa.string()))),
+        ("scores", lambda rows: pa.array([[[1.0]]] * rows)),
+        ("scores", lambda rows: pa.array([None] * rows, pa.list_(pa.list_(pa.float64())))),
+        ("target", lambda rows: pa.array([9] * rows)),
+        ("target", lambda rows: pa.array(["x"] * rows)),
+        ("correct", lambda rows: pa.array([[True]] * rows)),
+    ],
+)
+def test_example_tables_of_other_columns_are_refused(run_folder, tmp_path, column, values):
+    folder = shutil.copytree(run_folder("_images"), tmp_path / "run")
+    path = next((folder / "examples").glob("words*.parquet"))
+    table = pq.read_table(path)
+    place = table.column_names.index(column)
+    pq.write_table(table.set_column(place, column, values(len(table))), path)
+    with pytest.raises(InputError, match=r"words.*\.parquet (has|lacks)"):
+        runs.read_run(folder)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..\0", "x" * 500, "a\nb"])
+def test_tasks_that_no_file_can_be_named_after(run_folder, tmp_path, name):
+    folder = shutil.copytree(run_folder("_images"), tmp_path / "run")
+    _, results = _load(folder)
+    (folder / "results.json").write_text(json.dumps({**results, "tasks": {name: {}}}))
+    with pytest.raises(InputError, match="a task of the odd name"):
+        runs.read_run(folder)
+
+
+class _Inner(typing.TypedDict):
+    known: typing.Required[int]
+    other: typing.NotRequired[typing.Literal["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "problem"),
+    [
+        ({"known": 1}, _Inner, None),
+        ({"known": 1, "more": 2}, _Inner, "file has an unknown 'more'"),
+        ({"known": True}, _Inner, "known of file is True, not a whole number"),
+        ({"known": 1, "other": "c"}, _Inner, "other of file is 'c', not 'a' or 'b'"),
+        ({}, _Inner, "file has no 'known'"),
+        ([1, 2.0], list[int], r"\[1\] of file is 2.0, not a whole number"),
+        ({"a": {"b": [None]}}, dict[str, dict[str, list[float]]], r"a\.b\[0\] of file is None, not a finite number"),
+        (None, int | None, None),
+        ("x", int | None, "file is 'x', not a whole number"),
+        (1, bool, "file is 1, not true or false"),
+        (float("inf"), float, "file is inf, not a finite number"),
+        ("y" * 500, int, "file is 'yyy.{50,70}…, not a whole number"),
+    ],
+)
+def test_check(value, expected, problem):
+    if problem is None:
+        schema.check(value, expected, "file", strict=True)
+    else:
+        with pytest.raises(InputError, match=f"^{problem}$"):
+            schema.check(value, expected, "file", strict=True)

@@ -1,0 +1,251 @@
+"""What ``config.json`` and ``results.json`` of a run hold, as types; `check` compares a value with them.
+
+``Required`` keys are in every file that this version reads, back to layout 1; the others are in every file that this
+version writes for the kind of run that their comment names. A reader takes keys that it does not know for those of a
+later version, and leaves them alone.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from typing import Any, Literal, NotRequired, Required, TypedDict, Union
+
+from winobench.errors import InputError
+
+_MOST_LETTERS = 60
+
+
+class Proportion(TypedDict):
+    """A metric that counts right answers, in ``results.json``."""
+
+    value: Required[float]  # in [0, 1], as the three that follow
+    low: Required[float]  # ends of the 95% interval
+    high: Required[float]
+    chance: Required[float | None]  # what guessing gives; None where that has no meaning
+    n: Required[int]  # examples
+    ties: Required[int]  # examples whose best score occurs twice, which count as wrong
+
+
+class Association(TypedDict):
+    """An effect size, or a mean association, of a task of social bias, in ``results.json``."""
+
+    value: Required[float]
+    low: Required[float]  # ends of the 95% bootstrap interval
+    high: Required[float]
+    n: Required[int]  # images
+    chance: NotRequired[float | None]
+    ties: NotRequired[int]
+    p_one_sided: NotRequired[float]  # of a pair of groups, by permutation
+    p_two_sided: NotRequired[float]
+    permutations: NotRequired[int]
+    pairs: NotRequired[int]  # of an average: how many it averages
+    without_bias: NotRequired[float | None]  # what the average would be
+    left_out: NotRequired[dict[str, str]]  # name of a pair without a row -> why
+
+
+class Failed(TypedDict):
+    """Calls of a hosted model that failed."""
+
+    requests: Required[int]
+    questions: Required[int]  # which are left out for them
+    first: Required[str]  # why the first one failed
+
+
+class Tokens(TypedDict):
+    """What a language model read and wrote, as far as it counts that."""
+
+    input: NotRequired[int | None]
+    output: NotRequired[int | None]
+
+
+class RacedTask(TypedDict):
+    """A task of a race."""
+
+    questions: Required[int]
+    undecided: Required[int]  # those that took all samples
+    samples: Required[float]  # the median a question
+
+
+class Race(TypedDict):
+    """What a race took."""
+
+    alpha: Required[float]
+    passes: Required[int]
+    fixed_passes: Required[int]  # without a race
+    density: NotRequired[list[float] | None]  # of the timesteps, where it was learned
+    tasks: Required[dict[str, RacedTask]]
+
+
+class Software(TypedDict):
+    """Version and commit of winobench."""
+
+    version: NotRequired[str]
+    commit: NotRequired[str | None]
+    dirty: NotRequired[bool | None]  # files differ from the commit; None where nobody knows
+
+
+class Device(TypedDict):
+    """What a run was computed on."""
+
+    platform: NotRequired[str]
+    kind: NotRequired[str]
+    count: NotRequired[int]
+    processes: NotRequired[int]
+
+
+class Versions(TypedDict):
+    """What a number depends on besides the run's arguments."""
+
+    winobench: NotRequired[Software]
+    python: NotRequired[str]
+    libraries: NotRequired[dict[str, str]]
+    seeds: NotRequired[dict[str, int]]  # runs with images
+    device: NotRequired[Device | None]  # None for hosted and recorded models
+    weights: NotRequired[str | None]  # digest, or name
+    scorer: NotRequired[dict[str, Any]]  # the scorer's fingerprint
+    data: NotRequired[dict[str, str]]  # task -> digest
+
+
+class Sampling(TypedDict):
+    """How noise and timesteps are drawn."""
+
+    num_samples: NotRequired[int]
+    num_bias_samples: NotRequired[int]
+    seed: NotRequired[int]
+    timesteps: NotRequired[str | list[int] | None]  # a rule, or the timesteps
+    mode: NotRequired[str]  # race
+    alpha: NotRequired[float]  # of a race
+
+
+class Identity(TypedDict):
+    """All that can change a number: two runs with equal ones are the same run."""
+
+    limit: NotRequired[int | None]  # scenes or items a task
+    normalize: NotRequired[str]  # runs with images
+    sampling: NotRequired[Sampling]  # runs with images
+    protocol: NotRequired[dict[str, str]]  # text runs: task -> how it was asked
+    scorer: NotRequired[dict[str, Any]]  # the scorer's fingerprint
+    tasks: NotRequired[dict[str, dict[str, Any]]]  # task -> version and digests of its data and prompts
+
+
+class Round(TypedDict):
+    """Tasks that share their samples."""
+
+    tasks: Required[list[str]]
+    num_samples: NotRequired[int]  # a pair
+    timesteps: NotRequired[list[int] | None]  # None for a scorer that needs no samples
+
+
+class Config(TypedDict):
+    """``config.json``: what was asked, what the numbers depend on, and how far the run got."""
+
+    schema: Required[int]  # of the folder's layout
+    status: NotRequired[str]  # "running", "finished", "interrupted", or "failed: <why>"
+    started: NotRequired[str]  # ISO 8601
+    model: NotRequired[str | None]  # what reports call the scorer
+    config: NotRequired[dict[str, Any] | None]  # the launcher's config, or the arguments
+    identity: Required[Identity]
+    rounds: NotRequired[list[Round]]  # runs with images
+    versions: NotRequired[Versions]
+
+
+class Results(TypedDict):
+    """``results.json``: the numbers."""
+
+    tasks: Required[dict[str, dict[str, Proportion | Association]]]  # task -> metric or "<group>/<metric>" -> entry
+    failed: NotRequired[dict[str, str] | None]  # task -> why it has no numbers
+    config: NotRequired[dict[str, Any] | None]
+    versions: NotRequired[Versions]
+    seconds: NotRequired[float]  # with those of the calls that the last one continued
+    passes: NotRequired[int]  # runs with images: (image, text, sample) triples that the numbers rest on
+    computed_passes: NotRequired[int]  # ... computed by the last call
+    race: NotRequired[Race]  # races
+    failed_calls: NotRequired[Failed | None]  # text runs, as all that follow
+    protocols: NotRequired[dict[str, str]]  # task -> how it was asked
+    requests: NotRequired[int]  # that the numbers rest on, failed ones included
+    asked: NotRequired[int]  # ... made by the last call
+    tokens: NotRequired[Tokens | None]
+    cost: NotRequired[float | None]  # dollars; None where prices are not known
+
+
+def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> None:
+    """Compares a value that JSON gave with a type.
+
+    Args:
+      value: of a file.
+      expected: ``Config``, ``Results`` or another type that is made of TypedDict, dict, list, unions, Literal, Any,
+        str, bool, int (which True is not) and float (which may be a whole number, but not NaN or infinite).
+      where: the value's place, for messages.
+      strict: refuse keys that a TypedDict does not name.
+
+    Raises:
+      InputError: names the first place that does not fit.
+    """
+    problem = _problem(value, expected, "", strict)
+    if problem is not None:
+        place, what = problem
+        raise InputError(f"{place.lstrip('.') + ' of ' if place else ''}{where} {what}")
+
+
+def _problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, str] | None:
+    """Where a value first differs from a type, and how; None where it fits."""
+    if expected is Any:
+        return None
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin in (Required, NotRequired):
+        return _problem(value, arguments[0], place, strict)
+    if origin in (Union, types.UnionType):
+        found = [_problem(value, choice, place, strict) for choice in arguments]
+        # The choice that fits best says the most: the one that differs furthest inside.
+        return None if None in found else max(found, key=lambda problem: len(problem[0]))
+    if origin is Literal:
+        return None if value in arguments else _is_not(value, place, " or ".join(map(repr, arguments)))
+    if typing.is_typeddict(expected):
+        return _dictionary_problem(value, expected, place, strict)
+    if origin is dict:
+        if not isinstance(value, dict):
+            return _is_not(value, place, "an object")
+        found = (_problem(item, arguments[1], f"{place}.{_shown(key)}", strict) for key, item in value.items())
+    elif origin is list:
+        if not isinstance(value, list):
+            return _is_not(value, place, "a list")
+        found = (_problem(item, arguments[0], f"{place}[{number}]", strict) for number, item in enumerate(value))
+    else:
+        return _plain_problem(value, expected, place)
+    return next((problem for problem in found if problem is not None), None)
+
+
+def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, str] | None:
+    if not isinstance(value, dict):
+        return _is_not(value, place, "an object")
+    hints = typing.get_type_hints(expected, include_extras=True)
+    for key, hint in hints.items():
+        if key in value:
+            problem = _problem(value[key], hint, f"{place}.{key}", strict)
+            if problem is not None:
+                return problem
+        elif typing.get_origin(hint) is Required:
+            return place, f"has no {key!r}"
+    unknown = sorted(value.keys() - hints.keys()) if strict else ()
+    return (place, f"has an unknown {_shown(unknown[0])!r}") if unknown else None
+
+
+def _plain_problem(value: Any, expected: Any, place: str) -> tuple[str, str] | None:
+    if expected is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if is_number and math.isfinite(value) else _is_not(value, place, "a finite number")
+    if expected is int:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return None if is_whole else _is_not(value, place, "a whole number")
+    names = {str: "a text", bool: "true or false", type(None): "null"}
+    return None if isinstance(value, expected) else _is_not(value, place, names[expected])
+
+
+def _is_not(value: Any, place: str, expected: str) -> tuple[str, str]:
+    return place, f"is {_shown(repr(value))}, not {expected}"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
