@@ -296,7 +296,7 @@ def test_what_is_no_lora(tensors, words, path):
     [
         ({"unet.use_dora": True}, "the LoRA of the unet was made with use_dora, which is not supported"),
         ({"unet.lora_bias": True}, "made with lora_bias"),
-        ({"unet.lora_alpha": "8"}, "its metadata name '8' as the alpha"),
+        ({"unet.lora_alpha": "8"}, "in its metadata is '8', but it must be a finite number"),
         (3, "is no JSON object"),
     ],
 )
