@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from absl import flags
+from PIL import Image
 
 from launch import configuration
 from launch import eval as launcher
@@ -141,6 +142,7 @@ def test_a_long_name_is_one_short_sentence():
 def test_home_folders_are_expanded(monkeypatch, tmp_path, tiny_pipeline):
     from winobench import files
     from winobench.checkpoints import sources
+    from winobench.data import images
     from winobench.evaluation import records
 
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -151,6 +153,8 @@ def test_home_folders_are_expanded(monkeypatch, tmp_path, tiny_pipeline):
     assert loading.scorer_kind("~/model") == "diffusion_itm"
     assert records.RunFolder("~/run").path == tmp_path / "run"
     assert files.user_path("a~b") == "a~b"
+    Image.new("RGB", (4, 4)).save(tmp_path / "black.png")
+    assert images.load_image("~/black.png", 4).shape == (4, 4, 3)
     for path in (None, 5, "a\x00b"):
         with pytest.raises(InputError):
             files.user_path(path)
