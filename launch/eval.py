@@ -88,7 +88,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     parallel.one_device_per_core()
 
     # What can be refused is refused before the first model is loaded, for all of them.
-    settle_timesteps(config)
+    settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
     models = list(dict.fromkeys(name.strip() for name in config.model.split(",") if name.strip())) or [config.model]
     for model in models:
         check_model(config, model)
@@ -121,7 +121,7 @@ def main(config: ml_collections.ConfigDict) -> None:
             normalize=config.normalize,
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,
-            model=_display_name(model, labels[model], config),
+            model=_display_name(model, config, labels[model]),
             name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), labels[model], *_lora(config)]),
             config=configuration.plain(config) | {"model": model},
         )
@@ -161,9 +161,10 @@ def _workdir(label: str, num_models: int) -> str | None:
     return _WORKDIR.value if num_models == 1 else os.path.join(_WORKDIR.value, label)
 
 
-def _display_name(model: str, label: str, config: ml_collections.ConfigDict) -> str:
+def _display_name(model: str, config: ml_collections.ConfigDict, label: str | None = None) -> str:
     """What reports call a model: its name or hub id, or the label of a folder; and its LoRA, if any."""
-    name = label if model not in registry.MODELS and os.path.isdir(user_path(model)) else model
+    is_folder = model not in registry.MODELS and os.path.isdir(user_path(model))
+    name = (label or registry.model_label(model)) if is_folder else model
     scale = "" if config.lora_scale == 1 else f" x {config.lora_scale:g}"
     return " + ".join([name, *(f"{label}{scale}" for label in _lora(config))])
 
@@ -255,8 +256,12 @@ def parse_timesteps(rule: str | None) -> str | list[int] | None:
     return [int(word) for word in words] if all(re.fullmatch("[0-9]+", word) for word in words) else rule
 
 
-def settle_timesteps(config: ml_collections.ConfigDict) -> None:
+def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
     """Makes the number of samples that of the timesteps, where these are listed.
+
+    Args:
+      config: with the overrides of the command line.
+      spec: what it is called, for its own number of samples.
 
     Raises:
       InputError: a number of samples is asked for that is neither this nor the config's own.
@@ -264,7 +269,7 @@ def settle_timesteps(config: ml_collections.ConfigDict) -> None:
     timesteps = parse_timesteps(config.sampling.timesteps)
     if timesteps is None or isinstance(timesteps, str):
         return
-    usual = configuration.load(flags.FLAGS.config or DEFAULT_CONFIG).sampling.num_samples
+    usual = configuration.load(spec).sampling.num_samples
     if config.sampling.num_samples not in (usual, len(timesteps)):
         raise InputError(
             f"--config.sampling.timesteps lists {len(timesteps):,} timesteps, one for each sample, but"

@@ -112,10 +112,18 @@ def number(
         _need((high is None or found <= high) and (below is None or found < below))
         return found
 
-    first = "" if low is None and above is None else f"from {low:,g}" if above is None else f"above {above:,g}"
-    last = "" if high is None and below is None else f"up to {high:,g}" if below is None else f"below {below:,g}"
+    first = "" if low is None and above is None else f"from {_said(low)}" if above is None else f"above {_said(above)}"
+    last = (
+        "" if high is None and below is None else f"up to {_said(high)}" if below is None else f"below {_said(below)}"
+    )
     bounds = " and ".join(filter(None, (first, last)))
+    if low is not None and high is not None:
+        bounds = f"from {_said(low)} to {_said(high)}"
     return Range(f"a finite number {bounds}".rstrip(), convert)
+
+
+def _said(bound: float) -> str:
+    return f"{bound:,.15g}"
 
 
 def flag() -> Range:

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import zipfile
 
 import jax.numpy as jnp
@@ -295,7 +296,7 @@ def test_what_is_no_lora(tensors, words, path):
     [
         ({"unet.use_dora": True}, "the LoRA of the unet was made with use_dora, which is not supported"),
         ({"unet.lora_bias": True}, "made with lora_bias"),
-        ({"unet.lora_alpha": "8"}, "its metadata name '8' as the alpha"),
+        ({"unet.lora_alpha": "8"}, "in its metadata is '8', but it must be a finite number"),
         (3, "is no JSON object"),
     ],
 )
@@ -470,3 +471,33 @@ def test_a_pipeline_forgets_what_it_knew(tiny_pipeline, path):
     assert relative_difference(states[1], states[0]) > 1e-3
     assert relative_difference(states[2], states[1]) > 1e-3
     assert relative_difference(pipeline.encode_texts(["a red cube"]), states[2]) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.bool_, np.int64, np.complex64])
+@pytest.mark.parametrize("which", [0, 1])
+def test_factors_that_are_no_floating_point_numbers(dtype, which, path):
+    tensors = tensors_of(UNET_FORMS["peft"], unet_pairs())
+    name = sorted(tensors)[which]
+    tensors[name] = np.asarray(tensors[name]).astype(dtype)
+    with pytest.raises(InputError, match=f"{re.escape(name)} holds {np.dtype(dtype).name}, not floating point numbers"):
+        checkpoints.read_lora(write(path, tensors))
+
+
+def test_an_alpha_may_be_a_whole_number(path):
+    tensors = {name: values for name, values in tensors_of(UNET_FORMS["peft"], {"to_q": pair(0)}, alpha=6.0).items()}
+    alpha = next(name for name in tensors if name.endswith("alpha"))
+    for value, message in ((np.int64(6), None), (np.bool_(True), "holds bool")):
+        write(path, tensors | {alpha: value})
+        if message is None:
+            assert [adapter.factors.scale for adapter in checkpoints.read_lora(path).unet.values()] == [2]
+        else:
+            with pytest.raises(InputError, match=message):
+                checkpoints.read_lora(path)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+", "a{9}", "a|b", "x" * 500, "", "(", "[a"])
+def test_an_alpha_pattern_names_a_layer_and_is_no_other_expression(pattern, path):
+    """``(a+)+$`` would take for ever on some names."""
+    write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), {"unet.alpha_pattern": {pattern: 4}})
+    with pytest.raises(InputError, match="which is not the name of a layer"):
+        checkpoints.read_lora(path)

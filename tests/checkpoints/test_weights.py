@@ -125,3 +125,34 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
         weights.write_weights(path, {"weight": np.zeros(3, np.complex128)})
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def _safetensors(path, header, data=b""):
+    """A file with a header as it stands, which no library would write."""
+    content = header.encode()
+    path.write_bytes(len(content).to_bytes(8, "little") + content + data)
+    return str(path)
+
+
+def test_a_name_twice_in_a_header_is_refused(tmp_path):
+    tensor = '{"dtype": "F32", "shape": [1], "data_offsets": [%d, %d]}'
+    header = f'{{"a": {tensor % (0, 4)}, "b": {tensor % (4, 8)}, "a": {tensor % (8, 12)}}}'
+    with pytest.raises(InputError, match=r"has the name 'a' twice in its header"):
+        weights.read_weights([_safetensors(tmp_path / "twice.safetensors", header, bytes(12))])
+    # An inner key, too.
+    header = '{"a": {"dtype": "F32", "shape": [1], "shape": [1], "data_offsets": [0, 4]}}'
+    with pytest.raises(InputError, match="has the name 'shape' twice"):
+        weights.read_weights([_safetensors(tmp_path / "inner.safetensors", header, bytes(4))])
+
+
+@pytest.mark.parametrize("header", ["", "{", "[" * 100_000, '{"a": NaN}', '"\\ud83d"'])
+def test_what_else_is_wrong_with_a_header_is_told_by_the_library(tmp_path, header):
+    with pytest.raises(InputError, match="is no complete safetensors file"):
+        weights.read_weights([_safetensors(tmp_path / "bad.safetensors", header)])
+
+
+@pytest.mark.parametrize("weight_map", [{"a": 1, "b": "x.safetensors"}, {"a": None}, {"a": ["x"]}, {"a": "../x"}])
+def test_an_index_with_shards_that_are_no_names(tmp_path, weight_map):
+    write_index(tmp_path, f"{STEM}.safetensors.index.json", weight_map)
+    with pytest.raises(InputError, match="names a shard that is not a file of its own folder"):
+        weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)

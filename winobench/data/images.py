@@ -38,6 +38,7 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from winobench.errors import InputError
+from winobench.files import user_path
 
 # A path, a PIL image, a uint8 array [height, width, 3], or an object with ``open() -> PIL.Image`` and ``content_hash``
 # (what `image_hash` says of it), which need not be decoded to be told from others.
@@ -112,7 +113,7 @@ def open_image(source: Any) -> Image.Image:
     if isinstance(source, str | os.PathLike):
         name = _shown(os.fsdecode(source))
         try:
-            with regular_file(source) as file, opened(file) as picture:
+            with regular_file(user_path(source)) as file, opened(file) as picture:
                 return upright(to_rgb(picture), orientation(picture))
         except FileNotFoundError:
             raise InputError(f"there is no image at {name}: correct the path or restore the file") from None

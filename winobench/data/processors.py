@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from winobench import memory
 from winobench.data import images as image_files
 from winobench.errors import InputError
 
@@ -35,6 +36,8 @@ _OPTIONS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "im
 _NO_EFFECT = frozenset({"processor_class", "do_pad", "pad_size", "size_divisor", "data_format", "return_tensors"})
 _INTERPOLATIONS = {"bicubic": 3, "bilinear": 2, "random": 3}
 _RESAMPLING = (0, 1, 2, 3, 4, 5)
+# As bytes on the host, and as float32 on the device.
+_BYTES_OF_A_PIXEL = 3 + 3 * 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +77,12 @@ class ImageProcessor:
                 raise InputError(f"the crop size is {self.crop!r}, but must be two positive whole numbers")
             if max(self.crop) > min(sides):
                 raise InputError(f"images are resized to {self.resize}, which is less than the crop {self.crop}")
+        height, width = self.crop or (self.resize if isinstance(self.resize, tuple) else (self.resize, self.resize))
+        memory.check(
+            f"an image of {height:,} x {width:,} pixels, as the processor's configuration has it,",
+            height * width * _BYTES_OF_A_PIXEL,
+            "correct its size or crop size",
+        )
         if len(self.mean) != 3 or len(self.std) != 3 or not all(value > 0 for value in self.std):
             raise InputError(
                 f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, the std above 0"

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding
 
-from winobench import options, parallel
+from winobench import files, options, parallel
 from winobench.errors import InputError
 from winobench.training import writers as metric_writers
 
@@ -229,12 +229,16 @@ def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
 
 
 def save_state(state: TrainState, path: str | pathlib.Path) -> None:
-    """Writes a state into one ``.npz`` file, for machines without Orbax; replaced when whole."""
-    path = pathlib.Path(path)
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        np.savez(file, *(np.asarray(leaf) for leaf in jax.tree.leaves(state)))
-    temporary.rename(path)
+    """Writes a state into one ``.npz`` file, for machines without Orbax; replaced when whole and on disk.
+
+    Raises:
+      InputError: an array has a type that such files have no name for, such as bfloat16.
+    """
+    arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+    if odd := sorted({array.dtype.name for array in arrays if array.dtype.kind not in "biufc"}):
+        raise InputError(f"a state with arrays of {', '.join(odd)} cannot be kept in {path}: train in float32")
+    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, *arrays)
 
 
 def load_state(like: TrainState, path: str | pathlib.Path) -> TrainState:

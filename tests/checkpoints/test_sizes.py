@@ -1,0 +1,98 @@
+"""What a config.json asks for is compared with its files, or with the machine, before anything of it is made."""
+
+import json
+import shutil
+import time
+
+import pytest
+
+import winobench
+from winobench import memory, registry
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+
+
+@pytest.fixture
+def copy(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(registry.model_source("clevr-tiny"), folder)
+    return folder
+
+
+def change(folder, name, **values):
+    path = folder / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        (
+            "unet/config.json",
+            {"layers_per_block": 10**6},
+            r"too few for the UNet2DConditionModel .* layers_per_block=10",
+        ),
+        ("unet/config.json", {"layers_per_block": [1, 10**6]}, "layers_per_block=1000000"),
+        ("unet/config.json", {"transformer_layers_per_block": 10**6}, "transformer_layers_per_block=1000000"),
+        ("vae/config.json", {"layers_per_block": 10**6}, "too few for the AutoencoderKL"),
+        ("text_encoder/config.json", {"num_hidden_layers": 10**6}, "num_hidden_layers=1000000"),
+        ("text_encoder/config.json", {"vocab_size": 10**9}, r"token_embedding\.weight is .* instead of \[1000000000, "),
+        ("text_encoder/config.json", {"vocab_size": 10**400}, "vocab_size=1000.*expected a positive whole number"),
+        ("unet/config.json", {"norm_eps": float("inf")}, "norm_eps|Infinity"),
+        ("scheduler/scheduler_config.json", {"num_train_timesteps": 10**10}, "10000000000 timesteps"),
+        (
+            "scheduler/scheduler_config.json",
+            {"_winobench": {"timestep_range": [800, 300]}},
+            r"timestep_range in _winobench",
+        ),
+        ("scheduler/scheduler_config.json", {"_winobench": {"timestep_range": [0, 1001]}}, r"first < end <= 1,000"),
+        ("scheduler/scheduler_config.json", {"_winobench": {"timesteps": 5}}, r"must be an object such as"),
+        ("scheduler/scheduler_config.json", {"_winobench": 5}, r"_winobench is 5"),
+    ],
+)
+def test_configs_that_ask_for_too_much(copy, name, values, message):
+    change(copy, name, **values)
+    started = time.monotonic()
+    with pytest.raises(InputError, match=message) as caught:
+        StableDiffusion.from_pretrained(copy)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - started < 20  # on a busy machine; no limit at all before
+
+
+@pytest.mark.parametrize(
+    ("size", "message"), [(10**7, "image_size is 80000000"), (8000, "64,000 x 64,000 pixels needs")]
+)
+def test_a_sample_size_beyond_all_memory(copy, monkeypatch, size, message):
+    monkeypatch.setattr(memory, "of_host", lambda: 10**10)
+    change(copy, "unet/config.json", sample_size=size)
+    with pytest.raises(InputError, match=message):
+        winobench.DiffusionITM.from_pretrained(copy)
+
+
+def test_a_models_timesteps_lie_in_its_folder(copy, tmp_path):
+    """The same weights are judged alike whatever they are called; fingerprints by name are those of recorded runs."""
+    recorded = {
+        "scorer": "diffusion_itm",
+        "scoring_version": 1,
+        "model": "85479d12b6563bcc75b5dc13ac8f387fa79f8b3e1f3b4d0dea92950d917f4c8b",
+        "dtype": "float32",
+        "error": "squared_l2",
+        "target": "own",
+        "image_size": 64,
+        "timestep_range": [300, 800],
+    }
+    named = winobench.DiffusionITM.from_pretrained("clevr-tiny")
+    assert named.fingerprint() == recorded  # as it was before the range lay in the folder
+    by_path = winobench.DiffusionITM.from_pretrained(copy)
+    assert by_path.fingerprint() == recorded
+    assert (by_path.choose_timesteps(50) == named.choose_timesteps(50)).all()
+    whole = winobench.DiffusionITM(by_path.pipeline, timestep_range="all")
+    assert whole.fingerprint() == {**recorded, "timestep_range": None}
+    assert whole.choose_timesteps(500).min() < 100
+    with pytest.raises(InputError, match="timestep_range is 'some', but it must be all"):
+        winobench.DiffusionITM(by_path.pipeline, timestep_range="some")
+
+    by_path.pipeline.save_pretrained(tmp_path / "saved")
+    assert StableDiffusion.from_pretrained(tmp_path / "saved").timestep_range == (300, 800)
+    change(copy, "scheduler/scheduler_config.json", _winobench={})
+    assert winobench.DiffusionITM.from_pretrained(copy).timestep_range is None

@@ -1,0 +1,160 @@
+"""What can be refused is refused before the first model is loaded; each model has its own folder."""
+
+import shutil
+
+import pytest
+from absl import flags
+from PIL import Image
+
+from launch import configuration
+from launch import eval as launcher
+from tests.scorers import tiny_models
+from winobench import registry
+from winobench.errors import InputError
+from winobench.evaluation import evaluate, table
+from winobench.scorers import loading
+
+
+@pytest.fixture
+def clip(tmp_path):
+    return tiny_models.write_clip(tmp_path / "clip")
+
+
+@pytest.fixture
+def launch(monkeypatch, tmp_path):
+    """Calls the launcher's main in this process with an evaluation that only notes what it was called with."""
+    calls = []
+
+    def evaluated(scorer, tasks, workdir, **keywords):
+        calls.append({"scorer": scorer, "workdir": workdir, **keywords})
+        if "broken" in scorer:
+            raise InputError("its weights are broken")
+        return {"workdir": str(workdir or f"runs/{keywords['name']}"), "failed": {}}
+
+    monkeypatch.setattr(evaluate, "evaluate", evaluated)
+    monkeypatch.setattr(table, "print_results", lambda results: None)
+    monkeypatch.setattr(loading, "load_scorer", lambda name, *_, **__: name)
+
+    def call(*words):
+        overrides = [word.removeprefix("--config.").split("=", 1) for word in words if word.startswith("--config.")]
+        spec = next((word.removeprefix("--config=") for word in words if word.startswith("--config=")), "gdbench")
+        flags.FLAGS(["eval", *(word for word in words if not word.startswith("--config."))])
+        try:
+            launcher.main(configuration.load(spec, [tuple(pair) for pair in overrides], "eval"))
+        finally:
+            flags.FLAGS.unparse_flags()
+            for flag in (launcher._WORKDIR, launcher._OVERWRITE):
+                flags.FLAGS[flag.name].unparse()
+            flags.FLAGS["config"].unparse()
+        return calls
+
+    call.calls = calls
+    return call
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--config=gdbench:race"], "mode is an option of diffusion models, but '{clip}' is none"),
+        (["--config.normalize=gray_image"], "normalize is an option of diffusion models, but '{clip}' is none"),
+        (["--config.normalize=unconditional"], "normalize is an option of diffusion models"),
+        (["--config.quantization=int8"], "quantization is an option of diffusion models"),
+        (["--config.sampling.timestep_range=all"], "timestep_range is an option of diffusion models"),
+        (["--config.image_size=128"], "image_size is an option of diffusion models"),
+        (["--config.model=clevr-tiny,/nowhere"], "model '/nowhere' is neither a folder"),
+        (["--config.model=clevr-tiny,flan-t5-base"], "'flan-t5-base' is a language model"),
+        (["--config.model=clevr-tiny", "--config.sampling.timestep_range=300,2000"], "0 <= first < end <= 1,000"),
+        (["--config.model=clevr-tiny", "--config.sampling.timesteps=10,1000"], "timesteps for 'clevr-tiny' is"),
+        (
+            ["--config.model=clevr-tiny", "--config.image_size=100"],
+            "image_size is 100, but 'clevr-tiny' needs a multiple",
+        ),
+        (["--config.model=clevr-tiny", "--config.lora=~/nothing.safetensors"], "there is no file"),
+    ],
+)
+def test_what_a_later_model_cannot_do_is_said_before_the_first_runs(launch, clip, words, message):
+    with pytest.raises(InputError) as caught:
+        launch(f"--config.model=clevr-tiny,{clip}", *words)
+    assert message.format(clip=clip) in str(caught.value)
+    assert not launch.calls
+
+
+def test_models_of_one_name_get_folders_of_their_own(launch, tiny_pipeline, tmp_path):
+    names = [tmp_path / owner / "sd" for owner in ("a", "b")]
+    for name in names:
+        shutil.copytree(tiny_pipeline, name)
+    models = [*map(str, names), "clevr-tiny", str(names[0])]  # the first one again
+    calls = launch(f"--config.model={','.join(models)}", f"--workdir={tmp_path / 'runs'}")
+    folders = [call["workdir"] for call in calls]
+    assert folders == [str(tmp_path / "runs" / name) for name in ("a-sd", "b-sd", "clevr-tiny")]
+    assert [call["model"] for call in calls] == ["a-sd", "b-sd", "clevr-tiny"]
+    assert len({call["name"] for call in calls}) == 3
+
+
+def test_a_model_that_fails_does_not_keep_the_others(launch, tiny_pipeline, tmp_path, capsys):
+    shutil.copytree(tiny_pipeline, tmp_path / "broken")
+    with pytest.raises(SystemExit) as ended:
+        launch(f"--config.model={tmp_path / 'broken'},clevr-tiny")
+    assert ended.value.code == 2
+    assert [call["scorer"] for call in launch.calls] == [str(tmp_path / "broken"), "clevr-tiny"]
+    out, err = capsys.readouterr()
+    assert err == f"error: model {tmp_path / 'broken'}: its weights are broken\n"
+    assert "launch.report runs/gdbench-clevr-tiny" in out
+
+
+def test_listed_timesteps_set_the_number_of_samples(launch):
+    (call,) = launch("--config.sampling.timesteps=100,500,700")
+    assert (call["timesteps"], call["num_samples"]) == ([100, 500, 700], 3)
+    assert call["config"]["sampling"]["num_samples"] == 3
+    launch("--config.sampling.timesteps=100,500,700", "--config.sampling.num_samples=3")
+    with pytest.raises(InputError, match=r"lists 3 timesteps, one for each sample, but .*num_samples is 5: leave"):
+        launch("--config.sampling.timesteps=100,500,700", "--config.sampling.num_samples=5")
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["x/sd", "y/other"], ["sd", "other"]),
+        (["x/sd", "y/sd"], ["x-sd", "y-sd"]),
+        (["x/sd", "y/SD", "clip"], ["x-sd", "y-SD", "clip"]),
+        (["/a/b/sd", "/c/b/sd"], ["b-sd-", "b-sd-"]),
+        (["a/b", "a-b"], ["b", "a-b"]),
+        (["../sd", "sd", "./sd"], None),
+    ],
+)
+def test_labels_are_different_on_any_file_system(names, labels):
+    found = registry.model_labels(names)
+    assert len({label.casefold() for label in found}) == len(names)
+    for label, expected in zip(found, labels or found, strict=True):
+        assert label.startswith(expected)
+
+
+def test_a_long_name_is_one_short_sentence():
+    for name in ("x" * 5000, "a/" + "x" * 5000, "\ud83d", "a\x00b", None, 5, ["a"]):
+        with pytest.raises(InputError) as caught:
+            registry.model_source(name)
+        assert len(str(caught.value)) < 1000
+        with pytest.raises(InputError) as caught:
+            loading.checkpoint_kind(name)
+        assert len(str(caught.value)) < 300
+
+
+def test_home_folders_are_expanded(monkeypatch, tmp_path, tiny_pipeline):
+    from winobench import files
+    from winobench.checkpoints import sources
+    from winobench.data import images
+    from winobench.evaluation import records
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "model").symlink_to(tiny_pipeline)
+    assert files.user_path("~/model") == str(tmp_path / "model")
+    assert registry.model_source("~/model") == str(tmp_path / "model")
+    assert sources.resolve("~/model").find("model_index.json") == str(tmp_path / "model" / "model_index.json")
+    assert loading.scorer_kind("~/model") == "diffusion_itm"
+    assert records.RunFolder("~/run").path == tmp_path / "run"
+    assert files.user_path("a~b") == "a~b"
+    Image.new("RGB", (4, 4)).save(tmp_path / "black.png")
+    assert images.load_image("~/black.png", 4).shape == (4, 4, 3)
+    for path in (None, 5, "a\x00b"):
+        with pytest.raises(InputError):
+            files.user_path(path)
