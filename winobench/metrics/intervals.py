@@ -1,4 +1,4 @@
-"""Confidence intervals for proportions and their differences, also where examples that share an image are not independent.
+"""Confidence intervals for proportions and their differences, also where examples share an image.
 
 How much wider dependence makes an interval is estimated from all pairs of outcomes that share something, and turned
 into an effective number of independent outcomes; that number is given to an interval for independent outcomes, Wilson's
@@ -178,8 +178,8 @@ class Design:
         self._is_plain = len(self._sizes) == 1 and self.dependence.is_none
         in_strata = np.zeros((num, len(self._sizes)))
         in_strata[np.arange(num), self._strata] = weights
-        # What is left of the sum over pairs of residuals on average if outcomes are independent, of each with itself and
-        # of all. A stratum's residuals add up to 0, which takes away more the more of its pairs depend on each other.
+        # A stratum's residuals add up to 0. What that leaves on average of the sum over pairs, if outcomes are in truth
+        # independent: of each with itself, and of all that share something.
         total = np.sum(weights**2)
         alone = total - np.sum(in_strata**2 / self._sizes)
         left = total - np.sum(in_strata * self.dependence.sums(in_strata) / self._sizes)
