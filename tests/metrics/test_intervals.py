@@ -5,12 +5,8 @@ import pytest
 import scipy.stats
 
 from winobench.metrics import (
-    Dependence,
     Design,
     clustered,
-    family_wise,
-    false_discovery_rates,
-    paired_difference,
     wilson,
 )
 
