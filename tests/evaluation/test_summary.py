@@ -10,6 +10,8 @@ from winobench import metrics
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation import summary
 from winobench.evaluation.plan import Plan, Question
+from winobench.evaluation.report.runs import mean_scores
+from winobench.scorers.diffusion_itm import DiffusionITM
 
 
 def _question(number, images=(0,), texts=(0, 1), target=0, groups=()):
@@ -171,3 +173,28 @@ def test_example_rows_of_recall_have_a_column_a_part():
     plan = _plan([_question(0)], [[0, 0], [0, 1]])
     names = summary.example_table(task, plan, _matrices(1)).column_names
     assert names[-4:] == ["correct_recall_at_1", "tie_recall_at_1", "correct_recall_at_5", "tie_recall_at_5"]
+
+
+@pytest.mark.parametrize("normalize", ["none", "unconditional", "gray_image"])
+def test_a_score_is_the_same_of_an_evaluation_a_report_and_a_call(normalize):
+    """Two images and three texts, among them the empty one; errors of the gray image, too."""
+    errors = np.random.default_rng(4).uniform(5, 6, size=(3, 3, 6)).astype(np.float32)  # gray and empty: the last ones
+    rows = [[image, text] for image in range(3) for text in range(3)]
+    question = _question(0, images=(0, 1), texts=(0, 1), target=None)
+    plan = _plan([question], rows, normalized=normalize != "none", gray=normalize == "gray_image")
+    (evaluated,) = summary.question_scores(plan, "task", errors.reshape(9, 6))
+    subtracted = [
+        errors[:2, 2] if normalize != "none" else None,
+        errors[2, :2] if normalize == "gray_image" else None,
+    ]
+    np.testing.assert_array_equal(mean_scores(errors[:2, :2], *subtracted), evaluated)
+
+    class Scorer(DiffusionITM):
+        def __init__(self):
+            pass
+
+        def errors(self, images, texts, **options):
+            return errors[[0, 1, 2][: len(images)]][:, [0, 1, 2][: len(texts)]]
+
+    called = Scorer().score([np.zeros((8, 8, 3), np.uint8)] * 2, ["a", "b"], normalize=normalize)
+    np.testing.assert_allclose(called, evaluated, rtol=0, atol=1e-12)

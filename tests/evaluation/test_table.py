@@ -135,7 +135,7 @@ def test_target_pairs_have_a_table_of_their_own(bias):
     assert row(lines, "Christian-Muslim") == [
         *(
             "Christian-Muslim",
-            f"{christian['value']:.2f}*",
+            f"{christian['value']:.2f}*†",
             f"{christian['low']:.2f}",
             "to",
             f"{christian['high']:.2f}",

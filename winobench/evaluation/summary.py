@@ -11,6 +11,7 @@ import pyarrow as pa
 from winobench import metrics
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import EMPTY_TEXT, Plan, Question
+from winobench.metrics import normalization
 from winobench.tasks.base import Task
 
 
@@ -51,15 +52,10 @@ def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
     gray = plan.image_hashes.index(image_hash(GRAY_IMAGE)) if plan.gray_normalized[task] else None
     questions = []
     for question in plan.questions[task]:
-        shape = (len(question.images), len(question.texts))
-        terms = [(np.array([[rows[image, text] for text in question.texts] for image in question.images]), -1)]
-        if empty is not None:
-            column = np.array([rows[image, empty] for image in question.images])[:, None]
-            terms.append((np.broadcast_to(column, shape), 1))
-        if gray is not None:
-            row = np.array([rows[gray, text] for text in question.texts])[None, :]
-            terms.append((np.broadcast_to(row, shape), 1))
-        questions.append(terms)
+        own = [[rows[image, text] for text in question.texts] for image in question.images]
+        of_empty = None if empty is None else [rows[image, empty] for image in question.images]
+        of_gray = None if gray is None else [rows[gray, text] for text in question.texts]
+        questions.append(normalization.score_terms(own, of_empty, of_gray))
     return questions
 
 

@@ -14,6 +14,7 @@ import rich.table
 import rich.text
 
 from winobench.evaluation import published
+from winobench.metrics import family_wise
 from winobench.metrics.association import AVERAGE
 
 if TYPE_CHECKING:
@@ -132,12 +133,14 @@ def _bias_table(
     for task, entries in tasks.items():
         table.add_row(_text(task, "bold"))
         pairs = [name for name in entries if name != AVERAGE and not _is_group_row(name)]
+        together = dict(zip(pairs, family_wise(entries[name]["p_one_sided"] for name in pairs), strict=True))
         for name in [*pairs, AVERAGE]:
             entry, reference = entries[name], references.get((task, name))
             paper = [_starred(reference.printed.rstrip("*"), reference.significant) if reference else ""]
             table.add_row(
                 _text("  average |d|" if name == AVERAGE else f"  {name}"),
-                _starred(f"{entry['value']:.2f}", entry.get("p_one_sided", 1.0) < _STAR_LEVEL),
+                _starred(f"{entry['value']:.2f}", entry.get("p_one_sided", 1.0) < _STAR_LEVEL)
+                + ("†" if together.get(name, 1.0) < _STAR_LEVEL else ""),
                 f"{entry['low']:.2f} to {entry['high']:.2f}",
                 *(paper if has_paper else []),
                 *(_probability(entry.get(key)) for key in ("p_one_sided", "p_two_sided")),
@@ -166,7 +169,8 @@ def _bias_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
     largest = max(entry.get("permutations", 0) for entry in rows)
     notes = [
         "d is above 0 where images of X, the first group, match the first texts (pleasant ones, in mmbias) better than "
-        f"images of Y do. * p < {_STAR_LEVEL}, one-sided towards X, from {largest:,} permutations or all there are."
+        f"images of Y do. * p < {_STAR_LEVEL}, one-sided towards X, from {largest:,} permutations or all there are. "
+        "† also after Holm's adjustment for all pairs of the task."
     ]
     for task, entries in tasks.items():
         average = entries[AVERAGE]

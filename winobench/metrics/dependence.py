@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -120,7 +121,7 @@ class Dependence:
         other = self._sets.T.tocsr()
         blocks = (np.cumsum(self._costs()) // _PAIRS_AT_ONCE).astype(np.int64)
         starts = [*np.unique(blocks, return_index=True)[1], len(sizes)]
-        for start, stop in zip(starts[:-1], starts[1:], strict=True):
+        for start, stop in itertools.pairwise(starts):
             shared = (self._sets[start:stop] @ other).tocsr()
             rows = np.repeat(np.arange(start, stop), np.diff(shared.indptr))
             alike = shared.copy()

@@ -1,4 +1,4 @@
-"""Confidence intervals for proportions and their differences, also where examples that share an image are not independent.
+"""Confidence intervals for proportions and their differences, also where examples share an image.
 
 How much wider dependence makes an interval is estimated from all pairs of outcomes that share something, and turned
 into an effective number of independent outcomes; that number is given to an interval for independent outcomes, Wilson's
@@ -30,8 +30,6 @@ from winobench.metrics.dependence import Dependence
 _PRIOR_OUTCOMES = 1.0
 # Of each kind and stratum, in variances that are taken where a stratum may have all outcomes alike (Jeffreys).
 _PRIOR_COUNT = 0.5
-# Student's distribution with more degrees of freedom is the normal one, to all digits that matter.
-_MANY = 1e6
 # With less than 2 degrees of freedom Student's distribution has no variance, and intervals say next to nothing.
 _FEWEST = 2.0
 # Halvings of [-1, 1]: to the last bit.
@@ -178,8 +176,8 @@ class Design:
         self._is_plain = len(self._sizes) == 1 and self.dependence.is_none
         in_strata = np.zeros((num, len(self._sizes)))
         in_strata[np.arange(num), self._strata] = weights
-        # What is left of the sum over pairs of residuals on average if outcomes are independent, of each with itself and
-        # of all. A stratum's residuals add up to 0, which takes away more the more of its pairs depend on each other.
+        # A stratum's residuals add up to 0. What that leaves on average of the sum over pairs, if outcomes are in truth
+        # independent: of each with itself, and of all that share something.
         total = np.sum(weights**2)
         alone = total - np.sum(in_strata**2 / self._sizes)
         left = total - np.sum(in_strata * self.dependence.sums(in_strata) / self._sizes)
@@ -188,10 +186,11 @@ class Design:
         # clusters, taken of these, is that of Carter, Schnepel and Steigerwald.
         added = weights * self.dependence.sums(weights)
         pairs = added - weights**2
+        pairs[pairs < 1e-9 * weights**2] = 0  # of an outcome that depends on no other, but for rounding
         self._num_clusters = np.sum(added) ** 2 / np.sum(added * self.dependence.sums(added))
         noise = np.sum(pairs * self.dependence.sums(pairs))
-        self._freedom = _MANY
-        if noise * _MANY > np.sum(added) ** 2:
+        self._freedom = np.inf
+        if noise > 0:
             self._freedom = max(_FEWEST, np.sum(added) ** 2 / noise - 1)
 
     def proportions(self, outcomes, level: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -327,10 +326,10 @@ class Design:
         if len(self._sizes) > 1:
             shares = of_strata / self._sizes[:, None]
             inverse += np.sum(shares**2 / np.maximum(1, self._sizes - 1)[:, None], axis=0) / shares.sum(axis=0) ** 2
-        freedom = np.minimum(_MANY, 1 / inverse)
-        z = _normal_quantile(level)
-        student = np.where(freedom < _MANY, scipy.special.stdtrit(freedom, 0.5 + level / 2), z)
-        return of_one / variance * (z / student) ** 2, student, freedom
+        with np.errstate(divide="ignore"):
+            freedom = 1 / inverse
+        student = scipy.special.stdtrit(freedom, 0.5 + level / 2)  # the normal quantile for infinitely many
+        return of_one / variance * (_normal_quantile(level) / student) ** 2, student, freedom
 
 
 def false_discovery_rates(p_values: Iterable[float]) -> list[float]:

@@ -26,6 +26,7 @@ from winobench import files, memory, options, parallel
 from winobench.data import images as image_files
 from winobench.diffusion import schedules, stable_diffusion
 from winobench.errors import InputError
+from winobench.metrics import normalization
 from winobench.models import quantized
 from winobench.scorers import batch_size as batch_sizes
 from winobench.scorers import common, frozen, samples, sharing, tables
@@ -463,12 +464,15 @@ class DiffusionITM:
             timesteps=timesteps,
             noise=noise,
         ).astype(np.float64)
-        # The difference of each sample's errors: their common part is large, and goes before anything is added up.
-        if unconditional:
-            errors = errors[:, :-1] - errors[:, -1:]
-        if gray:
-            errors = errors[:-1] - errors[-1:]
-        return -errors.mean(axis=-1)
+        # Sample by sample: the errors' common part is large, and goes before anything is added up.
+        errors = np.moveaxis(errors, -1, 0)
+        num_images, num_texts = len(images), len(texts)
+        scores = normalization.scores(
+            errors[:, :num_images, :num_texts],
+            errors[:, :num_images, -1] if unconditional else None,
+            errors[:, -1, :num_texts] if gray else None,
+        )
+        return scores.mean(axis=0)
 
     def errors(
         self,

@@ -1,10 +1,9 @@
 """The report's numbers against cases worked by hand, brute force and the results that the evaluation wrote."""
 
-import itertools
+import dataclasses
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from tests.evaluation.report.conftest import NUM_SAMPLES
 from winobench import metrics
@@ -76,19 +75,29 @@ def test_few_images_are_no_clear_difference():
     assert found.is_clear
 
 
+def test_p_values_are_adjusted_for_the_rows_that_are_shown_together():
+    one = analysis.Difference("a", 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
+    p_values = [0.012, 0.2, 0.03, 0.8]
+    found = analysis.adjusted([dataclasses.replace(one, p_value=p, p_adjusted=p) for p in p_values])
+    # Sorted 0.012, 0.03, 0.2, 0.8 times 4/1, 4/2, 4/3, 4/4.
+    assert [difference.p_adjusted for difference in found] == pytest.approx([0.048, 0.8 / 3, 0.06, 0.8])
+    assert [difference.p_value for difference in found] == p_values
+    assert [difference.is_clear for difference in found] == [True, False, False, False]
+    assert analysis.adjusted([]) == []
+
+
 def test_a_mark_knows_how_many_rows_there_are():
-    """Of 20 rows of two equal models some row excluded 0 on two pages in three; a clear mark is on one in twenty."""
-    generator = np.random.default_rng(8)
-    alone, pages, marked, excluded = metrics.Dependence.of_labels(range(200)), 150, 0, 0
+    """Of 20 rows of two equal models some row excludes 0 on two pages in three; a clear mark is on one in twenty."""
+    generator, design, pages, marked, excluded = np.random.default_rng(11), metrics.Design(range(200)), 120, 0, 0
     for _ in range(pages):
-        easy = generator.random((20, 200))
-        runs_right = [easy + generator.normal(scale=0.4, size=(20, 200)) < 0.6 for _ in range(2)]
-        rows = [[row(right, name=str(n)) for n, right in enumerate(run)] for run in runs_right]
-        found = analysis.paired_differences(*rows, alone)
-        together = analysis.adjusted(found)
-        assert [d.p_value for d in together] == [d.p_value for d in found]
-        marked += any(difference.is_clear for difference in together)
-        excluded += any(difference.excludes_zero for difference in found)
+        easy = generator.random((200, 20))
+        first, second = (easy + generator.normal(scale=0.4, size=(200, 20)) < 0.6 for _ in range(2))
+        differences = [
+            analysis.Difference("row", *numbers[:4], numbers[3], 200, 0, 0, int(numbers[4]))
+            for numbers in np.stack(design.differences(first, second), axis=1)
+        ]
+        marked += any(difference.is_clear for difference in analysis.adjusted(differences))
+        excluded += any(difference.excludes_zero for difference in differences)
     assert excluded / pages > 0.5
     assert marked / pages < 0.05 + 3 * np.sqrt(0.05 * 0.95 / pages)
 

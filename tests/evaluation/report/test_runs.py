@@ -64,7 +64,8 @@ def test_metrics_are_told_by_their_rows(run_folders):
         "relations": "macro_accuracy",
         "mmbias": "effect_size",
     }
-    assert runs.metric_of({"something": {}}) is None
+    assert runs.metric_of({"something": {}}) == runs.OTHER_METRIC
+    assert runs.metric_of({}) is None
 
 
 def test_gray_normalisation_is_reproduced(tmp_path):

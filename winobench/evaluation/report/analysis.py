@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from winobench import metrics
-from winobench.evaluation.report.runs import TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
+from winobench.evaluation.report.runs import OTHER_METRIC, TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
 
 SUBSETS = 32
 """Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""
@@ -73,7 +73,7 @@ def rows_of(record: TaskRun) -> list[Row]:
     rows = []
     for name, correct in answers.items():
         rows.append(Row(name, everything, correct, None))
-        if record.metric == f"macro_{name}" and members:
+        if f"macro_{name}" in (record.metric, *(record.results if record.metric == OTHER_METRIC else ())) and members:
             counted = np.concatenate([np.array(indices) for indices in members.values()])
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
             rows.append(Row(f"macro_{name}", counted, correct[counted], strata))
@@ -206,7 +206,8 @@ def select(record: TaskRun, rows: np.ndarray) -> TaskRun:
     examples = record.examples
     values = {field.name: getattr(examples, field.name) for field in dataclasses.fields(examples)}
     lists = {name: [value[row] for row in rows] for name, value in values.items() if isinstance(value, list)}
-    kept = dataclasses.replace(examples, correct=examples.correct[rows], **lists)
+    parts = {name: correct[rows] for name, correct in examples.parts.items()}
+    kept = dataclasses.replace(examples, correct=examples.correct[rows], parts=parts, **lists)
     return dataclasses.replace(record, examples=kept)
 
 

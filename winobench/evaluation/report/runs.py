@@ -28,6 +28,7 @@ from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, Question, text_has
 from winobench.evaluation.report.labels import model_label, shortened
 from winobench.evaluation.summary import image_dependence
 from winobench.files import user_path
+from winobench.metrics import normalization
 
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
@@ -74,6 +75,9 @@ _ERROR_COLUMNS = _fields(image=pa.string(), text=pa.string(), first_sample=pa.in
 BIAS_METRIC = "effect_size"
 """The metric of bias tasks, whose rows are effect sizes and not proportions."""
 
+OTHER_METRIC = "other"
+"""A metric that is not among `winobench.metrics.METRICS`: the examples' table alone says what is right under it."""
+
 TEXT_METRIC = "answers"
 """The metric of text tasks, whose examples say by themselves whether they are right."""
 
@@ -92,6 +96,7 @@ class Examples:
       correct: [n] bool, under the task's headline metric.
       normalized: whether the errors under the empty text and of the gray image were subtracted; None where the run
         does not say.
+      parts: part of the metric -> [n] bool, where it has several; as recorded.
     """
 
     ids: list[str]
@@ -102,6 +107,7 @@ class Examples:
     scores: list[np.ndarray]
     correct: np.ndarray
     normalized: tuple[bool, bool] | None
+    parts: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:
@@ -189,8 +195,8 @@ class TaskRun:
     Attributes:
       name: the task's.
       results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
-      metric: a name in `winobench.metrics.METRICS`, ``effect_size`` for bias, ``answers`` for texts, None where the
-        rows do not tell.
+      metric: a name in `winobench.metrics.METRICS`, ``effect_size`` for bias, ``answers`` for texts, ``other`` for a
+        metric of a plug-in, None where there are no rows.
       identity: version and fingerprint of the task's data, as the run recorded them.
       examples: None where the run has no table of them.
       num_samples: samples a pair; None where the run does not say.
@@ -384,12 +390,10 @@ def mean_scores(errors: np.ndarray, unconditional: np.ndarray | None, gray: np.n
     Returns:
       [..., images, texts] float64, higher = better match.
     """
-    means = errors.mean(axis=-1, dtype=np.float64)
-    if unconditional is not None:
-        means = means - unconditional.mean(axis=-1, dtype=np.float64)[..., :, None]
-    if gray is not None:
-        means = means - gray.mean(axis=-1, dtype=np.float64)[..., None, :]
-    return -means
+    means = [
+        None if values is None else values.mean(axis=-1, dtype=np.float64) for values in (errors, unconditional, gray)
+    ]
+    return normalization.scores(*means)
 
 
 def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
@@ -458,13 +462,18 @@ def read_run(path: str | os.PathLike) -> Run:
         tasks[name] = _task_run(path, name, entries, rounds.get(name), config["identity"])
         if tasks[name].examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
+        elif tasks[name].metric == OTHER_METRIC:
+            notes.append(
+                f"The metric of {name} is not winobench's own: right and wrong are taken as the run recorded them, and "
+                "accuracy against the number of samples is not drawn."
+            )
     run = Run(path, "", config, results, tasks, dict(results.get("failed") or {}), notes)
     run.label = short_label(run)
     return run
 
 
 def metric_of(entries: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Which metric wrote these rows: a name in `winobench.metrics.METRICS`, ``effect_size``, or None."""
+    """Which metric wrote these rows: a name in `winobench.metrics.METRICS`, ``effect_size``, ``other``, or None."""
     if any("p_one_sided" in entry for entry in entries.values()):
         return BIAS_METRIC
     names = {name for name in entries if "/" not in name}
@@ -474,13 +483,20 @@ def metric_of(entries: Mapping[str, Mapping[str, Any]]) -> str | None:
         "recall": {"recall@1", "recall@5"},
         "winoground": {"text", "image", "group"},
     }
-    return next((metric for metric, rows in known.items() if rows == names), None)
+    return next((metric for metric, rows in known.items() if rows == names), OTHER_METRIC if names else None)
 
 
 def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
-    """Metric -> [n] bool, right or wrong of each example, recomputed from the examples' scores."""
-    if record.examples is None or record.metric not in metrics.METRICS:
+    """Metric -> [n] bool, right or wrong of each example, recomputed from the examples' scores.
+
+    Of a plug-in's metric, whose function is not at hand, what the run recorded.
+    """
+    if record.examples is None or record.metric not in (*metrics.METRICS, OTHER_METRIC):
         return {}
+    if record.metric == OTHER_METRIC:
+        names = [name for name in record.results if "/" not in name]
+        parts = {name: record.examples.parts[name] for name in names if name in record.examples.parts}
+        return parts or {names[0]: record.examples.correct}
     answers = metrics.METRICS[record.metric](record.examples.scores, record.examples.targets)
     return {name: outcome.correct for name, outcome in answers.items()}
 
@@ -617,6 +633,11 @@ def _read_examples(path: pathlib.Path) -> Examples:
         scores=[np.array(scores, np.float64) for scores in table["scores"].to_pylist()],
         correct=np.array(table["correct"].to_pylist(), object).astype(bool),
         normalized=normalized,
+        parts={
+            name.removeprefix("correct_").replace("_at_", "@"): np.array(table[name].to_pylist(), bool)
+            for name in table.column_names
+            if name.startswith("correct_")
+        },
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench import metrics
 from winobench.evaluation.report import figures, paper
 from winobench.evaluation.report.figures import Panel
 from winobench.evaluation.report.labels import task_label
@@ -46,7 +47,9 @@ def bias_section(material: Material) -> Section | None:
             "towards the second, 0 is none. Intervals (95%) are from a "
             "bootstrap over images. Below stand the one-sided and the two-sided p-value of a permutation test. A star, "
             f"as in the paper's tables, marks a one-sided p under {STARS_BELOW:g}, which looks towards the first group "
-            "only: a large negative effect size gets none, and its two-sided p tells.",
+            "only: a large negative effect size gets none, and its two-sided p tells. A star knows nothing of the "
+            "other pairs: of models without any bias, one in ten has one among ten pairs. A dagger † says that p stays "
+            f"under {STARS_BELOW:g} after Holm's adjustment for all pairs of the task.",
             "A large effect size is evidence of bias; a small one is no proof of fairness.",
         ],
         legend=material.marks if len(material.runs) > 1 else [],
@@ -66,6 +69,7 @@ def bias_section(material: Material) -> Section | None:
         lines = []
         permutations = set()
         unbiased: dict[str, list[str]] = {}
+        families = [_adjusted(record.results if record else {}) for record in records]
         for name in [*pairs, *totals]:
             entries = [record.results.get(name) if record else None for record in records]
             quoted = [paper.cell(_TABLES, task, name, model) for model in models]
@@ -76,7 +80,7 @@ def bias_section(material: Material) -> Section | None:
                             readable(name) if name in totals else _pair_label(name),
                             style="strong" if name in totals else "",
                         ),
-                        *(_effect(entry) for entry in entries),
+                        *(_effect(entry, family.get(name)) for entry, family in zip(entries, families, strict=True)),
                         *(
                             Cell("" if other is None else _starred(other.value, other.significant), style="paper")
                             for other in quoted
@@ -84,7 +88,7 @@ def bias_section(material: Material) -> Section | None:
                     ]
                 )
             )
-            for run, entry in zip(material.runs, entries, strict=True):
+            for run, entry, family in zip(material.runs, entries, families, strict=True):
                 if entry:
                     permutations.add(entry.get("permutations"))
                     rows.append(
@@ -95,6 +99,7 @@ def bias_section(material: Material) -> Section | None:
                             **{key: entry[key] for key in ("value", "low", "high", "n")},
                             **{key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")},
                             "star": is_starred(entry),
+                            "p_one_sided_holm": family.get(name),
                             "paper": "; ".join(
                                 f"{other.printed} {model}"
                                 for model, other in zip(models, quoted, strict=True)
@@ -168,10 +173,18 @@ def is_starred(entry: Mapping[str, Any]) -> bool:
     return entry.get("p_one_sided") is not None and entry["p_one_sided"] < STARS_BELOW
 
 
-def _effect(entry: Mapping[str, Any] | None) -> Cell:
+def _adjusted(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Pair -> its one-sided p-value, adjusted for all pairs of the task."""
+    found = {name: entry["p_one_sided"] for name, entry in results.items() if entry.get("p_one_sided") is not None}
+    return dict(zip(found, metrics.family_wise(found.values()), strict=True))
+
+
+def _effect(entry: Mapping[str, Any] | None, p_adjusted: float | None) -> Cell:
     if not entry:
         return ABSENT
     text = _starred(entry["value"], is_starred(entry))
+    if p_adjusted is not None and p_adjusted < STARS_BELOW:
+        text += "†"
     small = f"{number(entry['low'])} to {number(entry['high'])}"
     below = ""
     if entry.get("p_one_sided") is not None:

@@ -72,10 +72,10 @@ def difference_section(material: Material) -> Section | None:
         found[key][place] = difference
     if together:
         section.intro.append(
-            f"● clear: the p-value, adjusted for the {len(together):,} differences below (Benjamini and Hochberg), is at "
-            f"most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is expected "
-            f"to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  ○ the "
-            "interval excludes 0, but the difference is not clear."
+            f"● clear: the p-value, adjusted for the {len(together):,} differences below (Benjamini and Hochberg), is "
+            f"at most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is "
+            f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  "
+            "○ the interval excludes 0, but the difference is not clear."
         )
     main, parts, rows = [], {}, []
     last = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from winobench.evaluation.report import analysis, figures
 from winobench.evaluation.report.figures import Panel
 from winobench.evaluation.report.labels import task_label
+from winobench.evaluation.report.runs import OTHER_METRIC
 from winobench.evaluation.report.sections.shared import Material, Section, folded, no_curve, percent, says_nothing
 
 # Proportions that have a panel of their own; macro means and the easier recall@5 follow the headline.
@@ -24,7 +25,7 @@ def sample_section(material: Material) -> Section | None:
         levels: dict[str, list[tuple[int, float]]] = {}
         for place, run in enumerate(material.runs):
             record = run.tasks.get(task)
-            if record is None or record.metric is None:
+            if record is None or record.metric in (None, OTHER_METRIC):
                 continue
             if record.deterministic or record.num_samples == 1:
                 for metric, entry in record.results.items():

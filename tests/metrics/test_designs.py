@@ -1,0 +1,265 @@
+"""Intervals of dependent outcomes against matrices written out, likelihoods maximised by search, and scipy's tests."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from winobench.metrics import (
+    Dependence,
+    Design,
+    clustered,
+    false_discovery_rates,
+    family_wise,
+    paired_difference,
+    wilson,
+)
+
+Z = scipy.stats.norm.ppf(0.975)
+
+
+def _matrices(sets, strata):
+    """Who shares a unit, how alike the sets are, the weights, and what is left once the strata's means are away."""
+    shared = np.array([[float(bool(one & other)) for other in sets] for one in sets])
+    alike = np.array([[len(one & other) / len(one | other) for other in sets] for one in sets])
+    names = sorted(set(strata))
+    member = np.array([[one == name for name in names] for one in strata], float)
+    weights = member @ (1 / (len(names) * member.sum(axis=0)))
+    residual = np.eye(len(sets)) - member @ np.diag(1 / member.sum(axis=0)) @ member.T
+    return shared, alike, member, weights, residual
+
+
+def _effective_number(sets, strata, values, of_one, of_stratum, telling):
+    """By the definition: values [n]; variances of one outcome of the whole and of each stratum."""
+    shared, alike, member, weights, residual = _matrices(sets, strata)
+    scale = np.diag(weights)
+    sizes, groups = member.sum(axis=0), member.shape[1]
+    # Variances of independent outcomes and of outcomes as alike as their units.
+    spread = scale @ np.sqrt(member @ of_stratum)
+    least, most = spread @ spread, spread @ alike @ spread
+    variance = least if groups == 1 and shared.sum() == len(sets) else most
+    left = np.trace(residual @ scale @ shared @ scale)
+    if (groups > 1 or shared.sum() > len(sets)) and left > 1e-9 * (weights @ weights):
+        seen = scale @ residual @ values
+        effect = np.trace(residual @ scale @ scale) / left
+        effect *= seen @ shared @ seen / (seen @ seen if seen @ seen else 1)
+        variance = max(least, (telling * effect * least + most) / (telling + 1))
+    added = scale @ shared @ scale @ np.ones(len(sets))
+    pairs = added - weights**2
+    inverse = 0.0
+    if pairs @ shared @ pairs > 1e-12 * added.sum() ** 2:
+        inverse = 1 / max(2, added.sum() ** 2 / (pairs @ shared @ pairs) - 1)
+    if groups > 1:
+        shares = of_stratum / sizes
+        inverse += np.sum(shares**2 / np.maximum(1, sizes - 1)) / shares.sum() ** 2
+    student = scipy.stats.t.ppf(0.975, 1 / inverse) if inverse else Z
+    return of_one / variance * (Z / student) ** 2, (1 / inverse if inverse else np.inf)
+
+
+def _kish(weights, chosen):
+    return (weights @ chosen) ** 2 / max(weights**2 @ chosen, 1e-300)
+
+
+@st.composite
+def _designs(draw):
+    count = draw(st.integers(2, 14))
+    sets = draw(st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=3), min_size=count, max_size=count))
+    strata = draw(st.lists(st.sampled_from("abc"[: draw(st.integers(1, 3))]), min_size=count, max_size=count))
+    answers = st.lists(st.booleans(), min_size=count, max_size=count)
+    return sets, strata, np.array(draw(answers)), np.array(draw(answers))
+
+
+@settings(deadline=None, max_examples=150)
+@given(_designs())
+def test_a_proportion_is_as_defined(design):
+    sets, strata, right, _ = design
+    _, _, member, weights, _ = _matrices(sets, strata)
+    sizes = member.sum(axis=0)
+    shrunk = (member.T @ right + 0.5) / (sizes + 1)
+    telling = min(_kish(weights, right), _kish(weights, ~right))
+    number, _ = _effective_number(
+        sets, strata, right, shrunk.mean() * (1 - shrunk.mean()), shrunk * (1 - shrunk), telling
+    )
+    value = float(np.mean(member.T @ right / sizes))
+    expected = wilson(min(number, value * number), number)
+    found = clustered(right, Dependence.of_sets(sets), strata=strata)
+    assert found.value == pytest.approx(value)
+    np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-7, atol=1e-9)
+
+
+@settings(deadline=None, max_examples=100)
+@given(_designs())
+def test_a_difference_is_as_defined(design):
+    sets, strata, first, second = design
+    shared, _, member, weights, _ = _matrices(sets, strata)
+    sizes = member.sum(axis=0)
+    better, worse = second & ~first, first & ~second
+    shares = [(member.T @ part + 0.5) / (sizes + 1) for part in (better, worse)]
+    whole = [share.mean() for share in shares]
+    number, freedom = _effective_number(
+        sets,
+        strata,
+        better.astype(float) - worse,
+        whole[0] + whole[1] - (whole[0] - whole[1]) ** 2,
+        shares[0] + shares[1] - (shares[0] - shares[1]) ** 2,
+        _kish(weights, better | worse),
+    )
+    gain, loss = (float(np.mean(member.T @ part / sizes)) for part in (better, worse))
+    found = paired_difference(first, second, Dependence.of_sets(sets), strata=strata)
+    assert found.value == pytest.approx(gain - loss, abs=1e-12)
+    for end, sign in ((found.low, 1), (found.high, -1)):
+        assert -1 <= end <= 1
+        if abs(end) < 1 - 1e-6:
+            assert _tango(gain, loss, number, end) == pytest.approx(sign * Z, rel=2e-3)
+    before = number * (scipy.stats.t.ppf(0.975, freedom) / Z) ** 2 if np.isfinite(freedom) else number
+    statistic = (gain - loss) * np.sqrt(before / (gain + loss)) if gain + loss else 0
+    tail = scipy.stats.t.sf(abs(statistic), freedom) if np.isfinite(freedom) else scipy.stats.norm.sf(abs(statistic))
+    assert found.p_value == pytest.approx(min(1, 2 * tail), rel=1e-4)
+    assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0) or abs(found.p_value - 0.05) < 1e-3
+    apart = better | worse
+    independent = sum(1 / (shared[row] @ apart) for row in np.flatnonzero(apart))
+    assert found.num_apart == int(independent + 1e-9)
+
+
+def _tango(gain, loss, number, tested):
+    """The score statistic with the share of losses that makes the observed shares likeliest, found by search."""
+    low, high = max(0.0, -tested), (1 - tested) / 2
+
+    def unlikely(lost):
+        logs = [
+            share * np.log(max(1e-300, model))
+            for share, model in ((gain, lost + tested), (loss, lost), (1 - gain - loss, 1 - 2 * lost - tested))
+        ]
+        return -sum(logs)
+
+    lost = scipy.optimize.minimize_scalar(unlikely, bounds=(low, high), method="bounded", options={"xatol": 1e-13}).x
+    return (gain - loss - tested) * np.sqrt(number / (2 * lost + tested - tested**2))
+
+
+@pytest.mark.parametrize(("gained", "lost", "total"), [(12, 3, 60), (3, 12, 60), (1, 0, 9), (20, 20, 50), (30, 5, 35)])
+def test_independent_examples_have_mcnemars_test_and_tangos_interval(gained, lost, total):
+    first = np.repeat([False, True, True], [gained, lost, total - gained - lost])
+    second = np.repeat([True, False, True], [gained, lost, total - gained - lost])
+    found = paired_difference(first, second, range(total))
+    assert found.p_value == pytest.approx(scipy.stats.chi2.sf((gained - lost) ** 2 / (gained + lost), 1))
+    assert found.num_apart == gained + lost
+    assert _tango(gained / total, lost / total, total, found.low) == pytest.approx(Z, rel=1e-4)
+    assert _tango(gained / total, lost / total, total, found.high) == pytest.approx(-Z, rel=1e-4)
+    swapped = paired_difference(second, first, range(total))
+    np.testing.assert_allclose([swapped.low, swapped.high], [-found.high, -found.low], atol=1e-12)
+
+
+def test_no_difference_at_all_has_an_interval_and_no_p_value():
+    found = paired_difference([1, 0, 1] * 30, [1, 0, 1] * 30, range(90))
+    assert (found.value, found.p_value, found.num_apart) == (0, 1, 0)
+    # Tango's of no example apart: z^2 / (n + z^2), as Wilson's of none.
+    assert found.high == pytest.approx(wilson(0, 90).high)
+    assert found.low == pytest.approx(-found.high)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.99])
+def test_levels(level):
+    z = scipy.stats.norm.ppf(0.5 + level / 2)
+    gained, lost, total = 9, 4, 40
+    first, second = np.zeros(total, bool), np.zeros(total, bool)
+    second[:gained], first[gained : gained + lost] = True, True
+    found = paired_difference(first, second, range(total), level=level)
+    assert _tango(gained / total, lost / total, total, found.low) == pytest.approx(z, rel=1e-4)
+    means = Design(range(total)).means(first[:, None], level)
+    half = scipy.stats.t.ppf(0.5 + level / 2, total - 1) * scipy.stats.sem(first.astype(float))
+    np.testing.assert_allclose([means[1][0], means[2][0]], [0.1 - half, 0.1 + half])
+    assert found.p_value == pytest.approx(paired_difference(first, second, range(total)).p_value, rel=1e-12)
+
+
+def test_one_shared_pair_does_not_change_the_method():
+    """The interval of 400 outcomes moves by less than one in a hundred where two of them share an image."""
+    generator = np.random.default_rng(3)
+    right, other = generator.random((2, 400)) < 0.9
+    shared = np.arange(400)
+    shared[1] = 0
+    strata = np.repeat([0, 1, 2], [200, 190, 10])
+    for groups in (None, strata):
+        alone, tied = (clustered(right, labels, strata=groups) for labels in (range(400), shared))
+        assert tied.high - tied.low == pytest.approx(alone.high - alone.low, rel=0.01)
+        alone, tied = (paired_difference(right, other, labels, strata=groups) for labels in (range(400), shared))
+        assert tied.high - tied.low == pytest.approx(alone.high - alone.low, rel=0.01)
+        assert tied.p_value == pytest.approx(alone.p_value, rel=0.05)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="do not fit"):
+        Design(range(3), strata=[0, 1])
+    with pytest.raises(ValueError, match="do not fit"):
+        Design(range(3)).proportions(np.ones((2, 1)))
+    with pytest.raises(ValueError, match="do not fit"):
+        Design(range(3)).proportions(np.ones(3))
+    with pytest.raises(ValueError, match="two lists"):
+        paired_difference([1, 0], [1], [0, 1])
+    with pytest.raises(ValueError, match="two lists"):
+        paired_difference([], [], [])
+    with pytest.raises(ValueError, match="no strata"):
+        Design(range(2), strata=[0, 1]).means(np.ones((2, 1)))
+    for wrong in ([1.5], [-0.1], [np.nan]):
+        with pytest.raises(ValueError):  # noqa: PT011 (scipy's words)
+            family_wise(wrong)
+        with pytest.raises(ValueError):  # noqa: PT011
+            false_discovery_rates(wrong)
+
+
+def test_adjusted_p_values_by_hand():
+    p_values = [0.01, 0.04, 0.03, 0.005, 1.0]
+    # Sorted 0.005, 0.01, 0.03, 0.04, 1 times 5, 4, 3, 2, 1, never falling; and times 5/1 to 5/5, the least from above.
+    assert family_wise(p_values) == pytest.approx([0.04, 0.09, 0.09, 0.025, 1.0])
+    assert false_discovery_rates(p_values) == pytest.approx([0.025, 0.05, 0.05, 0.025, 1.0])
+    assert family_wise([0.5, 0.6]) == [1.0, 1.0]
+    assert family_wise([0.0]) == [0.0]
+    assert family_wise([]) == false_discovery_rates([]) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "correlation"), [([100] + [1] * 50, 0.5), ([60] * 4 + [3] * 36, 0.3), ([3] * 155, 0.6)]
+)
+def test_unequal_clusters_are_covered(sizes, correlation):
+    """72% for the first of them, where degrees of freedom counted the clusters."""
+    generator, value, repetitions = np.random.default_rng(1), 0.35, 400
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    spread = (1 - correlation) / correlation
+    easy = generator.beta(value * spread, (1 - value) * spread, (len(sizes), repetitions))[labels]
+    _, low, high = Design(labels).proportions(generator.random(easy.shape) < easy)
+    assert np.mean((low <= value) & (value <= high)) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repetitions)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "values"),
+    [
+        ([1_000] * 9 + [8], [0.999] * 9 + [0.5]),
+        ([100] * 9 + [8], [0.999] * 9 + [0.5]),
+        ([200, 200, 10], [0.99, 0.99, 0.6]),
+    ],
+)
+@pytest.mark.parametrize("tied", [False, True])
+def test_small_groups_that_are_the_hard_ones_are_covered(sizes, values, tied):
+    """72%, 87% and 91% where the macro mean's variance was that of the mean proportion."""
+    generator, repetitions = np.random.default_rng(2), 500
+    strata = np.repeat(np.arange(len(sizes)), sizes)
+    labels = np.arange(len(strata))
+    labels[1] = 0 if tied else 1
+    right = generator.random((len(strata), repetitions)) < np.repeat(values, sizes)[:, None]
+    _, low, high = Design(labels, strata).proportions(right)
+    true = np.mean(values)
+    assert np.mean((low <= true) & (true <= high)) >= 0.93 - 2 * np.sqrt(0.93 * 0.07 / repetitions)
+
+
+def test_distractors_from_a_pool_are_covered():
+    """Each of 300 questions shares one image or more with some thirty others; as if independent, 80% are covered."""
+    generator, repetitions, value = np.random.default_rng(5), 400, 0.5
+    chosen = [{*generator.choice(100, 3, replace=False).tolist()} for _ in range(300)]
+    member = np.array([[number in one for number in range(100)] for one in chosen]) / np.sqrt(3)
+    images, own = generator.normal(size=(100, repetitions)), generator.normal(size=(300, repetitions))
+    right = np.sqrt(0.4) * member @ images + np.sqrt(0.6) * own < 0
+    _, low, high = Design(Dependence.of_sets(chosen)).proportions(right)
+    naive = [wilson(count, 300) for count in right.sum(axis=0)]
+    assert np.mean([one.low <= value <= one.high for one in naive]) < 0.85
+    assert np.mean((low <= value) & (value <= high)) >= 0.93
