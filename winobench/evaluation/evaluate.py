@@ -112,6 +112,8 @@ def evaluate(
     if not is_sampled and normalize not in ("auto", "none"):
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
     _check_mode(mode, alpha, timesteps, is_sampled)
+    if mode == "race" and parallel.spans_processes(getattr(scorer, "mesh", None)):
+        raise InputError(rounds.RACE_OVER_PROCESSES)
     if timesteps is None:
         timesteps = importance.RULE if mode == "race" else "uniform"
     if num_samples is None:
