@@ -9,15 +9,22 @@ for its sharding.
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import contextlib
+import ctypes
 import functools
 import glob
 import itertools
 import json
 import os
 import re
+import signal
+import socket
+import sys
+import threading
+import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -57,7 +64,8 @@ def join_processes(spec: str, *, outlive: bool = False) -> None:
         is installed; elsewhere ``host:port,count,number``: an address of the first process that all can reach, the
         number of processes, and which of them this is, from 0.
       outlive: whether the others go on when one is lost, which they see where they `meet`; JAX ends them otherwise, as
-        it must where arrays are spread over all of them. The first process cannot be outlived.
+        it must where arrays are spread over all of them. The first process cannot be outlived: `check_first_process`
+        tells that it was lost.
 
     Raises:
       InputError: it is neither, there is nothing to find out by, or the first process cannot be reached.
@@ -77,7 +85,8 @@ def join_processes(spec: str, *, outlive: bool = False) -> None:
         # Only checkpoints need it; it would catch SIGTERM, and who ends a job would have to wait and kill it.
         jax.config.update("jax_enable_preemption_service", False)
     try:
-        jax.distributed.initialize(**joining)
+        with _first_process_watched() if outlive else contextlib.nullcontext():
+            jax.distributed.initialize(**joining)
     except Exception as error:  # what detection raises depends on the cluster
         reason = " ".join(str(error).split())
         hint = ": start each with host:port,count,number in place of auto" if spec == "auto" else ""
@@ -85,6 +94,107 @@ def join_processes(spec: str, *, outlive: bool = False) -> None:
     if outlive and is_first_process():
         # The others need the first one until they are done. Registered after JAX's own end, this comes before it.
         atexit.register(_wait_until_alone)
+
+
+_FIRST_WAS_LOST = (
+    "process 0 was lost: give the same command again, with any number of processes, to go on from what is recorded"
+)
+_first_is_lost = threading.Event()
+_kept: list[Any] = []  # what C holds on to
+# How long a call between the processes may still take to fail by itself when the first one is lost, and how long the
+# first one may take to answer when something else seems wrong.
+_SECONDS_TO_FAIL, _SECONDS_TO_ANSWER = 1.0, 5.0
+
+
+def check_first_process() -> None:
+    """Call it now and then where processes that outlive each other work by themselves.
+
+    Raises:
+      InputError: the first process was lost, without which they cannot meet.
+    """
+    if _first_is_lost.is_set():
+        raise InputError(_FIRST_WAS_LOST)
+
+
+@contextlib.contextmanager
+def _first_process_watched() -> Iterator[None]:
+    """Inside, `jax.distributed.initialize` does not have this process aborted when the first one is lost.
+
+    JAX's connection is told of that in a thread of its own, in which it aborts the process, with two stack traces. JAX
+    takes no other callback, and JAX 0.10 has one that cannot be called: the call ends in an abort, too, which is caught
+    here. The thread is then held for good; the others go on, and see by `check_first_process` what happened.
+    """
+    from jax._src import distributed
+
+    connect = distributed._jax.get_distributed_runtime_client
+    distributed._jax.get_distributed_runtime_client = functools.partial(
+        connect, missed_heartbeat_callback=lambda *_: _lose_first_process()
+    )
+    try:
+        yield
+    finally:
+        distributed._jax.get_distributed_runtime_client = connect
+    if jax.process_index() == 0:
+        return
+    host, _, port = distributed.global_state.coordinator_address.rpartition(":")
+
+    def on_abort(_: int) -> None:
+        """Returns for the process to be aborted."""
+        if threading.current_thread() is threading.main_thread():
+            return
+        with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER):
+            return
+        _lose_first_process()
+        while True:
+            time.sleep(3600)
+
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(on_abort)
+    _kept.append(handler)
+    # Python's own handlers run later, in the main thread, which is too late.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).signal(signal.SIGABRT, handler)
+
+
+def _lose_first_process() -> None:
+    if not _first_is_lost.is_set():
+        _first_is_lost.set()
+        # Before JAX's own end, which would wait for the first process and for the thread that is held.
+        atexit.register(_leave_at_once)
+
+
+def _leave_at_once() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if hasattr(sys, "last_value") else 2)
+
+
+def _unless_lost(call: Callable[[], Any]) -> Any:
+    """Waits for a call between the processes, which may never come back if the first one is lost meanwhile.
+
+    Raises:
+      InputError: it was lost.
+    """
+    if is_first_process():
+        return call()
+    check_first_process()
+    result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def work() -> None:
+        try:
+            result.set_result(call())
+        except Exception as error:
+            result.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    while True:
+        try:
+            return result.result(timeout=0.2)
+        except concurrent.futures.TimeoutError:
+            check_first_process()
+        except jax.errors.JaxRuntimeError:
+            if _first_is_lost.wait(_SECONDS_TO_FAIL):
+                raise InputError(_FIRST_WAS_LOST) from None
+            raise
 
 
 def _auto() -> dict[str, Any]:
@@ -197,9 +307,11 @@ def meet(work: Callable[[], Any]) -> list[Any]:
     except Exception as error:
         failure = error
         said = {"error": str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"}
-    heard = _exchange(json.dumps(said).encode())
-    if failure is not None:
-        raise failure
+    try:
+        heard = _exchange(json.dumps(said).encode())
+    finally:
+        if failure is not None:
+            raise failure
     results = []
     for process in range(jax.process_count()):
         name = f"process {process} of {jax.process_count()}"
@@ -226,9 +338,13 @@ _meetings = itertools.count()
 def _exchange(value: bytes) -> dict[int, bytes]:
     """What each process has brought here, without those that are lost, once all others have come."""
     client, meeting = _client(), next(_meetings)
-    client.key_value_set_bytes(f"winobench/{meeting}/{jax.process_index()}", value)
-    client.get_live_nodes(list(range(jax.process_count())))  # waits for those that are alive
-    heard = client.key_value_dir_get_bytes(f"winobench/{meeting}/")
+
+    def exchange() -> list[tuple[str, bytes]]:
+        client.key_value_set_bytes(f"winobench/{meeting}/{jax.process_index()}", value)
+        client.get_live_nodes(list(range(jax.process_count())))  # waits for those that are alive
+        return client.key_value_dir_get_bytes(f"winobench/{meeting}/")
+
+    heard = _unless_lost(exchange)
     if is_first_process():
         client.key_value_delete(f"winobench/{meeting - 1}/")  # all who are here have read it
     return {int(key.rsplit("/", 1)[1]): value for key, value in heard}

@@ -228,3 +228,31 @@ def test_schedulers_are_understood(alone, tmp_path, scheduler):
     assert first == second
     assert by_process(workdir)[1] == NUM_TRIPLES - NUM_TRIPLES // 2
     check_against(alone, first, workdir)
+
+
+def test_when_the_first_process_is_lost_the_others_say_so(alone, tmp_path):
+    workdir = tmp_path / "run"
+    first, second = start_two(workdir, "slow")
+    deadline = time.monotonic() + SECONDS
+    while not list(workdir.glob("errors/part-1-*.parquet")):
+        assert time.monotonic() < deadline
+        assert second.poll() is None, second.communicate()
+        time.sleep(0.02)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    (complaint,) = finish(second, status=1)  # of a program that does not catch InputError
+    assert complaint.rstrip().endswith(
+        "process 0 was lost: give the same command again, with any number of processes, to go on from what is recorded"
+    )
+    assert 0 < by_process(workdir)[1] < NUM_TRIPLES - NUM_TRIPLES // 2
+    kept = recorded(workdir)
+    (printed,) = finish(start(workdir))
+    assert printed["results"]["computed_passes"] == NUM_TRIPLES - len(kept)
+    check_against(alone, printed, workdir)
+
+
+@pytest.mark.slow  # most of the time is for starting processes
+def test_a_race_over_processes_is_refused_before_anything_is_scored(tmp_path):
+    for complaint in finish(*start_two(tmp_path / "run", "spanning", "race"), status=1):
+        assert "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'" in complaint
+    assert not (tmp_path / "run").exists()

@@ -206,3 +206,55 @@ def test_bad_options(folder):
         Contrastive.from_pretrained(folder, batch_size=0)
     with pytest.raises(InputError, match="'float99' is not one of float32, bfloat16, float16"):
         Contrastive.from_pretrained(folder, "float99")
+
+
+def out_of_memory():
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_a_batch_that_does_not_fit_is_halved(folder, images, when, monkeypatch, caplog):
+    mesh = parallel.make_mesh(jax.devices()[:2])
+    expected = Contrastive.from_pretrained(folder, mesh=mesh, batch_size=1).score(images, TEXTS)
+    scorer = Contrastive.from_pretrained(folder, mesh=mesh, batch_size=2)
+    encode, fetch, started = tables.Encoder.encode, parallel.fetch, []
+
+    def failing(encoder, items):
+        values = encode(encoder, items)
+        started.append(id(values) if encoder.batch_size > 2 else None)
+        if encoder.batch_size > 2 and len(started) == 2 and when == "at once":
+            out_of_memory()
+        return values
+
+    def failing_later(values):
+        if when == "later" and len(started) > 1 and id(values) == started[1]:
+            out_of_memory()
+        return fetch(values)
+
+    monkeypatch.setattr(tables.Encoder, "encode", failing)
+    monkeypatch.setattr(parallel, "fetch", failing_later)
+    found = scorer.encode_images(images)
+    monkeypatch.undo()
+    np.testing.assert_allclose(found @ scorer.encode_texts(TEXTS).T, expected, rtol=1e-5, atol=1e-6)
+    assert scorer.batch_size == 1
+    (message,) = caplog.messages
+    assert message.startswith("2 images at once on each device do not fit into memory")
+
+
+def test_not_even_one_image_fits(folder, images, monkeypatch):
+    scorer = Contrastive.from_pretrained(folder, mesh=parallel.make_mesh(jax.devices()[:1]), batch_size=1)
+    monkeypatch.setattr(tables.Encoder, "encode", lambda *_: out_of_memory())
+    with pytest.raises(InputError, match="not even one image at a time fits"):
+        scorer.score(images, TEXTS)
+
+
+def test_other_errors_of_a_device_are_passed_on(folder, images, monkeypatch):
+    scorer = Contrastive.from_pretrained(folder, mesh=parallel.make_mesh(jax.devices()[:1]), batch_size=2)
+
+    def failing(*_):
+        raise jax.errors.JaxRuntimeError("INTERNAL: out of luck")
+
+    monkeypatch.setattr(tables.Encoder, "encode", failing)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="out of luck"):
+        scorer.score(images, TEXTS)
+    assert scorer.batch_size == 2

@@ -116,6 +116,8 @@ def evaluate(
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
     _check_mode(mode, alpha, rare_share, timesteps, is_sampled)
     if mode == "race":
+        if parallel.spans_processes(getattr(scorer, "mesh", None)):
+            raise InputError(rounds.RACE_OVER_PROCESSES)
         race.check(chosen)
     if timesteps is None:
         timesteps = importance.RULE if mode == "race" else "uniform"

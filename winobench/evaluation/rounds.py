@@ -26,6 +26,9 @@ from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 
+RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
+"""What is wrong with a race of a scorer whose devices belong to several processes."""
+
 # Triples that the scorer is given at once, which bounds the memory of their indices. A power of two, so that batches
 # of a power of two are cut alike in a run that was stopped and in one that was not.
 _TRIPLES_A_CALL = 2**22
@@ -265,7 +268,7 @@ def score_missing(
     """
     if parallel.spans_processes(getattr(scorer, "mesh", None)):
         if any(one.alpha is not None for one in rounds):
-            raise InputError("a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'")
+            raise InputError(RACE_OVER_PROCESSES)
         # All do the same, and none could wait for the others: they would wait for it in the middle of a batch.
         for one in rounds:
             writer = _writer(folder, one, versions, process=0) if parallel.is_first_process() else None
@@ -411,6 +414,7 @@ def _score(
                 if writer is not None:
                     writer.add(triples[part], values)
                 advance(len(values))
+                parallel.check_first_process()
             if np.isnan(flat[here]).any():
                 raise RuntimeError("the scorer left out some of the triples it was given.")
     finally:

@@ -28,6 +28,7 @@ from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 from winobench.models import clip_model
 from winobench.models.clip_model import CLIPModel
+from winobench.scorers import batch_size as batch_sizes
 from winobench.scorers import common, frozen, tables
 from winobench.texts import check_texts
 
@@ -81,7 +82,6 @@ class Contrastive:
       tokenizer: a ``transformers.CLIPTokenizer``.
       processor: makes images ready for the network.
       mesh: the devices.
-      batch_size: images that each device encodes at once.
     """
 
     def __init__(
@@ -115,10 +115,16 @@ class Contrastive:
         height, width = processor.size
         if batch_size is None:
             batch_size = min(max(1, _PIXELS[on_cpu] // (height * width)), _MAX_IMAGES[on_cpu])
-        self.batch_size = common.positive("batch_size", batch_size)
+        batch_size = common.positive("batch_size", batch_size)
         params = parallel.place_parameters(params, self.mesh)
-        self._image_encoder = tables.Encoder(_ImageEncoder(structure, processor), params, self.mesh, self.batch_size)
-        self._text_encoder = tables.Encoder(_TextEncoder(structure), params, self.mesh, _TEXTS[on_cpu])
+        encode_image = _ImageEncoder(structure, processor)
+        self._image_encoder = tables.Encoder(encode_image, params, self.mesh, batch_size, "image")
+        self._text_encoder = tables.Encoder(_TextEncoder(structure), params, self.mesh, _TEXTS[on_cpu], "text")
+
+    @property
+    def batch_size(self) -> int:
+        """Images that each device encodes at once; less than at first if its memory did not hold that many."""
+        return self._image_encoder.size.per_device
 
     @classmethod
     def from_pretrained(
@@ -335,17 +341,38 @@ class _Column:
 
 
 def _encoded(encoder: tables.Encoder, items: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    """Encodes items, a batch at a time: float32 [up to batch_size, width] each."""
-    waiting: collections.deque[tuple[int, jax.Array]] = collections.deque()
-    while batch := list(itertools.islice(items, encoder.batch_size)):
-        vectors = encoder.encode(batch)
-        vectors.copy_to_host_async()
-        waiting.append((len(batch), vectors))
-        if len(waiting) > _BATCHES_AHEAD:
-            yield _fetched(*waiting.popleft())
-    while waiting:
-        yield _fetched(*waiting.popleft())
+    """Encodes items, a batch at a time: float32 [up to batch_size, width] each.
 
+    A batch that does not fit into a device's memory is halved, for good, and the work goes on where it stopped.
 
-def _fetched(count: int, vectors: jax.Array) -> np.ndarray:
-    return parallel.fetch(vectors)[:count]
+    Raises:
+      InputError: not even one item at a time fits.
+    """
+    waiting: collections.deque[tuple[list[np.ndarray], jax.Array]] = collections.deque()
+    undone: collections.deque[np.ndarray] = collections.deque()
+    while True:
+        size = encoder.batch_size
+        batch = [undone.popleft() for _ in range(min(size, len(undone)))]
+        batch += itertools.islice(items, size - len(batch))
+        if not batch and not waiting:
+            return
+        try:
+            if batch:
+                vectors = encoder.encode(batch)
+                waiting.append((batch, vectors))
+                vectors.copy_to_host_async()
+            if batch and len(waiting) <= _BATCHES_AHEAD:
+                continue
+            finished = parallel.fetch(waiting[0][1])[: len(waiting[0][0])]
+        except jax.errors.JaxRuntimeError as error:
+            if not batch_sizes.is_out_of_memory(error):
+                raise
+            started = [item for items_of_batch, _ in waiting for item in items_of_batch]
+            if not waiting or waiting[-1][0] is not batch:
+                started += batch
+            undone.extendleft(reversed(started))
+            waiting.clear()
+            encoder.size.halve(error)
+            continue
+        waiting.popleft()
+        yield finished
