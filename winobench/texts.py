@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,27 @@ all of it before they leave out the rest: of 10 MB they take 50 seconds and 2.7 
 
 LONGEST_PROMPT = 1_000_000
 """Characters of all that a language model is asked at once: the longest contexts of today."""
+
+
+LONGEST_ANSWER = 100_000
+"""Characters of a model's answer that are read: 20,000 words. Models that go round in circles write longer ones."""
+
+_BLANKS = re.compile(r"(\s{100})\s+")
+_SAME = re.compile(r"(.)\1{99,}", re.DOTALL)
+
+
+def readable(text: str, longest: int = LONGEST_ANSWER) -> str:
+    """A model's answer in a form that takes no time to search.
+
+    A run of more than 100 blanks or of one letter is cut to 100, and of a text that is longer still the middle is left
+    out: choices are stated at the beginning or at the end. All other texts are as they were.
+
+    Args:
+      text: what a model wrote.
+      longest: characters of the result.
+    """
+    text = _SAME.sub(lambda match: match[1] * 100, _BLANKS.sub(r"\1", text))
+    return text if len(text) <= longest else f"{text[: longest // 4]}\n{text[-(3 * longest // 4) + 1 :]}"
 
 
 def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, together: bool = False) -> None:

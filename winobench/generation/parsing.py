@@ -8,6 +8,7 @@ counted as malformed, with the reason.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from winobench import json_files
 from winobench.generation.items import NEITHER, OFFENSIVE, Sentence, normalised, words
+from winobench.texts import readable
 
 REFUSED = "declined"
 """The reason of an answer that declines (paper, section 2.3.2)."""
@@ -98,6 +100,8 @@ _ORDINALS = {"first": 0, "second": 1, "option 1": 0, "option 2": 1}
 _ARTICLES = ("the", "a", "an")
 _QUOTES = "\"'“”‘’` "
 _SHOWN = 300
+# Brackets that may begin an object; models that go round in circles write more.
+_MOST_OBJECTS = 10_000
 # Sentences of one pair share more than this part of their words; those of different pairs hardly ever do.
 _PARTNERS = 0.5
 
@@ -114,7 +118,7 @@ def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[t
       Groups of two sentences (one where they stand alone), in order, and what could not be used.
     """
     # What a model thinks aloud before it answers is no answer, nor are thoughts that were cut off.
-    text = (text or "").rpartition("</think>")[2].partition("<think>")[0]
+    text = readable((text or "").rpartition("</think>")[2].partition("<think>")[0])
     records, malformed = _json_records(text)
     if not records:
         records = _line_records(text)
@@ -144,22 +148,25 @@ def _why_nothing(text: str, cut_off: bool) -> str:
 def _json_records(text: str) -> tuple[list[_Record], list[Malformed]]:
     """The sentences that are JSON objects."""
     records, malformed = [], []
+    headings = list(_HEADING.finditer(text))
+    ends = [match.end() for match in headings]
     for start, end, fields in _objects(text):
         shown = text[start:end]
         if "statement" not in fields:
             if fields:
                 malformed.append(Malformed("no statement", _short(shown)))
             continue
-        headings = _HEADING.findall(text, 0, start)
-        group = fields.get("pair") or (headings[-1] if headings else None)
+        before = bisect.bisect_right(ends, start)
+        group = fields.get("pair") or (headings[before - 1][1] if before else None)
         records.append(_Record(fields, None if group is None else str(group), shown))
     return records, malformed
 
 
 def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Beginning, end and fields of the JSON objects, which may be broken, or lie in others that hold no statement."""
-    start = -1
-    while (start := text.find("{", start + 1)) >= 0:
+    start, tries = -1, 0
+    while (start := text.find("{", start + 1)) >= 0 and tries < _MOST_OBJECTS:
+        tries += 1
         try:
             found, end = json_files.parse_at(text, start)
         except ValueError:

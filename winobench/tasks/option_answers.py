@@ -18,6 +18,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from winobench.texts import readable
+
 _DIGITS = {"1": 0, "2": 1, "one": 0, "two": 1, "first": 0, "second": 1, "1st": 0, "2nd": 1}
 _MARKS = r"[#(\[\"'<]*\s*"
 _NUMBERED = rf"(?:option|choice)s?\s*(?:number|no\.?|nr\.?)?\s*:?\s*{_MARKS}(?P<{{0}}a>1|2|one|two)\b"
@@ -63,8 +65,11 @@ _DENIED_AFTER = re.compile(
     r"|(?:does|would|could|can|is|was)\s*(?:n't|not)|cannot|can't|likely\s+(?:to\s+be\s+)?(?:not|false|wrong|incorrect))"
 )
 _ALONE = re.compile(r"^\W*(?:answer\W*)?(1|2|one|two)\W*$")
-_LISTED = re.compile(r"^\W*([12])\s*(?:$|[.):\]])", re.MULTILINE)
-_NEXT_QUESTION = re.compile(r"(?<=\S)\s*\n\s*(?:sentence|question)\s*:")
+_LISTED = re.compile(r"^\W{0,100}([12])\s*(?:$|[.):\]])", re.MULTILINE)
+# The letters around a mention that may deny it: a few words. A search from the text's beginning for each mention would
+# take as long as the square of its length.
+_AROUND = 200
+_NEXT_QUESTION = re.compile(r"(?<=\S)[^\S\n]*\n\s*(?:sentence|question)\s*:")
 
 
 def read_choice(text: str | None, options: Sequence[str] = (), *, reasoning: bool = False) -> int | None:
@@ -78,7 +83,7 @@ def read_choice(text: str | None, options: Sequence[str] = (), *, reasoning: boo
     Returns:
       0 for Option 1, 1 for Option 2, None where the text makes no choice or contradicts itself.
     """
-    text = _plain(text or "")
+    text = _plain(readable(text or ""))
     sentences = [_bare_sentence(option) for option in options]
     text = _without_echo(text, sentences)
     if not text.strip():
@@ -95,7 +100,7 @@ def read_choice(text: str | None, options: Sequence[str] = (), *, reasoning: boo
 
 def states_choice(text: str | None) -> bool:
     """Whether a text states a choice in so many words, rather than mentioning an option somewhere."""
-    plain = _plain(text or "")
+    plain = _plain(readable(text or ""))
     return any(pattern.search(plain) for pattern in _STATEMENTS) or _LEADING.match(plain) is not None
 
 
@@ -103,7 +108,8 @@ def _read_mentions(text: str, sentences: Sequence[str]) -> int | None:
     mentions = [
         _number(match)
         for match in _MENTION.finditer(text)
-        if not _DENIED_BEFORE.search(text[: match.start()]) and not _DENIED_AFTER.match(text[match.end() :])
+        if not _DENIED_BEFORE.search(text[max(0, match.start() - _AROUND) : match.start()])
+        and not _DENIED_AFTER.match(text[match.end() : match.end() + _AROUND])
     ]
     if mentions:
         return _agreed(mentions)

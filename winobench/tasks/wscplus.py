@@ -33,6 +33,7 @@ from winobench.errors import InputError
 from winobench.metrics.intervals import Interval, clustered, wilson
 from winobench.scorers.language import Generation, Options, Request, Response, Turn
 from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
+from winobench.texts import readable
 
 LABELS = ("0", "1", "2")
 """What is to be answered: the number of a candidate, or 2 for neither."""
@@ -142,16 +143,16 @@ _DIGIT = r"\W{0,6}(?:boxed\{\W*)?(?:(?:the\s+)?(?:index|number)\W+)?([012])\b(?!
 _IS = r"(?:\s+to\s+th(?:e|is)\s+question)?(?:\s+(?:is|was|would be|should be|must be))?"
 _WORD = r"(?:answer|response|conclusion|decision|choice|result|assessment|verdict)"
 _FINAL = re.compile(rf"\bfinal\s+{_WORD}{_IS}(?:{_DIGIT}|\W+(?P<words>[^\n]*))", re.I)
-_MAJORITY = re.compile(rf"\bmajority(?:[\s\w]*?\bvote)?[^\n.;\d]{{0,60}}?{_DIGIT}", re.I)
+_MAJORITY = re.compile(rf"\bmajority(?:[\s\w]{{0,200}}?\bvote)?[^\n.;\d]{{0,60}}?{_DIGIT}", re.I)
 _ANSWER = re.compile(rf"\b{_WORD}{_IS}{_DIGIT}", re.I)
 _BOXED = re.compile(r"\\boxed\{\W*([012])\W*\}")
 _LEADING = re.compile(
-    r"\W*(?:A(?:nswer)?\s*:)?\W*([012])[*\])\"'`$]{0,3}\s*(?:[;,:]|\s[-\u2013\u2014]|\n|$|(?:because|since|as)\b)", re.I
+    r"\W*(?:A(?:nswer)?\s*:\W*)?([012])[*\])\"'`$]{0,3}\s*(?:[;,:]|\s[-\u2013\u2014]|\n|$|(?:because|since|as)\b)", re.I
 )
-_LEADING_DOT = re.compile(r"\W*(?:A(?:nswer)?\s*:)?\W*([012])[.)\]](?!\d)", re.I)
-_LISTED = re.compile(r"^\W*\d[.)]\s", re.M)
+_LEADING_DOT = re.compile(r"\W*(?:A(?:nswer)?\s*:\W*)?([012])[.)\]](?!\d)", re.I)
+_LISTED = re.compile(r"^\W{0,100}\d[.)]\s", re.M)
 # Models that were trained to continue texts go on with the next question, in the form of the prompts.
-_NEXT_QUESTION = re.compile(r"(?<=\S)\s*\n\s*Q\s*:")
+_NEXT_QUESTION = re.compile(r"(?<=\S)[^\S\n]*\n\s*Q\s*:")
 _SEMICOLON = re.compile(r"(?:^|[\n.:])\W{0,4}([012])\s*;")
 
 # What follows a name that is an answer by itself, and not the beginning of a sentence about it.
@@ -185,7 +186,7 @@ def parse_answer(text: str, options: Sequence[str], *, cut_off: bool = False) ->
       cut_off: the text ended because it was as long as it may be; words of a reasoning that breaks off are no answer.
     """
     # Thoughts that were cut off hold no answer either.
-    text = text.rpartition("</think>")[2].partition("<think>")[0].strip()
+    text = readable(text.rpartition("</think>")[2].partition("<think>")[0]).strip()
     text = _NEXT_QUESTION.split(text, maxsplit=1)[0]
     final = list(_FINAL.finditer(text))
     numbers = [match[1] for match in final if match[1] is not None]

@@ -1,0 +1,228 @@
+"""Answers as broken servers and hostile models write them, from the call to the report: nothing poisons a run.
+
+Every body goes the whole way: asked, recorded, read, summarised, asked again after a failure, reported. Servers are
+functions here; what the network can do is tested with the hosted models.
+"""
+
+import json
+import os
+import random
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.generation import fakes
+from tests.scorers.api_server import KEY, anthropic_body, openai_body
+from winobench import json_files
+from winobench.errors import InputError
+from winobench.evaluation import provenance, report
+from winobench.evaluation.questions import evaluate_questions
+from winobench.generation import prompts, run
+from winobench.scorers.hosted import HostedModel
+
+TASK = "winoviz_mini_single"
+TEXTS = [
+    "Option 1",
+    "The answer is option 2.",
+    "1",
+    "",
+    " ",
+    "\x00\x01\x1b[2J",
+    "a\nb\r\nc\u2028d",
+    "=1+1",
+    "<script>alert(1)</script>",
+    "𝕆ption 1 \U0001f600",
+    "\u202e1 noitpO",
+    KEY,
+    "{" * 5000,
+    '{"statement":' * 2000,
+    "[[" * 3000 + "]]" * 3000,
+    "word " * 20_000,
+    "Option " + "9" * 5000,
+    "<think>" * 500 + "Option 1",
+    fakes.written(*fakes.PAIRS[:2]),
+    fakes.written(*fakes.PAIRS[2:4]).replace('"answer": 0', '"answer": 1e999'),
+    fakes.written(*fakes.PAIRS[2:4]).replace('"options"', '"options": {"a": [[]]}, "Options"'),
+    fakes.REFUSAL,
+]
+VALUES = [
+    None, True, False, -1, 0, 5, 1.5, 10**18, 10**30, float("nan"), float("inf"), -0.0, [], {}, [[]], [None], "7",
+    "stop", "length", [{"type": "text"}], [{"type": "text", "text": 5}], [{"type": "text", "text": "Option 1"}],
+    {"a": {"b": []}},
+]  # fmt: skip
+
+
+def odd_body(rng, api):
+    """A body: a good one with some of its parts replaced, left out or repeated, its text damaged; or none at all."""
+    text = rng.choice(TEXTS)
+    body = openai_body(text) if api == "openai" else anthropic_body(text)
+    for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
+        places = list(_places(body))
+        holder, key = rng.choice(places)
+        if rng.random() < 0.2:
+            del holder[key]
+        else:
+            holder[key] = rng.choice([*VALUES, rng.choice(TEXTS)])
+    written = json.dumps(body, ensure_ascii=rng.random() < 0.5)
+    match rng.randrange(12):
+        case 0:  # halves of characters
+            written = written.replace("O", rng.choice((r"\ud83d", r"\ude00\ud83d", "\ud83d")))
+        case 1:
+            written = written.replace("5", rng.choice(("9" * 4000, "9" * 5000, "1e999", "-1", "NaN")))
+        case 2:
+            place = rng.randrange(len(written))
+            written = (
+                written[:place] + rng.choice(('"', "{", "[" * 200_000, "}", "\x00", ",", "\ufeff")) + written[place:]
+            )
+        case 3:
+            written = written[: rng.randrange(len(written))]
+        case 4:
+            written = rng.choice(
+                ("", "null", "[]", "<html></html>", "[" * 200_000 + "]" * 200_000, "0" * 5000, '"\ud83d"')
+            )
+    content = written.encode("utf-8", "surrogatepass")
+    if rng.random() < 0.05:
+        content = bytes(rng.randrange(256) if rng.random() < 0.01 else byte for byte in content)
+    return content.decode("utf-8", "replace")
+
+
+def _places(value):
+    if isinstance(value, dict | list):
+        for key, inner in list(value.items()) if isinstance(value, dict) else list(enumerate(value)):
+            yield value, key
+            yield from _places(inner)
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def api(request, monkeypatch):
+    # Neither a crash of the machine nor the state of the repository is tested here, and both take most of the time.
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    software = provenance.software()
+    monkeypatch.setattr(provenance, "software", lambda: software)
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    return request.param
+
+
+def model_that_answers(api, answer):
+    """A hosted model whose server is a function; ``asked`` counts the calls."""
+    model = HostedModel(f"{api}:m@http://127.0.0.1:1", concurrency=2, attempts=1, prices={"m": (1.0, 2.0)})
+    model.asked = 0
+
+    def send(body, call_id):
+        model.asked += 1
+        return 200, answer(), {"x-request-id": "r"}
+
+    model._server.send = send
+    return model
+
+
+def good(api):
+    return lambda: json.dumps(openai_body("Option 1") if api == "openai" else anthropic_body("Option 1"))
+
+
+def check_files(folder):
+    """Every file that was written can be read, and holds neither the key nor half a character."""
+    for path in folder.rglob("*"):
+        if path.suffix == ".json":
+            json_files.read(path)
+        elif path.suffix == ".jsonl":
+            assert all(isinstance(row, dict) for _, row in json_files.read_lines(path))
+        elif path.suffix == ".parquet":
+            pq.read_table(path).to_pylist()
+        if path.is_file() and path.suffix != ".png":
+            content = path.read_bytes()
+            assert KEY.encode() not in content
+            if path.suffix != ".parquet":
+                content.decode()
+
+
+def evaluate_odd_answers(folder, api, seed, *, with_report, limit=None):
+    options = {"protocol": "zero_shot", "limit": limit, "progress": False, "reuse": False}
+    rng = random.Random(seed)
+    model = model_that_answers(api, lambda: odd_body(rng, api))
+    try:
+        results = evaluate_questions(model, TASK, folder, **options)
+        failed = (results["failed_calls"] or {"requests": 0})["requests"]
+        assert model.asked == results["asked"] == results["requests"]
+    except InputError as error:
+        assert "failed calls" in str(error), error  # noqa: PT017
+        failed = model.asked
+    check_files(folder)
+    # The same command asks for what has failed, and for nothing else.
+    model = model_that_answers(api, good(api))
+    results = evaluate_questions(model, TASK, folder, **options)
+    assert (model.asked, results["asked"], results["failed_calls"]) == (failed, failed, None)
+    # And then nothing.
+    model = model_that_answers(api, good(api))
+    again = evaluate_questions(model, TASK, folder, **options)
+    assert model.asked == 0
+    assert again["tasks"] == results["tasks"]
+    if with_report:
+        report.write_report([str(folder)], folder / "report", resamples=20)
+    check_files(folder)
+    return results["requests"], failed
+
+
+def generate_odd_answers(folder, api, seed, requests):
+    rng = random.Random(seed)
+    asked = prompts.make_prompts(["toe"], ["wdq", "ambiguous"], requests=requests)
+    model = model_that_answers(api, lambda: odd_body(rng, api))
+    run.generate({"m": lambda: model}, asked, folder, progress=False)
+    failed = run.check(folder)["failed"]
+    assert model.asked == 2 * requests
+    check_files(folder)
+    model = model_that_answers(api, good(api))
+    run.generate({"m": lambda: model}, asked, folder, progress=False)
+    assert model.asked == failed
+    assert run.check(folder)["failed"] == 0
+    check_files(folder)
+
+
+def test_odd_answers_to_questions(api, tmp_path):
+    requests, failed = evaluate_odd_answers(tmp_path / "run", api, 0, with_report=api == "openai", limit=40)
+    assert 0.02 * requests < failed < 0.5 * requests  # both kinds are there
+
+
+def test_odd_answers_with_items(api, tmp_path):
+    generate_odd_answers(tmp_path / "run", api, 0, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(5))
+def test_ten_thousand_odd_answers(api, tmp_path, part):
+    count = 0
+    for number in range(6):
+        seed = 1000 * (part + 1) + number
+        count += evaluate_odd_answers(tmp_path / str(number), api, seed, with_report=number == 0)[0]
+    generate_odd_answers(tmp_path / "items", api, part + 1, 110)
+    assert count + 220 > 1000
+
+
+def test_half_an_emoji_is_an_answer_like_others(api, tmp_path):
+    """The case that used to end a paid run for ever."""
+    body = good(api)().replace("Option 1", r"Option 1 \ud83d")
+    results = evaluate_questions(
+        model_that_answers(api, lambda: body), TASK, tmp_path / "run", protocol="zero_shot", limit=2, progress=False
+    )
+    assert results["failed_calls"] is None
+    rows = pq.read_table(tmp_path / "run" / "examples" / f"{TASK}.parquet").to_pylist()
+    assert rows[0]["responses"] == ["Option 1 \ufffd"]
+    assert rows[0]["status"] == "answered"
+
+
+def test_a_deep_answer_is_a_failed_call_with_its_reason(api, tmp_path):
+    bodies = iter(['{"choices":' + "[" * 200_000 + "]" * 200_000 + "}"] + [good(api)()] * 10)
+    results = evaluate_questions(
+        model_that_answers(api, lambda: next(bodies)),
+        TASK,
+        tmp_path / "run",
+        protocol="zero_shot",
+        limit=2,
+        progress=False,
+    )
+    assert results["failed_calls"]["requests"] == 1
+    assert results["failed_calls"]["first"] == (
+        "malformed: the body is not JSON (it nests lists or objects more than 100 deep); it was answered, so it may"
+        " have been billed"
+    )

@@ -1,0 +1,65 @@
+"""Answers of models that go round in circles: reading them takes no time, and what is not so long is read as it was."""
+
+import time
+
+import pytest
+
+from winobench.generation import parsing
+from winobench.tasks import option_answers, wscplus
+from winobench.texts import LONGEST_ANSWER, readable
+
+# fmt: off
+UNITS = [
+    " ", "\n", " \t", "-\n", "- ", ". . ", "\n\n1. ", "$", "\\boxed{", "{", "[", "{}", '"', "“", "a", "a ", "a; ",
+    "Option 1 ", "Option 1, ", "not option 1 ", "option 1: x\n", "answer ", "answer: 0\n", "the answer is ",
+    "Final answer: ", "majority ", "either option or ", "neither ", "(1) ", "1. ", "Q:\n", "Question:\n", "<think>",
+    "</think>", "[a/", "[a/b]", '{"a":', '{"statement":"a"}', "pair 1\n", "Statement: a\n",
+    "Sentence 1: x [a/b]\nAnswer: 0\n", "(answer: ", "K=",
+]
+# fmt: on
+READERS = {
+    "choice": lambda text: option_answers.read_choice(text, ("It is green.", "It is brown.")),
+    "reasoning": lambda text: option_answers.read_choice(text, ("It is green.", "It is brown."), reasoning=True),
+    "candidate": lambda text: wscplus.parse_answer(text, ("the cat", "the dog")),
+    "items": lambda text: parsing.parse(text, "traditional"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_short_text_again_and_again(reader):
+    """Of 20,000 letters: most took a second or less, some minutes, as the time grew with the square."""
+    for unit in UNITS:
+        text = (unit * 20_000)[:20_000]
+        started = time.process_time()
+        READERS[reader](text)
+        assert time.process_time() - started < 3, unit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
+def test_the_longest_answers(reader):
+    for unit in UNITS:
+        text = unit * (4_000_000 // len(unit))  # the largest body of a hosted model
+        started = time.process_time()
+        READERS[reader](text)
+        assert time.process_time() - started < 15, unit
+
+
+def test_texts_of_a_usual_length_are_as_they_were():
+    text = "First, " + "-" * 99 + " \n\n" * 20 + "x" * 80_000
+    assert readable("x y " * 20_000) == "x y " * 20_000
+    assert readable(text)[:250] == text[:250]
+
+
+def test_beginning_and_end_of_long_texts_are_kept():
+    text = readable("The answer is Option 1. " + "so on and on " * 100_000 + "Final answer: 2")
+    assert len(text) <= LONGEST_ANSWER
+    assert text.startswith("The answer is Option 1. ")
+    assert text.endswith("Final answer: 2")
+    assert readable("a" + " " * 5000 + "b" + "=" * 5000) == "a" + " " * 100 + "b" + "=" * 100
+
+
+def test_a_choice_after_much_thinking_is_read():
+    thoughts = "<think>" + "let me see, option 1 or option 2? " * 20_000 + "</think>"
+    assert option_answers.read_choice(thoughts + "Option 2", reasoning=True) == 1
+    assert wscplus.parse_answer(thoughts + "1; because", ("the cat", "the dog")) == 1
