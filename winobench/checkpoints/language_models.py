@@ -24,7 +24,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from winobench import parallel
+from winobench import hub, parallel
 from winobench.checkpoints import models, sources, weights
 from winobench.errors import InputError
 from winobench.models import decoder
@@ -418,7 +418,7 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
     if not any(source.find(name) for name in _TOKENIZER_FILES):
         source.require("tokenizer.json", "so its texts cannot be made tokens: save the model's tokenizer there")
     place, options = (
-        (source.repo_id, {"revision": source.revision})
+        (source.repo_id, {"revision": source.revision, "local_files_only": not hub.is_reachable()})
         if isinstance(source, sources.HubRepository)
         else (str(source.path), {"local_files_only": True})
     )

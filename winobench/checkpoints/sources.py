@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from winobench import json_files, options, registry
+from winobench import hub, json_files, options, registry
 from winobench.errors import InputError
 from winobench.files import user_path
 
@@ -90,12 +90,11 @@ class HubRepository(Source):
 
     def find(self, name: str) -> str | None:
         """As declared; only the asked file is downloaded."""
-        import huggingface_hub
         from huggingface_hub import errors
 
         place = f"the hub repository {self.repo_id}"
         try:
-            path = huggingface_hub.hf_hub_download(self.repo_id, name, revision=self.revision)
+            path = hub.download(self.repo_id, name, revision=self.revision)
         except errors.GatedRepoError as error:
             raise InputError(
                 f"{place} is gated: accept its terms at https://huggingface.co/{self.repo_id} and log in with"
@@ -126,6 +125,8 @@ class HubRepository(Source):
         """As declared; empty when the hub cannot be asked."""
         import huggingface_hub
 
+        if not hub.is_reachable():
+            return []
         try:
             files = huggingface_hub.HfApi().list_repo_files(self.repo_id, revision=self.revision)
         # The names only serve an error message that is about to be raised; whatever fails here would hide it.

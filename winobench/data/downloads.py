@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import winobench
-from winobench import json_files
+from winobench import hub, json_files
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -263,14 +263,13 @@ def _retry_after(error: urllib.error.HTTPError) -> float:
 
 def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
     """Fetches a file into the hub's cache; returns its path there, and links it to ``target`` unless it is unpacked."""
-    import huggingface_hub
     from huggingface_hub import errors
 
     place = f"the hub data set {download.hub_id}"
     page = f"https://huggingface.co/datasets/{download.hub_id}"
     log_in = "log in with `hf auth login` or set the environment variable HF_TOKEN"
     try:
-        path = huggingface_hub.hf_hub_download(download.hub_id, download.filename, repo_type="dataset")
+        path = hub.download(download.hub_id, download.filename, repo_type="dataset")
     except errors.GatedRepoError as error:
         raise InputError(f"{place} is gated: accept its terms at {page}, then {log_in}, and try again") from error
     except errors.RepositoryNotFoundError as error:

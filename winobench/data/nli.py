@@ -18,7 +18,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from winobench import json_files
+from winobench import hub, json_files
 from winobench.errors import InputError
 from winobench.files import user_path
 
@@ -103,10 +103,8 @@ def _hub_files(sets: Sequence[str], split: str) -> list[tuple[str, pathlib.Path]
 
 
 def _fetched(repository: str, name: str) -> pathlib.Path:
-    import huggingface_hub
-
     try:
-        return pathlib.Path(huggingface_hub.hf_hub_download(repository, name, repo_type="dataset"))
+        return pathlib.Path(hub.download(repository, name, repo_type="dataset"))
     # Whatever the transport, the hub or the disk of the cache has to say.
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
