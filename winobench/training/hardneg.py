@@ -142,7 +142,7 @@ class Training:
         side, channels = size // self._pipeline.vae.config.downsampling, self._pipeline.vae.config.latent_channels
         rows = config.batch_size // (config.accumulate * self._mesh.size)
         stable_diffusion.check_denoising(self._pipeline, (side, side, channels), rows, self._mesh.devices.flat[0])
-        stable_diffusion.check_encoding(self._pipeline, size, 1, self._mesh.devices.flat[0])
+        stable_diffusion.check_encoding(self._pipeline.vae.config, size, 1, self._mesh.devices.flat[0])
         self._images = self._encode(source)
         self.num_steps = config.num_steps
         if self.num_steps is None:
