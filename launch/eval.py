@@ -67,7 +67,12 @@ def main(config: ml_collections.ConfigDict) -> None:
     if _LIST_TASKS.value or _LIST_MODELS.value:
         print(task_listing(config.get("data_dir")) if _LIST_TASKS.value else model_listing())
         return
-    from winobench import caches  # late, so that --help and --list_tasks answer at once
+    if "protocol" not in config:
+        configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
+        settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
+        for model in _models(config):
+            check_model(config, model, deeply=False)
+    from winobench import caches  # late, so that --help, --list_tasks and wrong names are answered at once
 
     caches.keep_compiled()
     if "protocol" in config:  # a benchmark of texts
@@ -81,15 +86,13 @@ def main(config: ml_collections.ConfigDict) -> None:
             reuse=_REUSE.value,
         )
         return
-    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     from winobench import parallel
     from winobench.evaluation import evaluate, table
 
     parallel.one_device_per_core()
 
     # What can be refused is refused before the first model is loaded, for all of them.
-    settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
-    models = list(dict.fromkeys(name.strip() for name in config.model.split(",") if name.strip())) or [config.model]
+    models = _models(config)
     for model in models:
         check_model(config, model)
     labels = dict(zip(models, registry.model_labels(models), strict=True))
@@ -154,6 +157,11 @@ def main(config: ml_collections.ConfigDict) -> None:
         sys.exit(_SOME_TASKS_FAILED)
 
 
+def _models(config: ml_collections.ConfigDict) -> list[str]:
+    """The models that the config names, each once."""
+    return list(dict.fromkeys(name.strip() for name in config.model.split(",") if name.strip())) or [config.model]
+
+
 def _workdir(label: str, num_models: int) -> str | None:
     """The folder that the user names, with one inside for each model where there are several."""
     if not _WORKDIR.value:
@@ -213,8 +221,13 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
     )
 
 
-def check_model(config: ml_collections.ConfigDict, model: str) -> None:
+def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool = True) -> None:
     """Refuses a model that the config's options are not for, without reading its weights.
+
+    Args:
+      config: of the form of ``configs/gdbench.py``.
+      model: one of its models.
+      deeply: also read what a diffusion model is, for which large libraries are loaded.
 
     Raises:
       InputError: says why.
@@ -234,6 +247,7 @@ def check_model(config: ml_collections.ConfigDict, model: str) -> None:
         diffusion=_diffusion_options(config),
         timesteps=parse_timesteps(sampling.timesteps),
         of_samples=of_samples,
+        deeply=deeply,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from launch import configuration
+from winobench import options
 from winobench.errors import InputError
 from winobench.files import user_path
 
@@ -70,6 +71,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     from winobench.training import recipes
 
     configuration.require(config, ["recipe"])
+    options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
     recipe = recipes.load(config.recipe)
     if _PROCESSES.value and config.recipe == "clevr_tiny":
         raise InputError("--processes is not for --config=clevr_tiny, which one process trains: leave it out")

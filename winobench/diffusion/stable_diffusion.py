@@ -322,7 +322,7 @@ class StableDiffusion:
         size = check_image_size(self)
         side = size // self.vae.config.downsampling
         device = jax.local_devices()[0]
-        check_encoding(self, size, batch_size, device)
+        check_encoding(self.vae.config, size, batch_size, device)
         check_denoising(self, (side, side, self.vae.config.latent_channels), batch_size, device)
         memory.check(f"{len(texts):,} pictures", 3 * size**2 * len(texts), "draw fewer at once")
         states = self.encode_texts(texts, batch_size=batch_size)
@@ -398,13 +398,13 @@ def check_image_size(pipeline: Any, image_size: int | None = None) -> int:
     return size
 
 
-def check_encoding(pipeline: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
-    """Raises InputError if a device cannot hold what the autoencoder's first layer reads and writes of a batch."""
+def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
+    """Raises InputError if a device cannot hold what an autoencoder's first layer reads and writes of a batch."""
     # Other networks than ours need not say how wide they are.
-    channels = 3 + 2 * getattr(pipeline.vae.config, "block_out_channels", (0,))[0]
+    channels = 3 + 2 * getattr(config, "block_out_channels", (0,))[0]
     memory.check(
         f"encoding an image of {image_size:,} x {image_size:,} pixels" if batch_size == 1 else f"{batch_size:,} images",
-        batch_size * image_size**2 * channels * jnp.dtype(pipeline.vae.dtype).itemsize,
+        2 * batch_size * image_size**2 * channels,  # two bytes a number, in half precision
         "lower image_size",
         device,
     )

@@ -305,7 +305,7 @@ class DiffusionITM:
             timestep_range = samples.check_timestep_range(timestep_range, self._schedule.num_train_timesteps)
         self.timestep_range = timestep_range
         self.image_size = stable_diffusion.check_image_size(pipeline, image_size)
-        stable_diffusion.check_encoding(pipeline, self.image_size, 1, self.mesh.devices.flat[0])
+        stable_diffusion.check_encoding(pipeline.vae.config, self.image_size, 1, self.mesh.devices.flat[0])
 
         self._dtype = jnp.dtype(pipeline.unet.dtype).name
         self._params = parallel.place_parameters(params, self.mesh)

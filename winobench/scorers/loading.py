@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench import registry
+from winobench import options, registry
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def check_scorer(
     diffusion: Mapping[str, Any] | None = None,
     timesteps: str | Sequence[int] | None = None,
     of_samples: Mapping[str, Any] | None = None,
+    deeply: bool = True,
 ) -> None:
     """Refuses a model for which its options are none, reading small files alone: before any of several models runs.
 
@@ -127,13 +128,11 @@ def check_scorer(
       timesteps: the rule, or timesteps that the model's schedule must have.
       of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
         are given; of plugged-in scorers only the evaluation itself can tell.
+      deeply: also read what a diffusion model is; otherwise its kind alone, which takes no library.
 
     Raises:
       InputError: there is no such model, or an option is not for its kind, or not for this one.
     """
-    from winobench import options
-    from winobench.diffusion import stable_diffusion
-
     options.DTYPE.check("dtype", dtype)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
     kind = scorer_kind(name, revision)
@@ -143,6 +142,12 @@ def check_scorer(
     if kind != "diffusion_itm":
         _refuse(name, dict(of_samples or {}))
         return
+    if not deeply:
+        return
+    import jax
+
+    from winobench.diffusion import stable_diffusion
+
     schedule, _, configs = stable_diffusion.read_description(registry.model_source(name), revision=revision)
     total = schedule.num_train_timesteps
     chosen = given.get("timestep_range")
@@ -150,9 +155,11 @@ def check_scorer(
         options.span(total).check(f"timestep_range of {name!r}", chosen)
     if timesteps is not None and not isinstance(timesteps, str):
         options.items(options.whole(0, total - 1)).check(f"timesteps for {name!r}", list(timesteps))
-    factor = configs["vae"].downsampling
-    if given.get("image_size", factor) % factor:
-        raise InputError(f"image_size is {given['image_size']}, but {name!r} needs a multiple of {factor}")
+    if (size := given.get("image_size")) is not None:
+        factor = configs["vae"].downsampling
+        if size % factor:
+            raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}")
+        stable_diffusion.check_encoding(configs["vae"], size, 1, jax.local_devices()[0])
 
 
 def _check_options(name: str, kind: str | None, given: dict[str, Any], **others: Any) -> None:

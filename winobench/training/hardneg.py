@@ -26,6 +26,7 @@ from flax import nnx
 from winobench import json_files, options, parallel, registry
 from winobench.data import hard_negatives as negative_data
 from winobench.data.progress import Progress
+from winobench.diffusion import stable_diffusion
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.errors import InputError
 from winobench.models import lora
@@ -137,6 +138,11 @@ class Training:
             revision=config.revision,
             allow_pickle=config.allow_pickle,
         )
+        size = stable_diffusion.check_image_size(self._pipeline, config.image_size)
+        side, channels = size // self._pipeline.vae.config.downsampling, self._pipeline.vae.config.latent_channels
+        rows = config.batch_size // (config.accumulate * self._mesh.size)
+        stable_diffusion.check_denoising(self._pipeline, (side, side, channels), rows, self._mesh.devices.flat[0])
+        stable_diffusion.check_encoding(self._pipeline.vae.config, size, 1, self._mesh.devices.flat[0])
         self._images = self._encode(source)
         self.num_steps = config.num_steps
         if self.num_steps is None:

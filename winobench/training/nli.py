@@ -26,7 +26,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from winobench import options, parallel, registry
+from winobench import memory, options, parallel, registry
 from winobench.checkpoints import encoder_layouts, models
 from winobench.data import nli as nli_data
 from winobench.errors import InputError
@@ -141,6 +141,14 @@ class Training:
             raise InputError(
                 f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens"
             )
+        rows = config.batch_size // (config.accumulate * self._mesh.size)
+        memory.check(
+            f"a micro-batch of {rows:,} pairs of {config.data.max_tokens:,} tokens",
+            # What a layer reads and writes.
+            2 * 4 * rows * config.data.max_tokens * self._bert.hidden_size,
+            "lower config.batch_size or config.data.max_tokens, or raise config.accumulate",
+            self._mesh.devices.flat[0],
+        )
         self._pairs = PairSet(pairs, self._tokenizer, config.data.max_tokens)
         self._pairs.check_size(config.batch_size)
         self.num_steps = config.num_steps
