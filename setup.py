@@ -78,6 +78,7 @@ setuptools.setup(
         "test": [
             *API,
             *QUANTIZATION,
+            "hypothesis>=6,<7",
             # The models of JobSet and of Kubernetes' pods.
             "kubeflow_trainer_api>=2.3,<3",
             # What torch diffusers loads and saves LoRA with.

@@ -49,6 +49,35 @@ def _single_threaded_torch():
         sys.modules["torch"].set_num_threads(1)
 
 
+# Files of a minute and more ahead of the others, so that none decides by itself when a run in two workers ends.
+_LONG = (
+    "scorers/test_quantization.py",
+    "parity/test_scorer.py",
+    "parity/test_hard_negative_loss.py",
+    "parity/test_unet.py",
+    "launch/test_whole_benchmark.py",
+    "training/test_hard_negatives.py",
+    "parity/test_lora.py",
+    "scorers/test_loading.py",
+    "benchmarks/test_race.py",
+    "launch/test_eval.py",
+    "evaluation/test_processes.py",
+    "training/test_hardneg.py",
+    "scorers/test_diffusion_itm.py",
+)
+
+
+def pytest_configure(config):
+    # xdist would begin with the files of the most tests, which are the quickest.
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items):
+    place = {str(pathlib.Path(__file__).parent / name): number for number, name in enumerate(_LONG)}
+    items.sort(key=lambda item: place.get(str(item.path), len(place)))
+
+
 # Beyond this many bytes, a worker drops what it has compiled before it goes on to another file.
 _ENOUGH_MEMORY = 1200 << 20
 

@@ -1,0 +1,287 @@
+"""README and docs: what they tell to type can be typed, their Python runs, and what they point to is there."""
+
+import argparse
+import importlib
+import json
+import pathlib
+import re
+import shlex
+import tomllib
+from unittest import mock
+
+import jax
+import numpy as np
+import PIL.Image
+import pytest
+
+import winobench
+from launch import configuration
+from tests import launching, tiny_encoders
+from winobench import registry
+from winobench.tasks import TEXT_TASKS
+from winobench.training.coco_captions import TRAINING_SETS
+
+ROOT = launching.ROOT
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Words that stand for something of the reader's.
+_PLACEHOLDER = re.compile(r"RUN\.*|FILE(\.\w+)?|DIR|FOLDER|NAME|\.\.\.")
+
+
+def blocks(document, language):
+    return [text for found, text in _BLOCK.findall((ROOT / document).read_text()) if found == language]
+
+
+def commands():
+    """(document, words) of every command of Python's that is shown, in a block or between backticks."""
+    found = []
+    for document in NAMES:
+        text = (ROOT / document).read_text()
+        prose = _BLOCK.sub("", text)
+        lines = [" ".join(each.split()) for each in re.findall(r"`(python -m [^`]+)`", prose)]
+        for block in blocks(document, "bash"):
+            variables = dict(re.findall(r'^(\w+)="([^"]*)"$', block, re.MULTILINE))
+            for line in block.replace("\\\n", " ").splitlines():
+                for name, value in variables.items():
+                    line = line.replace(f"${name}", value)
+                lines += line.split(" && ")
+        for line in lines:
+            words = shlex.split(line, comments=True)
+            if len(words) > 2 and pathlib.Path(words[0]).name == "python" and words[1] == "-m":
+                found.append((document, words[2:]))
+    return found
+
+
+COMMANDS = commands()
+
+
+def of(*packages):
+    chosen = [(document, words) for document, words in COMMANDS if words[0].startswith(packages)]
+    return pytest.mark.parametrize(("document", "words"), chosen, ids=[shlex.join(words) for _, words in chosen])
+
+
+def test_there_are_documents_with_commands():
+    assert {document for document, _ in COMMANDS} >= {"README.md", "docs/gdbench.md", "docs/hardneg.md"}
+    assert len(COMMANDS) > 50
+    modules = {words[0] for _, words in COMMANDS}
+    assert modules >= {"launch.eval", "launch.prepare", "launch.report", "launch.train", "launch.cloud"}
+    others = {"pip", "pytest", "venv", "spacy"}
+    assert all(name.startswith(("launch.", "benchmarks.", "winobench.")) or name in others for name in modules)
+
+
+@of("launch.")
+def test_the_launcher_takes_the_words(document, words, monkeypatch):
+    """Everything up to the launcher's main: flags, the config, and each of its fields that is set."""
+
+    def parse_only(main, parse):
+        configuration._guarded(parse, ["launcher", *words[1:]])
+
+    monkeypatch.setattr(configuration, "_run", parse_only)
+    status, _, err = launching.launch(*words)
+    assert (status, err) == (0, ""), f"{document}: {shlex.join(words)}"
+    for word in words[1:]:
+        name, _, value = word.partition("=")
+        if name in ("--config.model", "--config.tasks", "--task") and not _PLACEHOLDER.fullmatch(value):
+            for each in value.split(","):
+                check_name(name, each)
+
+
+def check_name(flag, name):
+    if flag != "--config.model":
+        assert name in {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS}
+    elif "/" not in name and ":" not in name:
+        registry.model_source(name)
+
+
+class _Parsed(Exception):
+    pass
+
+
+@of("benchmarks.")
+def test_the_benchmark_takes_the_words(document, words, monkeypatch):
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_only(self, *arguments, **options):
+        parse(self, *arguments, **options)
+        raise _Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    monkeypatch.chdir(ROOT)
+    module = importlib.import_module(words[0])
+    with pytest.raises(_Parsed):
+        module.main(words[1:])
+
+
+@of("winobench.")
+def test_the_program_is_there(document, words):
+    module = ROOT.joinpath(*words[0].split(".")).with_suffix(".py")
+    assert 'if __name__ == "__main__":' in module.read_text()
+    used = [name for name in re.findall(r"--(\w+)", " ".join(words))]
+    assert all(re.search(rf'"(--)?{name}"', module.read_text()) for name in used)
+
+
+def test_the_blocks_that_others_run_are_there():
+    """.ci/run and whoever checks the main job read them from the README."""
+    text = (ROOT / "README.md").read_text()
+    found = dict(re.findall(r"^<!-- ([\w ]+) -->\n```bash\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    assert found.keys() == {"main job", "tests"}
+    for block in found.values():
+        assert block.splitlines()[0].startswith("python3 -m venv .venv")
+        assert "-m pip install -e " in block
+    assert found["main job"].splitlines()[-1] == ".venv/bin/python -m launch.eval --config=gdbench"
+    assert ".venv-tests/bin/python -m pytest" in found["tests"]
+
+
+@pytest.mark.parametrize("document", NAMES)
+def test_what_is_shown_can_be_read(document):
+    for block in blocks(document, "python"):
+        compile(block, document, "exec")
+    for block in blocks(document, "json"):
+        json.loads(block)
+    for block in blocks(document, "toml"):
+        tomllib.loads(block)
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder with the files that the snippets name, to run them in."""
+    monkeypatch.chdir(tmp_path)
+    for name, seed in (("cat.jpg", 0), ("dog.jpg", 1)):
+        pixels = np.random.default_rng(seed).integers(0, 256, (40, 40, 3), np.uint8)
+        PIL.Image.fromarray(pixels).save(tmp_path / name)
+    return tmp_path
+
+
+def readme_blocks(pipeline):
+    """The README's Python, with a small pipeline under the names of the hub, and few steps."""
+    replaced = {
+        '"stable-diffusion-v1-5/stable-diffusion-v1-5"': repr(str(pipeline)),
+        '"clevr-tiny"': repr(str(pipeline)),
+        "512": "64",
+        "num_steps=50": "num_steps=2",
+        "num_samples=32": "num_samples=2",
+        "num_samples=16": "num_samples=2",
+        "guidance_scale=3.0": "guidance_scale=3.0, num_steps=2",
+    }
+    found = "\0".join(blocks("README.md", "python"))
+    for old, new in replaced.items():
+        assert old in found, f"the README no longer says {old}"
+        found = found.replace(old, new)
+    return found.split("\0")
+
+
+def test_the_readme_draws_and_judges(tiny_pipeline, elsewhere):
+    """The pipelines and scorers are loaded; what they are asked then fits what they take, but is not computed."""
+    draw = mock.create_autospec(winobench.StableDiffusion.generate, return_value=np.zeros((1, 32, 32, 3), np.uint8))
+    judge = mock.create_autospec(winobench.DiffusionITM.score)
+    names: dict = {}
+    with (
+        mock.patch.object(winobench.StableDiffusion, "generate", draw),
+        mock.patch.object(winobench.DiffusionITM, "score", judge),
+    ):
+        first, networks, *others = readme_blocks(tiny_pipeline)
+        for block in (first, networks.split("\nstates = ")[0], *others):
+            exec(compile(block, "README.md", "exec"), names)
+    assert draw.call_count == judge.call_count == 2
+    assert (elsewhere / "my-pipeline" / "model_index.json").is_file()
+
+
+def test_the_readme_uses_networks(tiny_pipeline):
+    """Traced only: outside of a jit, every operation would be compiled by itself."""
+    block = readme_blocks(tiny_pipeline)[1]
+    load, call = block.split("\nstates = ")
+    names: dict = {}
+    exec(compile(load, "README.md", "exec"), names)
+
+    def called():
+        inside = dict(names)
+        exec(compile(f"states = {call}", "README.md", "exec"), inside)
+        return inside["states"], inside["mean"], inside["prediction"]
+
+    states, mean, prediction = jax.eval_shape(called)
+    assert states.shape == (1, 77, 24)
+    assert prediction.shape == mean.shape == (1, 16, 16, 4)
+
+
+@pytest.mark.slow  # hundreds of compilations; the two above have the words, and other tests what is computed
+def test_the_whole_python_of_the_readme_runs(tiny_pipeline, elsewhere):
+    """One block after the other, as a reader would paste them."""
+    names: dict = {}
+    for block in readme_blocks(tiny_pipeline):
+        exec(compile(block, "README.md", "exec"), names)
+    assert names["scores"].shape == (2, 2)
+    assert names["pictures"].dtype == np.uint8
+    assert names["states"].shape == (1, 77, 24)
+    assert names["prediction"].shape == names["mean"].shape
+    assert (elsewhere / "my-pipeline" / "model_index.json").is_file()
+
+
+def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere):
+    """Those that would need data or a published model: names exist, and the arguments fit."""
+    called = {"evaluate": winobench.evaluate, "evaluate_questions": winobench.evaluate_questions}
+    load = mock.create_autospec(winobench.DiffusionITM.from_pretrained)
+    with (
+        mock.patch.multiple(winobench, **{name: mock.create_autospec(each) for name, each in called.items()}),
+        mock.patch.object(winobench.DiffusionITM, "from_pretrained", load),
+    ):
+        for document in ("docs/gdbench.md", "docs/wscplus.md", "docs/hardneg.md"):
+            for block in blocks(document, "python"):
+                exec(block, {"winobench": winobench, "my_scorer": None, "my_model": None})
+        for name in called:
+            (call,) = getattr(winobench, name).call_args_list
+            known = {*winobench.TASKS, *TEXT_TASKS}
+            assert set(call.kwargs["tasks"]) <= known
+        load.assert_called_once()
+
+
+def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
+    folder = tiny_encoders.write_bert(elsewhere / "model", labels=("entailment", "contradiction"))
+    (block,) = blocks("docs/nli.md", "python")
+    block, changed = re.subn(r'"runs/[^"]*"', repr(str(folder)), block)
+    assert changed == 1
+    exec(block, {})
+    (line,) = capsys.readouterr().out.splitlines()
+    scores = [float(word) for word in re.findall(r"\d\.\d+(?:e-\d+)?", line)]
+    assert len(scores) == 2
+    assert all(0 <= score <= 1 for score in scores)
+
+
+def _slugs(path):
+    """The anchors of a Markdown file's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", NAMES)
+def test_links_lead_somewhere(document):
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)\s]+)\)", _BLOCK.sub("", path.read_text())):
+        if re.match(r"https?://", target):
+            continue
+        place, _, anchor = target.partition("#")
+        linked = (path.parent / place).resolve() if place else path
+        assert linked.exists(), target
+        assert not anchor or anchor in _slugs(linked), target
+
+
+@pytest.mark.parametrize("document", NAMES)
+def test_files_that_are_named_exist(document):
+    """Paths of the checkout between backticks, as far as they are no patterns."""
+    named = re.findall(r"`([\w./-]+)`", (ROOT / document).read_text())
+    ours = [name for name in named if re.match(r"(winobench|launch|configs|docs|tests|benchmarks|\.ci)/", name)]
+    missing = [name for name in ours if not (ROOT / name).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("document", NAMES)
+def test_names_of_the_package_exist(document):
+    """`winobench.DiffusionITM` and the like."""
+    for name in set(re.findall(r"`(winobench(?:\.\w+)+)", (ROOT / document).read_text())):
+        first, *rest = name.split(".")
+        value = importlib.import_module(first)
+        for number, part in enumerate(rest, 1):
+            if not hasattr(value, part):
+                importlib.import_module(".".join([first, *rest[:number]]))
+            value = getattr(value, part)
