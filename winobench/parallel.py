@@ -524,7 +524,8 @@ def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
 
     Parts are copied from device to device. A program that gathers them would have every device wait for all others:
     where the devices are threads of one CPU, some of which are still at earlier work, such programs can starve each
-    other, and wait for ever. Only devices of other processes cannot be reached without one.
+    other, and wait for ever. Two kinds of devices cannot do without: those of other processes cannot be reached, and
+    those that share one copy of the parameters may hold parts of what they have computed along its other axes.
 
     Args:
       tree: a pytree of arrays whose first axis is split over the data axis of the mesh.
@@ -535,7 +536,7 @@ def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
     """
     leaves, structure = jax.tree.flatten(tree)
     whole = replicated(mesh)
-    if spans_processes(mesh):
+    if spans_processes(mesh) or mesh.shape.get(MODEL_AXIS, 1) > 1:
         parts = [take_turns(mesh, _gathered(whole, take_turns(mesh, leaves)))]
     elif mesh.size == 1:
         parts = [leaves]

@@ -109,7 +109,7 @@ _GOOD = Example("0", (fakes.image(0),), ("a", "b"))
         (_loading(), {}, "'words' has no examples"),
         (_loading(dataclasses.replace(_GOOD, images=())), {}, "example '0' of task 'words' lacks images"),
         (_loading(dataclasses.replace(_GOOD, texts=())), {}, "lacks texts"),
-        (_loading(dataclasses.replace(_GOOD, texts=("a", None))), {}, "is no string"),
+        (_loading(dataclasses.replace(_GOOD, texts=("a", None))), {}, "is not a string"),
         (_loading(dataclasses.replace(_GOOD, target=2)), {}, "none of its candidates"),
         (_loading(_GOOD, _GOOD), {}, "two examples with the id '0'"),
         (_loading(dataclasses.replace(_GOOD, images=("/no/such.png",))), {}, "/no/such.png"),

@@ -16,9 +16,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench import json_files, options, parallel
+from winobench import options, parallel
 from winobench.errors import InputError
-from winobench.evaluation import gallery, importance, provenance, race, records, rounds, summary
+from winobench.evaluation import contracts, gallery, importance, provenance, race, records, rounds, summary
 from winobench.evaluation import progress as progress_bars
 from winobench.metrics import sequential
 from winobench.scorers import base, samples
@@ -161,6 +161,10 @@ def evaluate(
             task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in usable
         },
     }
+    if config is not None:
+        config = contracts.json_values(config, "config")
+    if model is not None:
+        options.text().check("model", model)
     if config is None:
         names = [task.name for task in chosen]
         config = {"tasks": names, "data_dir": data_dir, "limit": limit, "normalize": normalize, "sampling": sampling}
@@ -244,6 +248,9 @@ def choose_tasks(
     for number, task in enumerate(chosen):
         if not all(hasattr(task, attribute) for attribute in ("name", "ready", "load")):
             raise InputError(f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.")
+        contracts.check_name(task.name)
+        if isinstance(task, Task):
+            contracts.check_task(task)
     if not chosen:
         raise InputError(f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.")
     for task in chosen:
@@ -255,7 +262,7 @@ def choose_tasks(
 
 def _common_fingerprint(scorer: base.SampledScorer) -> dict[str, Any]:
     """The scorer's fingerprint, in all processes that of the first one's."""
-    own = json_files.as_json(scorer.fingerprint())
+    own = contracts.fingerprint(scorer)
     first, *others = parallel.meet(lambda: own)
     # A scorer that cannot tell what it is calls itself by another name in each process.
     if "instance" not in own and any(other != first for other in others):

@@ -12,6 +12,7 @@ import numpy as np
 from winobench.data import images as image_files
 from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
+from winobench.evaluation import contracts
 from winobench.tasks.base import Example, ImageSource, Task
 
 EMPTY_TEXT = ""
@@ -189,7 +190,7 @@ def _read(
 
     examples, seen = [], set()
     for example in task.load(data_dir, limit):
-        _check_example(task, example)
+        contracts.check_example(task, example)
         if example.id in seen:
             raise InputError(f"task {task.name!r} has two examples with the id {example.id!r}.")
         seen.add(example.id)
@@ -197,14 +198,3 @@ def _read(
     if not examples:
         raise InputError(f"task {task.name!r} has no examples: check its data and --config.limit.")
     return examples
-
-
-def _check_example(task: Task, example: Example) -> None:
-    where = f"example {example.id!r} of task {task.name!r}"
-    if not example.images or not example.texts:
-        raise InputError(f"{where} lacks {'images' if not example.images else 'texts'}.")
-    for text in example.texts:
-        if not isinstance(text, str):
-            raise InputError(f"{where} has the text {text!r}, which is no string.")
-    if example.target is not None and not 0 <= example.target < max(len(example.images), len(example.texts)):
-        raise InputError(f"{where} has the target {example.target}, which is none of its candidates.")

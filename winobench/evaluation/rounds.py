@@ -20,7 +20,7 @@ import numpy as np
 
 from winobench import json_files, memory, parallel
 from winobench.errors import InputError
-from winobench.evaluation import importance, race, records, summary
+from winobench.evaluation import contracts, importance, race, records, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
@@ -139,7 +139,7 @@ def make_rounds(
         # Timesteps that are given one by one are meant for all tasks.
         is_bias = task.association is not None and isinstance(rule, str)
         num_samples = sampling["num_bias_samples" if is_bias else "num_samples"]
-        timesteps = tuple(np.asarray(scorer.choose_timesteps(num_samples, seed, rule)).tolist())
+        timesteps = contracts.timesteps(scorer, scorer.choose_timesteps(num_samples, seed, rule))
         key = (timesteps, None if task.association is not None else alpha)
         groups.setdefault(key, (num_samples, []))[1].append(task)
     rounds = []
@@ -159,7 +159,7 @@ def make_rounds(
                 Round(
                     members,
                     {"num_samples": num_samples, "seed": seed, "timesteps": rule},
-                    records.ScoreSet(digest, timesteps, scorer.error),
+                    records.ScoreSet(digest, timesteps, contracts.kind_of_error(scorer)),
                     plan,
                     alpha_of_group,
                     share,
@@ -408,15 +408,13 @@ def _score(
         for first in range(0, len(places), _TRIPLES_A_CALL):
             here = places[first : first + _TRIPLES_A_CALL]
             triples = _triples(one, here)
-            for part, values in iter_errors(triples):
+            for part, values in contracts.batches(iter_errors(triples), len(triples), "the scorer"):
                 _check_finite(one.plan, triples[part], values)
                 flat[here[part]] = values
                 if writer is not None:
                     writer.add(triples[part], values)
                 advance(len(values))
                 parallel.check_first_process()
-            if np.isnan(flat[here]).any():
-                raise RuntimeError("the scorer left out some of the triples it was given.")
     finally:
         # Also after an interrupt or an error: what is finished is kept.
         if writer is not None:

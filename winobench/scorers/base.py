@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import jax.numpy as jnp
 import numpy as np
 
 from winobench import options
@@ -98,13 +99,18 @@ class WithoutSamples:
         for start, end in zip([0, *ends], ends, strict=False):
             asked = [texts[text] for text in pairs[start:end, 1]]
             picture = image_files.open_image(images[pairs[start, 0]])
-            scores = np.asarray(self.scorer.score([picture], asked), np.float32)
-            if scores.shape != (1, len(asked)):
-                raise ValueError(
-                    f"{type(self.scorer).__name__}.score returned the shape {scores.shape} for 1 image and {len(asked)}"
-                    " texts"
+            scores = np.asarray(self.scorer.score([picture], asked))
+            if scores.shape != (1, len(asked)) or not is_real(scores):
+                raise InputError(
+                    f"{type(self.scorer).__name__}.score returned {scores.dtype} {list(scores.shape)} for 1 image and"
+                    f" {len(asked)} texts: give floats [1, {len(asked)}]"
                 )
-            yield np.arange(start, end), -scores[0]
+            yield np.arange(start, end), -scores[0].astype(np.float32)
+
+
+def is_real(values: np.ndarray) -> bool:
+    """Whether an array holds real numbers: floats, bfloat16 among them, or integers, but not booleans or objects."""
+    return jnp.issubdtype(values.dtype, jnp.floating) or jnp.issubdtype(values.dtype, jnp.integer)
 
 
 def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:

@@ -60,10 +60,9 @@ def train(folder: str | pathlib.Path, *, num_steps: int | None = None, max_minut
       InputError: the folder is not one of ``write_arrays``.
     """
     folder = pathlib.Path(folder)
-    try:
-        recipe = _as_attributes(json_files.read(folder / "recipe.json", "write the arrays again"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} has no recipe.json: make it with launch.train --write_arrays={folder}") from None
+    if not (folder / "recipe.json").exists():
+        raise InputError(f"{folder} has no recipe.json: make it with launch.train --write_arrays={folder}")
+    recipe = _as_attributes(json_files.read(folder / "recipe.json", "write the arrays again"))
     settings = recipe.denoiser
     if num_steps is not None:
         settings.num_steps = num_steps

@@ -1,0 +1,192 @@
+"""What tasks and scorers promise, checked where their work enters the evaluation.
+
+Tasks and scorers may be anybody's (plug-ins, objects handed to `winobench.evaluate`). A mistake in one of them is told
+in one sentence that names it, before it becomes a wrong number or a traceback somewhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from winobench import json_files, metrics, options
+from winobench.errors import InputError
+from winobench.scorers import base
+from winobench.tasks.base import Example, Task
+
+# A name is part of the names of files.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_LONGEST_ID = 10_000
+
+
+def check_name(name: Any) -> None:
+    """Raises InputError for a task's name that cannot be part of a file's name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(
+            f"a task has the name {options.shown(name)}, but a name is made of letters, digits, _, -, + and ., begins"
+            " with a letter, digit or _, and has at most 100 characters"
+        )
+
+
+def check_task(task: Task) -> None:
+    """Makes sure that a task about images declares what the evaluation needs.
+
+    Raises:
+      InputError: its name cannot be a file's, its metric is not known, or its chance levels are not numbers in [0, 1].
+    """
+    check_name(task.name)
+    if task.association is None and not (isinstance(task.metric, str) and task.metric in metrics.METRICS):
+        raise InputError(
+            f"task {task.name!r} has the metric {options.shown(task.metric)}, which is not one of"
+            f" {', '.join(metrics.METRICS)} (winobench.metrics.METRICS)"
+        )
+    if not isinstance(task.chance, Mapping) or not all(isinstance(name, str) for name in task.chance):
+        raise InputError(f"task {task.name!r} has the chance levels {options.shown(task.chance)}: give name -> number")
+    for name, value in task.chance.items():
+        if value is not None and not (_is_number(value) and 0 <= value <= 1):
+            raise InputError(
+                f"task {task.name!r} has the chance level {options.shown(value)} of {name!r}: give a number in [0, 1]"
+            )
+
+
+def check_example(task: Task, example: Any) -> None:
+    """Makes sure that an example is a question that can be asked, recorded and answered.
+
+    Raises:
+      InputError: it is not; names the task and the example.
+    """
+    if not isinstance(example, Example):
+        raise InputError(f"task {task.name!r} gave {options.shown(example)} for an example: give winobench.Example")
+    if not isinstance(example.id, str) or not example.id or len(example.id) > _LONGEST_ID:
+        raise InputError(
+            f"task {task.name!r} has an example with the id {options.shown(example.id)}: give a text of 1 to"
+            f" {_LONGEST_ID:,} characters"
+        )
+    where = f"example {options.shown(example.id)} of task {task.name!r}"
+    for name in ("images", "texts", "groups"):
+        values = getattr(example, name)
+        if isinstance(values, str | bytes) or not isinstance(values, tuple | list):
+            raise InputError(f"{where} has the {name} {options.shown(values)}: give a tuple of them")
+    if not example.images or not example.texts:
+        raise InputError(f"{where} lacks {'images' if not example.images else 'texts'}.")
+    for name, texts in (("id", [example.id]), ("text", example.texts), ("group", example.groups)):
+        for text in texts:
+            if not isinstance(text, str):
+                raise InputError(f"{where} has the {name} {options.shown(text)}, which is not a string.")
+            if json_files.well_formed(text) != text:
+                raise InputError(
+                    f"{where} has the {name} {options.shown(text)}, which holds half of a character (a lone surrogate)."
+                )
+    num_candidates = max(len(example.images), len(example.texts))
+    if example.target is None:
+        return
+    if not isinstance(example.target, int | np.integer) or isinstance(example.target, bool):
+        raise InputError(f"{where} has the target {options.shown(example.target)}: give the right candidate's index")
+    if not 0 <= example.target < num_candidates:
+        raise InputError(f"{where} has the target {example.target}, which is none of its candidates.")
+    if num_candidates < 2:
+        raise InputError(f"{where} has one image and one text: there is nothing to choose from")
+
+
+def fingerprint(scorer: Any) -> dict[str, Any]:
+    """What a scorer says it is, as JSON has it.
+
+    Raises:
+      InputError: it is not a mapping of values that JSON can hold.
+    """
+    said = scorer.fingerprint()
+    if not isinstance(said, Mapping):
+        raise InputError(f"{_called(scorer)}.fingerprint() gave {options.shown(said)}: give a mapping of JSON values")
+    return json_values(said, f"{_called(scorer)}.fingerprint()")
+
+
+def json_values(value: Any, what: str) -> Any:
+    """A value as JSON has it.
+
+    Raises:
+      InputError: JSON cannot hold it; ``what`` is its name in the message.
+    """
+    try:
+        return json_files.parse(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{what} holds what JSON cannot ({reason}): give texts, numbers, lists and mappings") from None
+
+
+def timesteps(scorer: Any, chosen: Any) -> tuple[int, ...]:
+    """The timesteps that a scorer chose, one for each sample.
+
+    Raises:
+      InputError: they are not whole numbers.
+    """
+    array = np.asarray(chosen)
+    if array.ndim != 1 or not len(array) or not np.issubdtype(array.dtype, np.integer):
+        raise InputError(
+            f"{_called(scorer)}.choose_timesteps() gave {options.shown(chosen)}: give an array of whole numbers, one"
+            " for each sample"
+        )
+    return tuple(array.tolist())
+
+
+def kind_of_error(scorer: Any) -> str:
+    """What a scorer calls its errors.
+
+    Raises:
+      InputError: it is not a text.
+    """
+    if not isinstance(scorer.error, str) or not scorer.error:
+        raise InputError(f"{_called(scorer)}.error is {options.shown(scorer.error)}: give the name of a kind of error")
+    return scorer.error
+
+
+def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The batches of a scorer's ``iter_errors``, checked.
+
+    Args:
+      given: what it returned.
+      count: number of triples that it was given.
+      who: the scorer, for messages.
+
+    Yields:
+      (int64 [b], which of the triples; float32 [b], their errors).
+
+    Raises:
+      InputError: a batch is not that, names a triple that there is not, or one twice; a triple is left out.
+    """
+    if not isinstance(given, Iterable):
+        raise InputError(f"{who} gave {options.shown(given)} for errors: yield (numbers of triples, their errors)")
+    done = np.zeros(count, bool)
+    for batch in given:
+        try:
+            part, values = batch
+            part, values = np.asarray(part), np.asarray(values)
+        except (TypeError, ValueError):
+            raise InputError(f"{who} yielded {options.shown(batch)}: yield (numbers of triples, errors)") from None
+        if part.ndim != 1 or not np.issubdtype(part.dtype, np.integer):
+            raise InputError(f"{who} yielded triples as {part.dtype} {list(part.shape)}: give whole numbers [b]")
+        if values.shape != part.shape or not base.is_real(values):
+            raise InputError(
+                f"{who} yielded errors as {values.dtype} {list(values.shape)} for {len(part)} triples: give floats"
+                f" [{len(part)}]"
+            )
+        if len(part) and not (part.min() >= 0 and part.max() < count):
+            raise InputError(f"{who} yielded the error of a triple that is none of the {count:,} it was given")
+        if done[part].any() or len(np.unique(part)) != len(part):
+            raise InputError(f"{who} yielded the error of a triple twice")
+        done[part] = True
+        yield part, values.astype(np.float32, copy=False)
+    if not done.all():
+        raise InputError(f"{who} left out {count - int(done.sum()):,} of the {count:,} triples it was given")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _called(scorer: Any) -> str:
+    return type(getattr(scorer, "scorer", scorer)).__name__
