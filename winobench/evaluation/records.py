@@ -128,11 +128,12 @@ class RunFolder:
         Raises:
           InputError: the path is not UTF-8, and could be neither printed nor recorded.
         """
+        place = whole_files.user_path(path)
         try:
-            os.fsencode(path).decode("utf-8")
+            os.fsencode(place).decode("utf-8")
         except ValueError:
-            raise InputError(f"--workdir {os.fspath(path)!a} is not UTF-8: choose another name.") from None
-        self.path = pathlib.Path(whole_files.user_path(os.fsdecode(path)))
+            raise InputError(f"--workdir {place!a} is not UTF-8: choose another name.") from None
+        self.path = pathlib.Path(place)
         self._kind = kind
         self._lock: int | None = None
         self._made = False
