@@ -586,7 +586,7 @@ def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> 
 
                 writer = records.ErrorWriter(run, scores, *hashes, seconds_between_parts=1e9)
                 start = time.perf_counter()
-                rounds._score(one, places, batches, writer, lambda n: None)
+                rounds._score(one, places, places, lambda triples, _: batches(triples), writer, lambda n: None)
                 seconds += time.perf_counter() - start
         return run, seconds
 

@@ -1,10 +1,13 @@
 """Names of models."""
 
+import json
 import pathlib
+import shutil
 
 import pytest
 
 from winobench import registry
+from winobench.checkpoints import sources
 from winobench.errors import InputError
 
 
@@ -50,3 +53,27 @@ def test_a_file_is_no_model(tmp_path):
 )
 def test_labels_can_be_part_of_a_file_name(name, label):
     assert registry.model_label(name) == label
+
+
+@pytest.mark.parametrize("change", ["a flipped bit", "a missing file"])
+def test_the_embedded_model_is_checked(tmp_path, monkeypatch, change):
+    assets = pathlib.Path(registry.__file__).parent / "assets"
+    copy = shutil.copytree(assets, tmp_path / "assets")
+    monkeypatch.setattr(registry, "_ASSETS", copy)
+    listed = json.loads((copy / "clevr_tiny.sha256.json").read_text())
+    there = {
+        path.relative_to(copy / "clevr_tiny").as_posix() for path in copy.rglob("clevr_tiny/**/*") if path.is_file()
+    }
+    assert listed.keys() == there
+    registry.check_embedded.cache_clear()
+    sources.resolve(copy / "clevr_tiny")
+    weights = copy / "clevr_tiny" / "unet" / "diffusion_pytorch_model.safetensors"
+    if change == "a flipped bit":
+        content = bytearray(weights.read_bytes())
+        content[len(content) // 2] ^= 1
+        weights.write_bytes(content)
+    else:
+        weights.unlink()
+    registry.check_embedded.cache_clear()
+    with pytest.raises(InputError, match=r"diffusion_pytorch_model\.safetensors .*: install winobench again"):
+        sources.resolve(copy / "clevr_tiny")

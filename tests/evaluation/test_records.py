@@ -366,3 +366,10 @@ def test_a_full_disk_is_said_in_one_sentence(tmp_path, monkeypatch):
 def test_digest_depends_on_every_value_and_on_no_order():
     assert digest({"a": 1, "b": [2, None]}) == digest({"b": [2, None], "a": 1})
     assert len({digest(value) for value in ({"a": 1}, {"a": 1.5}, {"a": "1"}, {"b": 1}, {"a": [1]}, {})}) == 6
+
+
+@pytest.mark.parametrize("name", [os.fsdecode(b"bad\xff/run"), b"bad\xff/run", "bad\ud83d"])
+def test_a_path_that_is_not_utf_8_is_refused_at_once(name):
+    with pytest.raises(InputError, match=r"--workdir .*bad.* is not UTF-8: choose another name") as caught:
+        RunFolder(name)
+    str(caught.value).encode("utf-8")

@@ -178,6 +178,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
             name = models[name].source
     path = user_path(name)
     if os.path.isdir(path):
+        registry.check_embedded(os.fspath(path))
         return LocalFolder(path)
     if os.path.exists(path):
         raise InputError(f"{name} is a file, but a folder in the diffusers layout or a hub id is needed")

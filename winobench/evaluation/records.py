@@ -124,8 +124,16 @@ class RunFolder:
         Args:
           path: the folder.
           kind: ``ERRORS`` or ``RESPONSES``.
+
+        Raises:
+          InputError: the path is not UTF-8, and could be neither printed nor recorded.
         """
-        self.path = pathlib.Path(whole_files.user_path(path))
+        place = whole_files.user_path(path)
+        try:
+            os.fsencode(place).decode("utf-8")
+        except ValueError:
+            raise InputError(f"--workdir {place!a} is not UTF-8: choose another name.") from None
+        self.path = pathlib.Path(place)
         self._kind = kind
         self._lock: int | None = None
         self._made = False
@@ -497,8 +505,10 @@ class ErrorWriter:
 
     It numbers its parts on from those that this process, or one of its number in an earlier call, has written.
 
-    A batch is never split over two parts: what is left to do after a kill is a number of whole batches, so a scorer
-    that cuts its work into batches of one size meets the same batches again.
+    A batch is never split over two parts. What is left to do after a kill is scored to the same bits as it would have
+    been: how an error is computed depends on the whole plan, not on what is missing (`winobench.scorers.sharing`), and
+    a row of a batch not on the others. Tests show that on CPUs; devices of another kind, another batch size, other
+    numbers of processes in a race, and errors that a neighbouring run has recorded may differ in the last bits.
     """
 
     def __init__(

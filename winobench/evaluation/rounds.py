@@ -29,8 +29,7 @@ from winobench.tasks.base import Task
 RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
 """What is wrong with a race of a scorer whose devices belong to several processes."""
 
-# Triples that the scorer is given at once, which bounds the memory of their indices. A power of two, so that batches
-# of a power of two are cut alike in a run that was stopped and in one that was not.
+# Triples of which those that are missing are scored at once, which bounds the memory of their indices.
 _TRIPLES_A_CALL = 2**22
 
 # In the table of errors, and in the list of those that are missing.
@@ -218,7 +217,7 @@ def learn_timesteps(
             progress_bars.say(f"pilot: which timesteps tell most, on {len(questions)} questions")
         with progress_bars.passes(len(missing), enabled=progress and len(missing) > 0) as advance:
             writer = _writer(folder, trial, versions, process=0)
-            _score(trial, missing, functools.partial(_iter_errors, scorer, trial), writer, advance)
+            _score(trial, missing, places, functools.partial(_iter_errors, scorer, trial), writer, advance)
         scores = [np.tensordot(signs, trial.errors[rows.T].astype(np.float64), axes=1) for rows, signs in questions]
         density = importance.learn(scores, samples.low_discrepancy(count, seed))
         return {"density": density.tolist(), "passes": [len(places), len(missing)]}
@@ -358,7 +357,7 @@ def _score_share(
     # Of several processes the first one shows its own part.
     whole, done = (total, total - left) if num_processes == 1 else (len(places), 0)
     with progress_bars.passes(whole, done, enabled=progress and len(places) > 0) as advance:
-        _score(one, places, functools.partial(_iter_errors, scorer, one), writer, advance)
+        _score(one, places, range(total), functools.partial(_iter_errors, scorer, one), writer, advance)
 
 
 def _race_share(
@@ -378,37 +377,56 @@ def _race_share(
     if hasattr(scorer, "session"):
         # Images and texts that are encoded for one look are there for the next one.
         session = scorer.session(one.plan.images, one.plan.texts, **one.sampling)
-        iter_errors, rows = session.iter_errors, session.capacity
+        takes_among = getattr(scorer, "takes_among", False)
+        iter_errors = (
+            session.iter_errors
+            if takes_among
+            else lambda triples, _: session.iter_errors(triples) if len(triples) else ()
+        )
+        rows = session.capacity
     competition = one.race(process=process, num_processes=num_processes, rows=rows)
 
     def score(pairs: np.ndarray, first: int, end: int) -> None:
         places = (pairs[:, None] * budget + np.sort(competition.order[first:end])).reshape(-1)
-        places = places[np.isnan(flat[places])]
+        missing = places[np.isnan(flat[places])]
         if progress:
             progress_bars.say(
                 f"race: {competition.undecided:,} of {competition.num_questions:,} questions are open after {first}"
-                f" samples; to {end}: {len(places):,} passes"
+                f" samples; to {end}: {len(missing):,} passes"
             )
-        with progress_bars.passes(len(places), enabled=progress and len(places) > 0) as advance:
-            _score(one, places, iter_errors, writer, advance)
+        with progress_bars.passes(len(missing), enabled=progress and len(missing) > 0) as advance:
+            _score(one, missing, places, iter_errors, writer, advance)
 
     competition.run(one.errors, score)
 
 
 def _score(
     one: Round,
-    places: np.ndarray,
-    iter_errors: Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]],
+    missing: np.ndarray,
+    among: np.ndarray | range,
+    iter_errors: Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]],
     writer: records.ErrorWriter | None,
     advance: Callable[[int], None],
 ) -> None:
-    """Scores triples, by their places in the round's flat errors, and records them batch after batch."""
+    """Scores triples and records them batch after batch.
+
+    Args:
+      one: the round.
+      missing: their places in the round's flat errors.
+      among: the places that there were to score if nothing had been recorded. What they are decides how errors are
+        computed, so that a run that was stopped gives the same bits as one that was not.
+      iter_errors: ``(triples, triples of which these are some)`` -> as of `SampledScorer.iter_errors`.
+      writer: takes what is finished; None in a process that records nothing.
+      advance: is told how many errors are finished.
+    """
     flat = one.errors.reshape(-1)
     try:
-        for first in range(0, len(places), _TRIPLES_A_CALL):
-            here = places[first : first + _TRIPLES_A_CALL]
+        for first in range(0, len(among), _TRIPLES_A_CALL):
+            all_here = np.asarray(among[first : first + _TRIPLES_A_CALL])
+            here = missing if len(all_here) == len(among) else missing[np.isin(missing, all_here)]
             triples = _triples(one, here)
-            for part, values in contracts.batches(iter_errors(triples), len(triples), "the scorer"):
+            given = iter_errors(triples, _triples(one, all_here))
+            for part, values in contracts.batches(given, len(triples), "the scorer"):
                 _check_finite(one.plan, triples[part], values)
                 flat[here[part]] = values
                 if writer is not None:
@@ -428,9 +446,17 @@ def _triples(one: Round, places: np.ndarray) -> np.ndarray:
 
 
 def _iter_errors(
-    scorer: base.SampledScorer, one: Round, triples: np.ndarray
+    scorer: base.SampledScorer, one: Round, triples: np.ndarray, among: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Scores [n, 3] (image, text, sample) of the plan, handing over only the images and texts that these need."""
+    """Scores [n, 3] (image, text, sample) of the plan, which are some of others, int [m, 3]."""
+    if not len(triples):
+        return iter(())
+    if getattr(scorer, "takes_among", False):
+        return scorer.iter_errors(one.plan.images, one.plan.texts, triples, among=among, **one.sampling)
+    if isinstance(scorer, base.WithoutSamples):
+        # All texts, as their widths may depend on the longest of them.
+        return scorer.iter_errors(one.plan.images, one.plan.texts, triples, **one.sampling)
+    # Only the images and texts that these need.
     images, image_numbers = np.unique(triples[:, 0], return_inverse=True)
     texts, text_numbers = np.unique(triples[:, 1], return_inverse=True)
     numbers = np.stack([image_numbers, text_numbers, triples[:, 2]], axis=1).astype(np.int32)

@@ -528,6 +528,7 @@ class DiffusionITM:
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
         noise: ArrayLike | None = None,
+        among: ArrayLike | None = None,
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The errors of chosen triples, as the devices return them.
 
@@ -545,6 +546,9 @@ class DiffusionITM:
           seed: as in `score`.
           timesteps: as in `score`.
           noise: as in `score`.
+          among: int [m, 3], all triples of which these are some, such as those of an evaluation of which these are not
+            yet computed. With them, an error is the same bits whichever others are asked for, on devices of one kind
+            and with one batch size.
 
         Returns:
           An iterator over (int [b], rows of ``triples``; their float32 errors [b]), each row once, in an order of its
@@ -555,7 +559,10 @@ class DiffusionITM:
             that cannot be read, or a device whose memory does not hold even one triple.
         """
         session = self.session(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
-        return session.iter_errors(triples)
+        return session.iter_errors(triples, among)
+
+    takes_among = True
+    """Says to `winobench.evaluation` that `iter_errors` takes ``among``."""
 
     def session(
         self,
@@ -736,24 +743,41 @@ class Session:
         """How many images and how many texts are kept encoded."""
         return self._images.capacity, self._texts.capacity
 
-    def iter_errors(self, triples: ArrayLike) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The errors of chosen triples; argument, result and errors as of `DiffusionITM.iter_errors`.
+    def iter_errors(
+        self, triples: ArrayLike, among: ArrayLike | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The errors of chosen triples; arguments, result and errors as of `DiffusionITM.iter_errors`.
 
-        Finish one iteration before the next begins: they share the tables.
+        Finish one iteration before the next begins: they share the tables. The first call decides for how many texts
+        about each image and sample programs are prepared, so it should be the same one each time, even if no triple is
+        left to be scored.
         """
         limits = {"image": self._images.num_items, "text": self._texts.num_items, "sample": len(self._timesteps)}
         triples = common.checked_rows("triples", triples, limits)
+        everything = triples if among is None else common.checked_rows("among", among, limits)
         scorer, noise, timesteps = self._scorer, self._noise, self._timesteps
-        if self._texts_to_share is None and len(triples):
+        if self._texts_to_share is None and len(everything):
             # Once a session, as each number is a program to be compiled.
-            self._texts_to_share = sharing.texts_to_share(triples) if scorer._shares else 1
-        fused = scorer._step(self._texts_to_share or 1)
+            self._texts_to_share = sharing.texts_to_share(everything) if scorer._shares else 1
+        texts = self._texts_to_share or 1
+        parts = parallel.data_parallelism(scorer.mesh)
+        shared = None if among is None else sharing.Shared(everything, texts)
+        sharing_step, lone_step = scorer._step(texts), scorer._step()
 
         def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:
             index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]])
+            fused = sharing_step if shared is None or shared.of(batch[:1])[0] else lone_step
             return fused(self._images.array, self._texts.array, noise, index)
 
-        return tables.score_rows(self._images, self._texts, triples, scorer._size, step, sharing.order)
+        def order(items: np.ndarray) -> np.ndarray:
+            return sharing.order(items, None if shared is None else shared.of(items))
+
+        def cut(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
+            return sharing.cut(items, shared.of(items), parts, size // parts, texts)
+
+        return tables.score_rows(
+            self._images, self._texts, triples, scorer._size, step, order, None if shared is None else cut
+        )
 
 
 def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:

@@ -327,6 +327,7 @@ def score_rows(
     size: batch_sizes.BatchSize,
     step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
     order: Callable[[np.ndarray], np.ndarray] | None = None,
+    cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Scores items in batches, encoding images and texts shortly before they are needed.
 
@@ -342,6 +343,8 @@ def score_rows(
         arrays when it is called.
       order: int [n, 2 or more] -> int [n], the order in which to score items whose images and texts all fit into the
         tables; as they are given when None.
+      cut: ``cut(items [n, 2 or more], size.total)`` cuts ordered items into batches, int [size.total]: numbers of
+        items, -1 for places that stay empty. One after the other when None.
 
     Yields:
       (numbers of items, int [b]; their results [b]) of batch after batch, each item once.
@@ -354,7 +357,7 @@ def score_rows(
     try:
         while len(numbers):
             try:
-                for batch, scores in _batches(images, texts, items, numbers, size.total, step, order):
+                for batch, scores in _batches(images, texts, items, numbers, size.total, step, order, cut):
                     done[batch] = True
                     yield batch, scores
                 return
@@ -379,11 +382,13 @@ def _batches(
     size: int,
     step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
     order: Callable[[np.ndarray], np.ndarray] | None,
+    cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """As `score_rows`, of the items with these numbers, in batches of one size; errors of devices are passed on."""
     # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more or
     # waits for a result.
-    waiting: collections.deque[tuple[np.ndarray, jax.Array]] = collections.deque()
+    waiting: collections.deque[tuple[np.ndarray, np.ndarray, jax.Array]] = collections.deque()
+    cut = _one_after_the_other if cut is None else cut
     columns = (items[numbers, 0], items[numbers, 1])
     for begin, end in stretches(columns, (images.capacity, texts.capacity)):
         stretch = numbers[begin:end]
@@ -391,21 +396,28 @@ def _batches(
             stretch = stretch[order(items[stretch])]
         images.begin(first_uses(items[stretch, 0])[0])
         texts.begin(first_uses(items[stretch, 1])[0])
-        for start in range(0, len(stretch), size):
-            here = stretch[start : start + size]
-            # The tail is filled up with its last item; what comes of it is cut off below.
-            batch = items[np.concatenate([here, np.repeat(here[-1:], size - len(here))])]
+        for places in cut(items[stretch], size):
+            filled = np.flatnonzero(places >= 0)
+            # Empty places are filled up with the item before them; what comes of it is cut off below.
+            last = np.maximum.accumulate(np.where(places >= 0, np.arange(size), 0))
+            here, batch = stretch[places[filled]], items[stretch[places[last]]]
             # Texts first: in a stretch's first batch, devices encode them while its images are being loaded.
             text_rows = texts.rows(batch[:, 1])
             scores = step(images.rows(batch[:, 0]), text_rows, batch)
             scores.copy_to_host_async()
-            waiting.append((here, scores))
+            waiting.append((here, filled, scores))
             if len(waiting) > _STEPS_AHEAD:
                 yield _finished(*waiting.popleft())
     while waiting:
         yield _finished(*waiting.popleft())
 
 
-def _finished(numbers: np.ndarray, scores: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+def _one_after_the_other(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(items), size):
+        batch = np.arange(start, start + size)
+        yield np.where(batch < len(items), batch, -1)
+
+
+def _finished(numbers: np.ndarray, places: np.ndarray, scores: jax.Array) -> tuple[np.ndarray, np.ndarray]:
     with jax.profiler.TraceAnnotation(WAITING_FOR_RESULTS):
-        return numbers, parallel.fetch(scores)[: len(numbers)]
+        return numbers, parallel.fetch(scores)[places]

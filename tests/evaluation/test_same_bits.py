@@ -1,0 +1,102 @@
+"""Errors do not depend, to the bit, on what was recorded before, nor on the number of devices."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.evaluation import fakes
+from winobench import parallel
+from winobench.evaluation import evaluate, records
+from winobench.scorers import sharing
+from winobench.scorers.diffusion_itm import DiffusionITM
+
+
+@pytest.fixture(scope="module")
+def scorers():
+    """Number of devices -> the embedded model, in which texts of one image and sample share work."""
+    one, two = (
+        DiffusionITM.from_pretrained("clevr-tiny", batch_size=8, mesh=parallel.make_mesh(jax.devices()[:count]))
+        for count in (1, 2)
+    )
+    assert one._shares
+    return {1: one, 2: two}
+
+
+@pytest.fixture
+def tasks(monkeypatch):
+    """Images with four texts, with two and with one: work is shared by some of them."""
+    monkeypatch.setattr(
+        fakes,
+        "image",
+        lambda number, size=64: np.random.default_rng(number).integers(0, 256, (64, 64, 3), dtype=np.uint8),
+    )
+    return [fakes.text_task(), dataclasses.replace(fakes.image_task(), load=fakes.image_task(count=3).load)]
+
+
+def recorded(workdir):
+    """(image, text, sample) -> error."""
+    return {
+        (row["image"], row["text"], row["first_sample"] + number): error
+        for path in sorted((workdir / "errors").glob("part-*.parquet"))
+        for row in pq.read_table(path).to_pylist()
+        for number, error in enumerate(row["errors"])
+    }
+
+
+@pytest.mark.slow  # compiles four programs of the embedded model
+def test_resumed_runs_are_the_same_bits(scorers, tasks, tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_SECONDS_BETWEEN_PARTS", 0.0)
+    monkeypatch.setattr(records, "_SHARE_BETWEEN_PARTS", 0.0)
+
+    def run(devices, workdir):
+        return evaluate.evaluate(scorers[devices], tasks, workdir, num_samples=3, limit=3, progress=False, reuse=False)
+
+    workdir, rng = tmp_path / "run", np.random.default_rng(0)
+    results = run(1, workdir)
+    expected = recorded(workdir)
+    assert len(expected) == results["passes"]
+    for devices in (1, 2, 1):
+        parts = sorted((workdir / "errors").glob("part-*.parquet"))
+        for part in rng.permutation(len(parts))[: max(1, 2 * len(parts) // 3)]:
+            parts[part].unlink()
+        again = run(devices, workdir)
+        assert again["computed_passes"] > 0
+        assert again["tasks"] == results["tasks"]
+        assert recorded(workdir) == expected
+    # Also with single errors gone, as where another run has recorded others.
+    images, texts = [fakes.image(number) for number in range(3)], ["a", "b", "c"]
+    among = np.array([(image, text, sample) for image in range(3) for text in range(image + 1) for sample in range(4)])
+    errors = {}
+    for devices in (1, 2):
+        for seed in range(3):
+            some = rng.permutation(among)[: len(among) // (seed + 1)]
+            for rows, values in scorers[devices].iter_errors(images, texts, some, num_samples=4, among=among):
+                for triple, value in zip(some[rows].tolist(), values.tolist(), strict=True):
+                    assert errors.setdefault(tuple(triple), value) == value
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_fit_their_programs(seed):
+    """Each triple has one place, with sharing or without; a batch with sharing has room for all of its own."""
+    rng = np.random.default_rng(seed)
+    among = np.unique(rng.integers(0, (9, 5, 4), (120, 3)), axis=0).astype(np.int32)
+    some = rng.permutation(among)[: len(among) // (1 + seed % 3)]
+    parts, size = 2, 8
+    texts = int(rng.choice([2, 4]))
+    shared = sharing.Shared(among, texts)
+    some = some[sharing.order(some, shared.of(some))]
+    seen = []
+    for batch in sharing.cut(some, shared.of(some), parts, size, texts):
+        assert len(batch) == parts * size
+        filled = batch[batch >= 0]
+        seen += filled.tolist()
+        flags = shared.of(some[filled])
+        assert flags.all() or not flags.any()
+        if flags.any():
+            places = np.maximum.accumulate(np.where(batch >= 0, np.arange(len(batch)), 0))
+            _, groups = sharing.group(some[batch[places]].T[[0, 2]], parts, texts)
+            assert groups is not None
+    assert seen == list(range(len(some)))
