@@ -1,5 +1,6 @@
 """The flow of text tasks with a responder that follows a script: asked once, recorded, resumed, summarised."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -316,3 +317,53 @@ def test_a_responder_may_be_told_all_questions_and_where_to_log(tmp_path):
     assert len(responder.known) == 8
     assert set(responder.known["0-0"]) <= set(responder.asked)
     assert responder.path == tmp_path / "run" / "responses" / "attempts.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"limit": "3"}, "limit is '3': give a whole number from 1 on, or None"),
+        ({"limit": True}, "limit is True"),
+        ({"limit": 0}, "limit is 0"),
+        ({"limit": 1.5}, "limit is 1.5"),
+        ({"tasks": 5}, "tasks is 5: give names or TextTask objects"),
+        ({"tasks": [None]}, r"tasks is \[None\]"),
+        ({"tasks": b"colours"}, "tasks is b'colours'"),
+        ({"workdir": 5}, "workdir is 5: give a path"),
+        ({"protocol": ["generated"]}, "protocol is .*: give a name"),
+        ({"data_dir": 5}, "data_dir is 5: give a path"),
+        ({"responder": object()}, "the responder is a object, which has no kinds"),
+    ],
+)
+def test_arguments_of_another_kind_are_one_sentence(arguments, message, tmp_path):
+    given = {
+        "responder": ScriptedResponder(),
+        "tasks": [text_fakes.text_task()],
+        "workdir": tmp_path / "run",
+        **arguments,
+    }
+    with pytest.raises(InputError, match=message):
+        questions.evaluate_questions(given.pop("responder"), progress=False, **given)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "\ud83d"}, "lone surrogate"),
+        ({"texts": {"premise": "half \ud83d 0"}}, "lone surrogate"),
+        ({"options": ("a", "\ude00")}, "lone surrogate"),
+        ({"groups": ("\ud83d",)}, "lone surrogate"),
+        ({"texts": {"premise": "x" * 10_000_000}}, "is too long"),
+        ({"texts": {"premise": "a", "more": 5}}, "a text is given as 5, a int"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_named_before_anything_is(changes, message, tmp_path):
+    good = next(iter(text_fakes.text_task().load(None, 1)))
+    task = text_fakes.text_task(load=lambda data_dir, limit: [dataclasses.replace(good, **changes)])
+    responder = ScriptedResponder()
+    with pytest.raises(InputError, match=f"a question of colours cannot be asked: .*{message}") as error:
+        questions.evaluate_questions(responder, [task], tmp_path / "run", progress=False)
+    assert len(str(error.value)) < 400
+    assert responder.asked == []
+    assert not (tmp_path / "run").exists()

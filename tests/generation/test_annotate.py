@@ -256,3 +256,20 @@ def test_a_fault_of_the_server_is_one_line(opened, capfd, monkeypatch):
     with pytest.raises((http.client.HTTPException, ConnectionError)):
         ask(server, "GET", "/")
     assert capfd.readouterr().err == "error: a request to the page failed (RuntimeError: broken)\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"item": {"a": 1}, "label": "valid"}',
+        b'{"item": 5, "label": "valid"}',
+        b'{"item": "a", "label": ["valid"]}',
+        b"[" * 100_000,
+        b'{"item": "a", "label": ' + b"9" * 5000 + b"}",
+        b'"valid"',
+        b"\xff",
+    ],
+)
+def test_a_line_that_is_no_label_is_named(line):
+    with pytest.raises(InputError, match=r"anna\.jsonl, line 1 is no label: delete this line"):
+        annotate._labels(line, pathlib.Path("anna.jsonl"))
