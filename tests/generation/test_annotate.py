@@ -256,3 +256,10 @@ def test_a_fault_of_the_server_is_one_line(opened, capfd, monkeypatch):
     with pytest.raises((http.client.HTTPException, ConnectionError)):
         ask(server, "GET", "/")
     assert capfd.readouterr().err == "error: a request to the page failed (RuntimeError: broken)\n"
+
+
+@pytest.mark.parametrize("item", [{}, {"a": 1}, [], None, 5, True])
+def test_a_line_whose_item_is_no_text_is_one_sentence(tmp_path, item):
+    (tmp_path / "anna.jsonl").write_text(json.dumps({"item": item, "label": "valid"}) + "\n")
+    with pytest.raises(InputError, match=r"anna\.jsonl, line 1 is no label"):
+        annotate.read_annotations(tmp_path)

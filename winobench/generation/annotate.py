@@ -312,8 +312,8 @@ def _labels(content: bytes, path: pathlib.Path) -> dict[str, str]:
             click = json_files.parse(line)
             item, label = click["item"], click["label"]
         except (ValueError, TypeError, KeyError):
-            label = ""
-        if label not in (*LABELS, None):
+            item = label = ""
+        if not isinstance(item, str) or label not in (*LABELS, None):
             raise InputError(f"{path}, line {number} is no label: delete this line, or restore the file.")
         labels.pop(item, None)
         if label is not None:
