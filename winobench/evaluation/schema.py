@@ -117,6 +117,7 @@ class Sampling(TypedDict):
     timesteps: NotRequired[str | list[int] | None]  # a rule, or the timesteps
     mode: NotRequired[str]  # race
     alpha: NotRequired[float]  # of a race
+    rare_share: NotRequired[float]  # of a race: see `winobench.evaluation.race`
 
 
 class Identity(TypedDict):
