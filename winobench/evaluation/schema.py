@@ -72,6 +72,7 @@ class Race(TypedDict):
     """What a race took."""
 
     alpha: Required[float]
+    rare_share: NotRequired[float]  # see `winobench.evaluation.race`
     passes: Required[int]
     fixed_passes: Required[int]  # without a race
     density: NotRequired[list[float] | None]  # of the timesteps, where it was learned
