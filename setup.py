@@ -94,7 +94,7 @@ setuptools.setup(
         ],
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
         "order": ["spacy>=3.8,<4"],
-        "cuda": ["jax[cuda13]"],
-        "tpu": ["jax[tpu]"],
+        "cuda": ["jax[cuda13]>=0.10,<0.12"],
+        "tpu": ["jax[tpu]>=0.10,<0.12"],
     },
 )

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any
 
-SECONDS = 8.0
+SECONDS = 5.0
 """How long the hub may take for its first answer; ``HF_HUB_ETAG_TIMEOUT`` changes that."""
 
 # How long an answer, or that there was none, is taken for the state of the network.

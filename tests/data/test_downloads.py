@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import resource
 import tarfile
 import types
 import zipfile
@@ -310,3 +311,106 @@ def test_hub_errors_say_what_to_do(monkeypatch, tmp_path):
         with pytest.raises(InputError) as caught:
             fetch(HUB, tmp_path)
         assert message in str(caught.value)
+
+
+# Archives that cannot be unpacked.
+
+
+def _encrypted():
+    """A zip file that says of its member that a password is needed."""
+    content = bytearray(_zip(["1.jpg"]))
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(signature) + offset] |= 1
+    return bytes(content)
+
+
+def _of_an_unknown_method():
+    content = bytearray(_zip(["1.jpg"]))
+    for signature, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        content[content.index(signature) + offset] = 97
+    return bytes(content)
+
+
+def _with_a_damaged_middle(mode):
+    content = bytearray(_tar([f"{number:04d}" * 20 for number in range(500)], mode))
+    middle = len(content) // 2 // 1024 * 1024 if mode == "w" else len(content) // 2
+    content[middle : middle + 40] = bytes(255 - byte for byte in content[middle : middle + 40])
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "stays"),
+    [
+        (_encrypted(), r"cannot be unpacked here \(.*encrypted.*\): unpack it with another program", True),
+        (_of_an_unknown_method(), r"cannot be unpacked here \(.*method.*\): unpack it with another program", True),
+        (_with_a_damaged_middle("w:xz"), "is damaged", False),
+        (_with_a_damaged_middle("w:gz"), "is damaged", False),
+        (_with_a_damaged_middle("w:bz2"), "is damaged", False),
+        (_with_a_damaged_middle("w"), "is damaged", False),
+        (_tar(["a", "a/b"], "w"), "is damaged", False),
+        (_zip(["a", "a/b"]), "is damaged", False),
+        (_zip(["x" * 300]), "is damaged", False),
+    ],
+    ids=range(9),
+)
+def test_archives_that_cannot_be_unpacked_are_one_sentence(tmp_path, content, reason, stays):
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(InputError, match=rf"the archive .*a\.zip {reason}"):
+        fetch(Download("a.zip", url="http://127.0.0.1:1/", unpack=True), tmp_path)
+    assert (tmp_path / "a.zip").exists() == stays
+    assert not (tmp_path / "a.zip.unpacked").exists()
+
+
+ARCHIVES = pytest.mark.parametrize("make", [_zip, lambda names: _tar(names, "w:xz")])
+
+
+@ARCHIVES
+def test_what_does_not_fit_on_the_disk_is_not_begun(tmp_path, monkeypatch, make):
+    (tmp_path / "a.zip").write_bytes(make(["x" * 200, "y" * 200]))
+    monkeypatch.setattr(downloads.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=150))
+    with pytest.raises(InputError, match=r"a\.zip needs 0\.0 GB when it is unpacked, but .* make room"):
+        fetch(Download("a.zip", url="http://127.0.0.1:1/", unpack=True), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
+
+
+@pytest.mark.parametrize("limit", ["_LARGEST_RATIO", "_MOST_FILES"])
+@ARCHIVES
+def test_bombs_are_refused(tmp_path, monkeypatch, make, limit):
+    names = [f"{number:02d}" * 100 for number in range(20)]
+    (tmp_path / "a.zip").write_bytes(make(names))
+    monkeypatch.setattr(downloads, "_UNPACKED_AT_LEAST", 3000)
+    monkeypatch.setattr(downloads, limit, 0 if limit == "_LARGEST_RATIO" else 10)
+    if limit == "_MOST_FILES":
+        monkeypatch.setattr(downloads, "_UNPACKED_AT_LEAST", 10**9)
+    with pytest.raises(InputError, match="which no published data do: see whether it is the right file"):
+        fetch(Download("a.zip", url="http://127.0.0.1:1/", unpack=True), tmp_path)
+    assert len(list(tmp_path.iterdir())) <= 1 + 20
+    assert (tmp_path / "a.zip").exists()
+
+
+@ARCHIVES
+def test_a_limit_on_the_size_of_files_is_told_as_such(tmp_path, make):
+    name = "x" * 100
+    (tmp_path / "a.zip").write_bytes(make([name]))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, before[1]))
+    try:
+        with pytest.raises(InputError, match=r"a\.zip cannot be written: File too large \(see `ulimit -f`"):
+            fetch(Download("a.zip", url="http://127.0.0.1:1/", unpack=True), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (tmp_path / "a.zip").exists()
+
+
+@pytest.mark.parametrize("text", ["\xb2", "9" * 5000, "-1", "1.5", "", None])
+def test_odd_numbers_of_servers_are_no_numbers(text):
+    assert downloads._whole_number(text) is None
+
+
+@pytest.mark.parametrize("notes", ["[]", "5", '{"url": "u"}', '{"url": "u", "validator": 5, "total": 5}', "[" * 10**5])
+def test_odd_notes_of_an_earlier_attempt_are_dropped(tmp_path, notes):
+    part = downloads._Part(tmp_path / "a.part", "u")
+    part.path.write_bytes(b"abc")
+    (tmp_path / "a.part.json").write_text(notes)
+    part.recall()
+    assert part.size == 0

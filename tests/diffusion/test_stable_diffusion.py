@@ -311,3 +311,10 @@ def test_hub_id_from_the_cache(tiny_pipeline, bundle, tmp_path, monkeypatch):
 def test_schedule_of_the_file(bundle):
     assert bundle.schedule.training == NoiseSchedule().training
     assert bundle.schedule.scheduler_class == "PNDMScheduler"
+
+
+@pytest.mark.parametrize("texts", ["a red cube", b"a", [], [None], {"a": 1}, None, 5])
+def test_a_text_in_place_of_a_list_of_texts_is_refused(bundle, texts):
+    for method in (bundle.encode_texts, bundle.generate):
+        with pytest.raises(InputError, match="texts"):
+            method(texts)

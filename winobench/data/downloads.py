@@ -18,8 +18,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import winobench
@@ -34,6 +33,14 @@ _SECONDS_WITHOUT_DATA = 60.0
 # Statuses of servers that are busy, restarting or in trouble for a while.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _LONGEST_WAIT = 60.0
+# Annotations as JSON shrink to a tenth, black images perhaps to a hundredth; what unpacks to more is a bomb.
+_LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
+# What the system says where a sound archive cannot be written: no room, no right, or a limit of the process.
+_OF_THE_DISK = frozenset(
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "EIO", "EMFILE", "ENFILE", "ENOMEM")
+    if hasattr(errno, name)
+)
 
 
 class Display(Protocol):
@@ -91,7 +98,9 @@ def fetch(
             unpacked.touch()
             target.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror or error}") from error
+        advice = " (see `ulimit -f`, or name a folder on another file system with --data_dir)"
+        too_large = advice if error.errno == errno.EFBIG else ""
+        raise InputError(f"{target} cannot be written: {error.strerror or error}{too_large}") from error
 
 
 @dataclasses.dataclass
@@ -117,8 +126,10 @@ class _Part:
             notes = json_files.read_object(self._notes)
         except (OSError, ValueError):
             notes = {}
-        if notes.get("url") == self.url and notes.get("validator"):
-            self.validator, self.total = notes["validator"], notes["total"]
+        validator, total = notes.get("validator"), notes.get("total")
+        is_whole = total is None or (isinstance(total, int) and total >= 0)
+        if notes.get("url") == self.url and validator and isinstance(validator, str) and is_whole:
+            self.validator, self.total = validator, total
         else:
             self.drop()
 
@@ -229,12 +240,12 @@ def _receive(part: _Part, display: Display) -> None:
 def _agree(part: _Part, answer: Any, offset: int) -> int:
     """Where the answer begins; the part is cut or dropped to fit, and takes note of what the server says."""
     headers = answer.headers
-    length = int(headers["Content-Length"]) if (headers["Content-Length"] or "").isdigit() else None
+    length = _whole_number(headers["Content-Length"])
     # A weak tag promises no equal bytes.
     tag = headers["ETag"] if not (headers["ETag"] or "").startswith("W/") else None
     validator = tag or headers["Last-Modified"]
     if answer.status == http.HTTPStatus.PARTIAL_CONTENT:
-        span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers["Content-Range"] or "")
+        span = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", headers["Content-Range"] or "")
         total = None if span is None or span[2] == "*" else int(span[2])
         if span is None or int(span[1]) != offset or (part.total is not None and total != part.total):
             part.drop()
@@ -257,8 +268,7 @@ def _check_space(part: _Part, offset: int) -> None:
 
 
 def _retry_after(error: urllib.error.HTTPError) -> float:
-    text = error.headers.get("Retry-After") or ""
-    return float(text) if text.isdigit() else 0.0
+    return float(_whole_number(error.headers.get("Retry-After")) or 0)
 
 
 def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
@@ -294,25 +304,87 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
 
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> None:
-    """Unpacks a zip or tar archive; nothing is written outside of the folder.
+    """Unpacks a zip or tar archive; nothing is written outside of the folder, and no more than there is room for.
 
     Args:
       archive: the file.
       folder: where its content goes.
       is_own: a damaged one may be deleted.
+
+    Raises:
+      InputError: it is damaged, needs a program that is not here, or does not fit on the disk.
+      OSError: the disk refuses a file; the archive is sound.
     """
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
-                opened.extractall(folder)
+                members = opened.infolist()
+                sizes = [member.file_size for member in members]
+                _check_room(archive, folder, sum(sizes), len(sizes))
+                opened.extractall(folder, members)
         else:
             with tarfile.open(archive) as opened:
-                opened.extractall(folder, filter="data")
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT):
+                opened.extractall(folder, _fitting(opened, archive, folder), filter="data")
+    except InputError:
+        raise
+    except Exception as error:  # what the formats' readers raise depends on where an archive is damaged
+        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
             raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, RuntimeError | NotImplementedError | tarfile.CompressionError):
+            # A password or a method of compression that Python does not know: another copy would be no better.
+            raise InputError(
+                f"the archive {archive} cannot be unpacked here ({reason}): unpack it with another program"
+            ) from error
         advice = "give the same command again to download it anew" if is_own else "delete it from the hub's cache"
         if is_own:
             with contextlib.suppress(OSError):
                 archive.unlink()
-        raise InputError(f"the archive {archive} is damaged ({' '.join(str(error).split())}): {advice}") from error
+        raise InputError(f"the archive {archive} is damaged ({reason}): {advice}") from error
+
+
+def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Path) -> Iterator[tarfile.TarInfo]:
+    """The members of an archive, each once there is known to be room for it: only reading tells how large all are."""
+    num_bytes = 0
+    for number, member in enumerate(opened, start=1):
+        num_bytes += member.size
+        _check_room(archive, folder, num_bytes, number, member.size)
+        yield member
+    # The library takes a damaged header behind the first member for the archive's end, and reads no checksum then.
+    opened.fileobj.seek(opened.offset)
+    if opened.fileobj.read(tarfile.BLOCKSIZE).strip(b"\0"):
+        raise tarfile.ReadError("what follows its last file is no file")
+    while opened.fileobj.read(_CHUNK):
+        pass
+
+
+def _check_room(
+    archive: pathlib.Path, folder: pathlib.Path, num_bytes: int, num_files: int, missing: int | None = None
+) -> None:
+    """Raises InputError where an archive's content is out of proportion or does not fit on the disk.
+
+    Args:
+      archive: the file.
+      folder: where its content goes.
+      num_bytes: of its content, as far as it is known.
+      num_files: likewise.
+      missing: bytes of it that are still to be written; all of them if None.
+    """
+    size = archive.stat().st_size
+    if num_bytes > _UNPACKED_AT_LEAST + _LARGEST_RATIO * size or num_files > _MOST_FILES:
+        raise InputError(
+            f"the archive {archive} has {size / 1e9:.2f} GB and would unpack to {num_bytes / 1e9:,.1f} GB or more in"
+            f" {num_files:,} files, which no published data do: see whether it is the right file"
+        )
+    missing = num_bytes if missing is None else missing
+    free = shutil.disk_usage(folder).free
+    if missing > free:
+        raise InputError(
+            f"the archive {archive} needs {missing / 1e9:.1f} GB when it is unpacked, but {folder} has"
+            f" {free / 1e9:.1f} GB left: make room, or name another folder with --data_dir"
+        )
+
+
+def _whole_number(text: str | None) -> int | None:
+    """What a header says in digits; None for anything else."""
+    return int(text) if text and re.fullmatch(r"[0-9]{1,18}", text) else None

@@ -257,7 +257,11 @@ class StableDiffusion:
 
         Returns:
           ``[num_texts, max_text_tokens, hidden_size]`` in the text encoder's dtype.
+
+        Raises:
+          InputError: an empty list, a single string, or something else that is not a list of strings.
         """
+        texts = common.checked_texts(texts)
         return _in_batches(self._text_function, self.tokenize(texts), batch_size=batch_size)
 
     def encode_images(self, images: np.ndarray, *, noise: np.ndarray | None = None, batch_size: int = 8) -> jax.Array:

@@ -72,6 +72,7 @@ class Race(TypedDict):
     """What a race took."""
 
     alpha: Required[float]
+    rare_share: NotRequired[float]  # see `winobench.evaluation.race`
     passes: Required[int]
     fixed_passes: Required[int]  # without a race
     density: NotRequired[list[float] | None]  # of the timesteps, where it was learned
@@ -117,6 +118,7 @@ class Sampling(TypedDict):
     timesteps: NotRequired[str | list[int] | None]  # a rule, or the timesteps
     mode: NotRequired[str]  # race
     alpha: NotRequired[float]  # of a race
+    rare_share: NotRequired[float]  # of a race: see `winobench.evaluation.race`
 
 
 class Identity(TypedDict):

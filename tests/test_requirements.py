@@ -1,0 +1,73 @@
+"""The dependencies of setup.py have upper bounds, and the lock file has them within these bounds, with hashes."""
+
+import pathlib
+import re
+import runpy
+
+import pytest
+import setuptools
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHONS = ("3.11", "3.12", "3.13")
+
+
+@pytest.fixture(scope="module")
+def setup_fields():
+    fields = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setuptools, "setup", lambda **given: fields.update(given))
+        runpy.run_path(str(ROOT / "setup.py"))
+    return fields
+
+
+@pytest.fixture(scope="module")
+def locked():
+    """(requirement, its number of hashes) of each entry of the lock file."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    entries = []
+    for line in text.splitlines():
+        stated, *hashes = line.split("--hash=")
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one.strip()) for one in hashes)
+        entries.append((Requirement(stated.strip()), len(hashes)))
+    return entries
+
+
+def _versions(locked, name, python):
+    environment = {"python_version": python, "python_full_version": f"{python}.1", "sys_platform": "linux"}
+    environment |= {"platform_system": "Linux", "platform_machine": "x86_64", "implementation_name": "cpython"}
+    return [
+        next(iter(requirement.specifier)).version
+        for requirement, _ in locked
+        if canonicalize_name(requirement.name) == canonicalize_name(name)
+        and (requirement.marker is None or requirement.marker.evaluate(environment))
+    ]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_file_has_one_version_of_each_requirement_within_its_range(setup_fields, locked, python):
+    for text in setup_fields["install_requires"]:
+        wanted = Requirement(text)
+        (version,) = _versions(locked, wanted.name, python)
+        assert wanted.specifier.contains(version), f"{wanted} is locked at {version}"
+
+
+def test_the_lock_file_pins_by_hash_and_names_no_place(locked):
+    for requirement, num_hashes in locked:
+        (specifier,) = requirement.specifier
+        assert specifier.operator == "=="
+        assert num_hashes >= 1
+        assert requirement.url is None
+    assert "torch" not in {requirement.name for requirement, _ in locked}
+    text = (ROOT / "requirements.lock").read_text()
+    assert not re.search(r"https?:|file:|--index|--find-links|--extra|/home|/opt|/work", text)
+
+
+def test_every_requirement_has_an_upper_bound(setup_fields):
+    extras = [text for texts in setup_fields["extras_require"].values() for text in texts]
+    for text in [*setup_fields["install_requires"], *extras]:
+        requirement = Requirement(text)
+        # What builds and installs packages is not pinned by any of them.
+        if requirement.name != "setuptools":
+            assert any(one.operator in ("<", "<=", "==") for one in requirement.specifier), text
