@@ -6,11 +6,10 @@
 
 Three parts:
 
-* decisions: the CLEVR tasks with a fixed budget, under two seeds; what a race would have decided on the same samples,
-  with how many passes; and the same of a race with learned timesteps (importance). Beside it, fixed budgets of fewer
-  samples.
-* simulations: races between candidates whose paired differences have a known mean and distribution, so that it is
-  known which one is better.
+* decisions: the CLEVR tasks with a fixed budget; what a race would have decided on the same samples, with how many
+  passes; and the same of a race with learned timesteps (importance). ``--errors FILE`` keeps what was scored.
+* simulations: races between candidates whose paired differences have a known distribution, most of them adverse, by
+  the rule of today and by the one before it, a t test after 4, 8, 16, ... samples.
 * timesteps: the mean squared error of the mean paired difference of two captions, by the rule for timesteps, for equal
   passes.
 """
@@ -19,13 +18,16 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from benchmarks import common, machine
 from winobench import metrics, parallel
+from winobench.errors import InputError
 from winobench.evaluation import importance, progress, race, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import sequential
@@ -35,8 +37,9 @@ from winobench.tasks import get_task
 
 TASKS = ("clevr", "clevr_image", "clevr_winoground")
 RULE = importance.PILOT_RULE
-_SEEDS = (0, 1)
+_SEED = 0
 _FEWER = (8, 16, 32, 64)
+SHARES = (sequential.SHARE, 0.1, 0.2)
 
 # Of the comparison of rules: samples a mean, and how many means of each question.
 _SAMPLES, _REPEATS = 16, 16
@@ -82,126 +85,259 @@ def agreement(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float
     return float(np.mean(np.all([one[part] == other[part] for part in one], axis=0)))
 
 
-def decisions(scorer: DiffusionITM, scenes: int, budget: int, alpha: float) -> dict[str, Any]:
+class _Before:
+    """The rule before: a t test of the differences after 4, 8, 16, ... samples, at a share of the level for each."""
+
+    share = None
+
+    def __init__(self, budget: int, alpha: float):
+        self.looks = [n for n in (4 * 2**power for power in range(60)) if n < budget] + [budget]
+        self.alpha, self.budget = alpha / max(1, len(self.looks) - 1), budget
+
+    def sure(self, differences: np.ndarray, level: float) -> np.ndarray:
+        """[...] bool: does the test say that the mean over the budget is positive?"""
+        n, mean = differences.shape[-1], differences.mean(axis=-1)
+        if n >= self.budget:
+            return mean > 0
+        spread = differences.std(axis=-1, ddof=1) * np.sqrt((1 / n) * (1 - n / self.budget))
+        return mean > stats.t.isf(level, n - 1) * spread
+
+    def decide(self, scores: np.ndarray, decision: metrics.Decision) -> tuple[np.ndarray, np.ndarray]:
+        """As of `_Now`."""
+        shape, budget = scores.shape[:-1], self.budget
+        if decision.is_diagonal:
+            one, other = np.nonzero(~np.eye(len(scores), dtype=bool))
+            for n in self.looks:
+                own = scores[one, one, :n]
+                margins = np.stack([own - scores[one, other, :n], own - scores[other, one, :n]])
+                won, lost = (self.sure(sign * margins, self.alpha / margins[..., 0].size) for sign in (1, -1))
+                if (won.all(axis=1) | lost.any(axis=1)).all():
+                    break
+            return scores[..., :n].mean(axis=-1), np.full(shape, n)
+        flat, taken = scores.reshape(-1, budget), np.zeros(scores[..., 0].size, np.int64)
+        is_in, is_open, tops = [], [], [k for k in decision.tops if k < len(flat)]
+        for _ in tops:
+            is_in.append(np.zeros(len(flat), bool))
+            is_open.append(np.ones(len(flat), bool))
+        for n in self.looks:
+            running = np.any(is_open, axis=0)
+            if not running.any():
+                break
+            taken[running] = n
+            for k, inside, still in zip(tops, is_in, is_open, strict=True):
+                order = np.flatnonzero(still)
+                order = order[np.argsort(-flat[order, :n].mean(axis=1), kind="stable")]
+                places = k - inside.sum()
+                above, below = order[:places], order[places:]
+                sure = self.sure(flat[above, None, :n] - flat[None, below, :n], self.alpha / k / (len(flat) - k))
+                inside[above[sure.all(axis=1)]] = True
+                still[above[sure.all(axis=1)]] = still[below[sure.all(axis=0)]] = False
+                if k - inside.sum() in (0, still.sum()):
+                    inside |= still & (k > inside.sum())
+                    still[:] = False
+        means = np.array([row[:n].mean() for row, n in zip(flat, taken, strict=True)])
+        for inside in is_in:  # what was decided stands
+            if inside.any() and not inside.all():
+                means[inside] += max(0.0, means[~inside].max() - means[inside].min() + 1e-12)
+        return means.reshape(shape), taken.reshape(shape)
+
+
+class _Now:
+    """The rule of today."""
+
+    def __init__(self, budget: int, alpha: float, share: float):
+        self.looks = sequential.looks(budget, alpha, share)
+        self.alpha, self.budget, self.share = alpha, budget, share
+
+    def decide(self, scores: np.ndarray, decision: metrics.Decision) -> tuple[np.ndarray, np.ndarray]:
+        """What a question's scores, [images, texts, budget] in the order in which samples are met, come to.
+
+        Returns:
+          The scores that the race ends with, and the samples that each pair took, [images, texts].
+        """
+        shape = scores.shape[:-1]
+        rows, errors, signs = np.arange(scores[..., 0].size), scores.reshape(-1, self.budget), np.array([1])
+        question: race.Ranking | race.Matching = (
+            race.Matching(rows.reshape(*shape, 1), signs)
+            if decision.is_diagonal
+            else race.Ranking(rows[:, None], signs, decision.tops)
+        )
+        for n in self.looks:
+            question.look(errors, n, self.budget, self.alpha, self.share)
+            if question.decided:
+                break
+        return question.scores(errors).reshape(shape), question.num_samples.reshape(shape)
+
+
+def _interval(agree: np.ndarray, clusters: Any = None) -> list[float]:
+    """A share and its 95% interval."""
+    found = metrics.clustered(agree, np.arange(len(agree)) if clusters is None else clusters)
+    return [float(found.value), float(found.low), float(found.high)]
+
+
+def decisions(
+    scorer: DiffusionITM | None, scenes: int, budget: int, alpha: float, cache: pathlib.Path | None = None
+) -> dict[str, Any]:
     """The first part.
 
     Args:
-      scorer: the model.
+      scorer: the model; None where all errors are in the cache.
       scenes: rendered scenes of each task.
       budget: samples of a pair.
       alpha: of the race.
+      cache: a file for the errors.
     """
     tasks = [get_task(name) for name in TASKS]
     plan = planning.make_plan(tasks, data_dir=None, limit=scenes, normalize="auto")
-    by_seed = [all_errors(scorer, plan, budget, seed) for seed in _SEEDS]
-    whole = [fixed(plan, errors) for errors in by_seed]
-    # A pilot's samples are the first ones of a fixed budget.
-    pilot_samples = min(budget, importance.PILOT_SAMPLES)
-    pilot = race.Race(plan, tasks, budget, alpha).pilot(importance.PILOT_QUESTIONS)
-    scores = [
-        np.tensordot(signs, by_seed[0][rows.T, :pilot_samples].astype(np.float64), axes=1) for rows, signs in pilot
-    ]
-    density = importance.learn(scores, samples.low_discrepancy(pilot_samples, _SEEDS[0]))
-    timesteps, weights = importance.draw(scorer, density, budget, _SEEDS[0])
-    learned = all_errors(scorer, plan, budget, _SEEDS[0], timesteps.tolist())
-    fewer = {n: fixed(plan, by_seed[0][:, :n]) for n in _FEWER if n < budget}
+    if cache is not None and cache.exists():
+        scored = dict(np.load(cache))
+    else:
+        plain = all_errors(scorer, plan, budget, _SEED)
+        # A pilot's samples are the first ones of a fixed budget.
+        count = min(budget, importance.PILOT_SAMPLES)
+        pilot = race.Race(plan, tasks, budget, alpha).pilot(importance.PILOT_QUESTIONS)
+        scores = [np.tensordot(signs, plain[rows.T, :count].astype(np.float64), axes=1) for rows, signs in pilot]
+        density = importance.learn(scores, samples.low_discrepancy(count, _SEED))
+        timesteps, weights = importance.draw(scorer, density, budget, _SEED)
+        learned = all_errors(scorer, plan, budget, _SEED, timesteps.tolist())
+        scored = {"low0": plain, "density": density, "weights": weights, "importance": learned}
+        if cache is not None:
+            np.savez(cache, **scored)
+    order = samples.visiting_order(budget, _SEED)
     figures: dict[str, Any] = {}
-
-    def raced(task: Any, alone: planning.Plan, errors: np.ndarray, weights: np.ndarray | None) -> dict[str, Any]:
-        """What a race comes to, beside the whole budget of the same samples and fixed budgets of two seeds."""
-        result = race.Race(alone, [task], budget, alpha, weights=weights).run(errors, lambda *_: None)
-        found = outcomes(alone, dict(result.scores))[task.name]
-        scaled = errors if weights is None else errors * weights.astype(np.float32)
-        return {
-            "value": float(found[list(found)[-1]].mean()),
-            "agrees": agreement(fixed(alone, scaled)[task.name], found),
-            "agrees_with_fixed": [agreement(each[task.name], found) for each in whole],
-            "passes": result.passes,
-            "fixed_passes": result.fixed_passes,
-            "undecided": result.tasks[task.name].undecided,
-            "median_samples": result.tasks[task.name].samples,
-        }
-
     for task in tasks:
-        alone = planning.make_plan([task], data_dir=None, limit=scenes, normalize="auto")
-        row_of = plan.pair_index()
-        rows = [
-            row_of[plan.image_hashes.index(alone.image_hashes[i]), plan.texts.index(alone.texts[t])]
-            for i, t in alone.pairs.tolist()
-        ]
-        name, headline = task.name, list(whole[0][task.name])[-1]
-        figures[name] = {
-            "questions": len(alone.questions[name]),
-            "pairs": len(alone.pairs),
-            "metric": headline,
-            "fixed": float(whole[0][name][headline].mean()),
-            "two_fixed_agree": agreement(whole[0][name], whole[1][name]),
-            "race": raced(task, alone, by_seed[0][rows], None),
-            "race_importance": raced(task, alone, learned[rows], weights),
-            "fewer": {
-                str(n): {"value": float(found[name][headline].mean()), "agrees": agreement(whole[0][name], found[name])}
-                for n, found in fewer.items()
-            },
-        }
-    return {
-        "tasks": figures,
-        "density": density.tolist(),
-        "pilot_pairs": len(np.unique(np.concatenate([r.ravel() for r, _ in pilot]))),
-    }
+        questions, decision = plan.questions[task.name], metrics.decision_of(task.metric)
+        terms = summary.score_terms(plan, task.name)
+        dependence = summary.image_dependence(questions)
+        targets = [question.target for question in questions]
+        of: dict[str, Any] = {"questions": len(questions)}
+        for rule, weights in (("low0", np.ones(budget)), ("importance", scored["weights"])):
+            errors = scored[rule].astype(np.float64) * weights
+            whole = fixed(plan, np.float32(errors))[task.name]
+            headline = list(whole)[-1]
+            rules = {"before": _Before(budget, alpha)} | {
+                f"now {share}": _Now(budget, alpha, share) for share in SHARES
+            }
+            found: dict[str, Any] = {"fixed": float(whole[headline].mean())}
+            for name, how in rules.items():
+                met = errors if name == "before" else errors[:, order]
+                taken, scores = np.zeros(len(plan.pairs), np.int64), []
+                for parts in terms:
+                    matrix = sum(sign * met[rows] for rows, sign in parts)
+                    ended, numbers = how.decide(matrix, decision)
+                    scores.append(ended)
+                    for rows, _ in parts:
+                        np.maximum.at(taken, rows.ravel(), numbers.ravel())
+                parts_right = metrics.METRICS[task.metric](scores, targets)
+                agree = np.all([parts_right[part].correct == right for part, right in whole.items()], axis=0)
+                used = np.unique(np.concatenate([rows.ravel() for parts in terms for rows, _ in parts]))
+                found[name] = {
+                    "agrees": _interval(agree, dependence),
+                    "passes": int(taken[used].sum()),
+                    "fixed_passes": len(used) * budget,
+                }
+            if rule == "low0":
+                found["fewer"] = {}
+                for n in (n for n in _FEWER if n < budget):
+                    less = fixed(plan, scored[rule][:, :n])[task.name]
+                    same = np.all([less[part] == right for part, right in whole.items()], axis=0)
+                    found["fewer"][str(n)] = _interval(same, dependence)
+            of[rule] = found
+        figures[task.name] = of
+    return {"tasks": figures, "density": scored["density"].tolist()}
 
 
-def _standard(random: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Noise of mean 0 and variance 1."""
-    if kind == "normal":
-        return random.standard_normal(shape)
-    if kind == "Student's t, 3 degrees of freedom":
-        return random.standard_t(3, shape) / np.sqrt(3)
-    if kind == "one sample in ten":
-        return (random.random(shape) < 0.1) * random.standard_normal(shape) * np.sqrt(10)
-    if kind == "skewed (exponential)":
-        return random.exponential(1.0, shape) - 1.0
-    raise ValueError(kind)
+def _points(
+    random: np.random.Generator, shape: tuple[int, ...], share: float, rare: float, spread: float
+) -> np.ndarray:
+    """Each sample is rare with the probability ``share``; the others are at 0.25."""
+    return np.where(random.random(shape) < share, rare, 0.25) + spread * random.standard_normal(shape)
 
 
-DISTRIBUTIONS = ("normal", "Student's t, 3 degrees of freedom", "one sample in ten", "skewed (exponential)")
-EFFECTS = (0.0, 0.1, 0.3, 1.0)
+def _by_timestep(random: np.random.Generator, shape: tuple[int, ...], density: np.ndarray | None) -> np.ndarray:
+    """The first tenth of the timesteps at -3, the others at 0.25; of a density of another question's."""
+    rows = []
+    for _ in range(int(np.prod(shape[:-1]))):
+        position = samples.low_discrepancy(shape[-1], int(random.integers(2**31)))
+        weight = np.ones(shape[-1])
+        if density is not None:
+            position = np.interp(position, np.concatenate([[0], np.cumsum(density) / 10]), np.linspace(0, 1, 11))
+            weight = 1 / density[np.minimum((10 * position).astype(int), 9)]
+        rows.append(np.where(position < 0.1, -3.0, 0.25) * weight)
+    return np.reshape(rows, shape) + 0.05 * random.standard_normal(shape)
 
 
-def simulations(budget: int, alpha: float, races: int = 1000, candidates: Sequence[int] = (2, 10)) -> list[dict]:
-    """The second part: the first candidate is better than the others by an effect, in standard deviations of a paired
-    difference."""
-    random = np.random.default_rng(0)
-    looks, level = sequential.looks(budget), sequential.level_of_a_look(alpha, budget)
+# What the pilot makes of questions that differ at the last timesteps alone.
+_UNLIKE = np.array([0.5] * 9 + [5.5])
+
+DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
+    "normal": lambda random, shape: random.standard_normal(shape),
+    "normal, mean 0.3": lambda random, shape: random.standard_normal(shape) + 0.3,
+    "normal, mean 1": lambda random, shape: random.standard_normal(shape) + 1,
+    "t, 3 degrees of freedom": lambda random, shape: random.standard_t(3, shape),
+    "t, 2 degrees of freedom": lambda random, shape: random.standard_t(2, shape),
+    "exponential": lambda random, shape: random.exponential(1, shape) - 1,
+    "lognormal": lambda random, shape: np.exp(random.standard_normal(shape)) - np.exp(0.5),
+    "a tenth at -2.5": lambda random, shape: _points(random, shape, 0.1, -2.5, 0.3),
+    "a tenth at -3": lambda random, shape: _points(random, shape, 0.1, -3, 0.05),
+    "a twentieth at -6": lambda random, shape: _points(random, shape, 0.05, -6, 0.05),
+    "a tenth at -3, by timestep": lambda random, shape: _by_timestep(random, shape, None),
+    "the same, importance of other questions": lambda random, shape: _by_timestep(random, shape, _UNLIKE),
+}
+"""Differences of two candidates: sample by sample, with a mean near 0 unless it is named."""
+
+QUESTIONS = {
+    "1 x 2": ((1, 2), "accuracy", 1.0),
+    "2 x 2": ((2, 2), "winoground", 0.5),
+    "3 x 3": ((3, 3), "winoground", 0.5),
+    "1 x 10": ((1, 10), "accuracy", 0.3),
+    "1 x 100, recall at 1 and 5": ((1, 100), "recall", 0.03),
+}
+"""What is asked: shape, metric, and the part of the races that are run."""
+
+
+def simulations(budget: int, alpha: float, races: int = 1000) -> list[dict[str, Any]]:
+    """The second part: agreement with the whole budget, and the samples of a pair, before and now.
+
+    The first candidate's score (of the diagonal, each right pair's) is ahead of each other one's by a draw of the
+    distribution and by normal noise of a tenth of its spread, with either sign.
+    """
     found = []
-    for number in candidates:
-        for kind in DISTRIBUTIONS:
-            for effect in EFFECTS:
-                same = best = best_of_all = passes = 0
-                for _ in range(races):
-                    # The difference of two has the variance 1.
-                    errors = _standard(random, kind, (number, budget)) / np.sqrt(2)
-                    errors[1:] += effect
-                    ranking = race.Ranking(np.arange(number)[:, None], np.array([-1]))
-                    for n in looks:
-                        ranking.look(errors, n, budget, level)
-                        if ranking.decided:
-                            break
-                    winner, of_all = int(np.argmax(ranking.scores(errors))), int(np.argmin(errors.mean(axis=1)))
-                    same += winner == of_all
-                    best += winner == 0
-                    best_of_all += of_all == 0
-                    passes += int(ranking.num_samples.sum())
-                found.append(
-                    {
-                        "candidates": number,
-                        "distribution": kind,
-                        "effect": effect,
-                        "agrees": same / races,
-                        "best": best / races,
-                        "best_of_fixed": best_of_all / races,
-                        "passes": passes / races / number,
-                    }
-                )
+    for question, (shape, metric, part) in QUESTIONS.items():
+        decision, number = metrics.decision_of(metric), max(5, round(part * races))
+        for kind, draw in DISTRIBUTIONS.items():
+            random = np.random.default_rng(zlib.crc32(f"{question} {kind}".encode()))
+            rules = {"before": _Before(budget, alpha), "now": _Now(budget, alpha, sequential.SHARE)}
+            agree: dict[str, list[bool]] = {name: [] for name in rules}
+            taken: dict[str, list[float]] = {name: [] for name in rules}
+            for race_number in range(number):
+                ahead = draw(random, (*shape, budget)) if decision.is_diagonal else draw(random, (1, 1, budget))
+                ahead = ahead * (1 if race_number % 2 else -1)
+                scores = 0.1 * np.abs(ahead).mean() * random.standard_normal((*shape, budget))
+                if decision.is_diagonal:  # each wrong pair is behind by a draw of its own
+                    scores -= ahead * ~np.eye(shape[0], dtype=bool)[..., None]
+                else:
+                    scores[0, 0] += ahead[0, 0]
+                order = random.permutation(budget)
+                target = [None if decision.is_diagonal else 0]
+                whole = metrics.METRICS[metric]([scores.mean(axis=-1)], target)
+                for name, rule in rules.items():
+                    ended, numbers = rule.decide(scores if name == "before" else scores[..., order], decision)
+                    outcome = metrics.METRICS[metric]([ended], target)
+                    agree[name].append(all(outcome[key].correct[0] == whole[key].correct[0] for key in whole))
+                    taken[name].append(float(numbers.mean()))
+            found.append(
+                {
+                    "question": question,
+                    "differences": kind,
+                    "races": number,
+                    **{
+                        name: {"agrees": _interval(np.array(agree[name])), "samples": np.mean(taken[name])}
+                        for name in rules
+                    },
+                }
+            )
+        common.log(f"simulations {question}: done")
     return found
 
 
@@ -292,58 +428,71 @@ def timestep_rules(scorer: DiffusionITM, questions: int) -> dict[str, Any]:
 
 
 def benchmark(
-    scorer: DiffusionITM, model: str, scenes: int, budget: int, alpha: float, questions: int, races: int
+    scorer: DiffusionITM | None,
+    model: str,
+    scenes: int,
+    budget: int,
+    alpha: float,
+    questions: int,
+    races: int,
+    cache: pathlib.Path | None = None,
 ) -> dict[str, Any]:
-    """All three parts, ready for JSON."""
+    """All three parts, ready for JSON; a part whose number of questions or races is 0 is left out."""
     load_before = machine.load_average()
-    figures = {
-        "model": model,
-        "scenes": scenes,
-        "budget": budget,
-        "alpha": alpha,
-        "rule": RULE,
-        "timesteps": timestep_rules(scorer, questions),
-        "decisions": decisions(scorer, scenes, budget, alpha),
-        "simulations": simulations(budget, alpha, races),
-    }
+    figures: dict[str, Any] = {"model": model, "scenes": scenes, "budget": budget, "alpha": alpha, "rule": RULE}
+    if questions:
+        figures["timesteps"] = timestep_rules(scorer, questions)
+    if scenes:
+        figures["decisions"] = decisions(scorer, scenes, budget, alpha, cache)
+    if races:
+        figures["simulations"] = simulations(budget, alpha, races)
     return {**figures, "machine": machine.describe(None), "load_average": [load_before, machine.load_average()]}
+
+
+def _percent(interval: Sequence[float]) -> str:
+    value, low, high = (f"{100 * end:.1f}" for end in interval)
+    return f"{value} [{low}, {high}]"
 
 
 def table(figures: dict[str, Any]) -> str:
     """The figures as Markdown tables."""
-    budget, tasks = figures["budget"], figures["decisions"]["tasks"]
-    lines = [
-        f"{figures['model']}, {figures['scenes']} scenes, budget {budget} samples, alpha {figures['alpha']}",
-        "",
-        f"| | questions | fixed {budget} | two seeds agree | race | agrees | fewer passes | took all | race, importance"
-        " | agrees | with fixed | fewer passes | took all |",
-        "| --- |" + " ---: |" * 12,
-    ]
-    for name, of in tasks.items():
-        cells = [name, str(of["questions"]), f"{of['fixed']:.1%}", f"{of['two_fixed_agree']:.1%}"]
-        for kind in ("race", "race_importance"):
-            one = of[kind]
-            cells += [f"{one['value']:.1%}", f"{one['agrees']:.1%}"]
-            cells += [f"{one['agrees_with_fixed'][0]:.1%}"] if kind == "race_importance" else []
-            cells += [f"{one['fixed_passes'] / one['passes']:.1f} x", str(one["undecided"])]
-        lines.append(f"| {' | '.join(cells)} |")
-    sizes = list(next(iter(tasks.values()))["fewer"])
-    lines += ["", f"Fixed budgets of fewer samples: agreement with {budget}.", ""]
-    lines += ["| | " + " | ".join(sizes) + " |", "| --- |" + " ---: |" * len(sizes)]
-    for name, of in tasks.items():
-        lines.append(f"| {name} | " + " | ".join(f"{of['fewer'][n]['agrees']:.1%}" for n in sizes) + " |")
-    lines += ["", "| candidates | distribution | effect | agrees | best (fixed) | best (race) | samples a candidate |"]
-    lines += ["| ---: | --- | ---: | ---: | ---: | ---: | ---: |"]
-    for of in figures["simulations"]:
-        lines.append(
-            f"| {of['candidates']} | {of['distribution']} | {of['effect']} | {of['agrees']:.1%}"
-            f" | {of['best_of_fixed']:.1%} | {of['best']:.1%} | {of['passes']:.0f} |"
-        )
-    lines += ["", "| timesteps | squared error, uniform = 1 | by question (geometric mean) |", "| --- | ---: | ---: |"]
-    for rule, ratio in figures["timesteps"]["relative_error"].items():
-        mean, error = figures["timesteps"]["mean_log_ratio"][rule]
-        low, high = np.exp(mean - 1.96 * error), np.exp(mean + 1.96 * error)
-        lines.append(f"| {rule} | {ratio:.2f} | {np.exp(mean):.2f} [{low:.2f}, {high:.2f}] |")
+    lines = [f"{figures['model']}, budget {figures['budget']} samples, alpha {figures['alpha']}", ""]
+    if "decisions" in figures:
+        names = ["before", *(f"now {share}" for share in SHARES)]
+        lines += [
+            "| | questions | timesteps | fixed | " + " | ".join(f"{n}: agrees, % | fewer passes" for n in names) + " |"
+        ]
+        lines += ["| --- | ---: | --- |" + " ---: |" * (1 + 2 * len(names))]
+        for task, of in figures["decisions"]["tasks"].items():
+            for rule in ("low0", "importance"):
+                cells = [task, str(of["questions"]), RULE if rule == "low0" else rule, f"{of[rule]['fixed']:.1%}"]
+                for name in names:
+                    one = of[rule][name]
+                    cells += [_percent(one["agrees"]), f"{one['fixed_passes'] / one['passes']:.1f} x"]
+                lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", "Fixed budgets of fewer samples: agreement with all, %.", ""]
+        sizes = list(next(iter(figures["decisions"]["tasks"].values()))["low0"]["fewer"])
+        lines += ["| | " + " | ".join(sizes) + " |", "| --- |" + " ---: |" * len(sizes)]
+        for task, of in figures["decisions"]["tasks"].items():
+            lines.append(f"| {task} | " + " | ".join(_percent(of["low0"]["fewer"][n]) for n in sizes) + " |")
+    if "simulations" in figures:
+        lines += ["", "| question | differences | races | before: agrees, % | samples | now: agrees, % | samples |"]
+        lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: |"]
+        for of in figures["simulations"]:
+            cells = [of["question"], of["differences"], str(of["races"])]
+            for name in ("before", "now"):
+                cells += [_percent(of[name]["agrees"]), f"{of[name]['samples']:.0f}"]
+            lines.append(f"| {' | '.join(cells)} |")
+    if "timesteps" in figures:
+        lines += [
+            "",
+            "| timesteps | squared error, uniform = 1 | by question (geometric mean) |",
+            "| --- | ---: | ---: |",
+        ]
+        for rule, ratio in figures["timesteps"]["relative_error"].items():
+            mean, error = figures["timesteps"]["mean_log_ratio"][rule]
+            low, high = np.exp(mean - 1.96 * error), np.exp(mean + 1.96 * error)
+            lines.append(f"| {rule} | {ratio:.2f} | {np.exp(mean):.2f} [{low:.2f}, {high:.2f}] |")
     return "\n".join(lines)
 
 
@@ -354,18 +503,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--model", default="clevr-tiny", help="a registered name, a folder or a hub id")
     parser.add_argument("--called", help="what the tables call the model")
-    parser.add_argument("--scenes", type=int, default=30, help="rendered scenes of each task")
+    parser.add_argument("--scenes", type=int, default=30, help="rendered scenes of each task; 0 for no tasks")
     parser.add_argument("--budget", type=int, default=250, help="samples of a pair")
     parser.add_argument("--alpha", type=float, default=race.ALPHA, help="of the race")
-    parser.add_argument("--questions", type=int, default=60, help="of the comparison of rules for timesteps")
-    parser.add_argument("--races", type=int, default=1000, help="of each simulation")
+    parser.add_argument(
+        "--questions", type=int, default=60, help="of the comparison of rules for timesteps; 0 for none"
+    )
+    parser.add_argument("--races", type=int, default=1000, help="of each simulation of two candidates; 0 for none")
     parser.add_argument("--timestep_range", type=int, nargs=2, help="first and end; the model's own when left out")
+    parser.add_argument("--errors", type=pathlib.Path, help="a file (.npz) for the tasks' errors, read if it exists")
     parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
     options = parser.parse_args(arguments)
-    common.check_positive(options, "scenes", "budget", "questions", "races")
-    parallel.one_device_per_core()
-    bounds = None if options.timestep_range is None else tuple(options.timestep_range)
-    scorer = DiffusionITM.from_pretrained(options.model, timestep_range=bounds)
+    common.check_positive(options, "budget")
+    for name in ("scenes", "questions", "races"):
+        if getattr(options, name) < 0:
+            raise InputError(f"--{name} is {getattr(options, name)}, but it must be at least 0")
+    scorer = None
+    if options.questions or (options.scenes and not (options.errors is not None and options.errors.exists())):
+        parallel.one_device_per_core()
+        bounds = None if options.timestep_range is None else tuple(options.timestep_range)
+        scorer = DiffusionITM.from_pretrained(options.model, timestep_range=bounds)
     figures = benchmark(
         scorer,
         options.called or options.model,
@@ -374,6 +531,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.alpha,
         options.questions,
         options.races,
+        options.errors,
     )
     print(table(figures))
     common.write(figures, options.output)

@@ -87,7 +87,7 @@ def main(config: ml_collections.ConfigDict) -> None:
         )
         return
     from winobench import parallel
-    from winobench.evaluation import evaluate, table
+    from winobench.evaluation import evaluate, race, table
 
     parallel.one_device_per_core()
 
@@ -97,6 +97,8 @@ def main(config: ml_collections.ConfigDict) -> None:
         check_model(config, model)
     labels = dict(zip(models, registry.model_labels(models), strict=True))
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
+    if config.sampling.mode == "race":
+        race.check(tasks)
     if config.lora:
         from winobench.checkpoints import read_lora
 

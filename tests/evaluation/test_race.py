@@ -346,8 +346,8 @@ def test_bias_takes_all_of_its_samples(tmp_path):
     [
         ({"mode": "sprint"}, "fixed, race, not 'sprint'"),
         ({"alpha": 0.7}, "alpha is 0.7"),
-        ({"rare_share": 0.0}, "rare_share is 0.0"),
-        ({"rare_share": 0.6}, "rare_share is 0.6"),
+        ({"rare_share": 0.0}, "rare_share"),
+        ({"rare_share": 0.6}, "rare_share"),
         ({"timesteps": "importance", "mode": "fixed"}, "for a race"),
     ],
 )

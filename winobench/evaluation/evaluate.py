@@ -110,11 +110,12 @@ def evaluate(
     chosen = choose_tasks(tasks, data_dir)
     limit = options.LIMIT.check("limit", limit)
     options.ALPHA.check("alpha", alpha)
+    rare_share = options.RARE_SHARE.check("rare_share", rare_share)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
     options.NORMALIZE.check("normalize", normalize)
     if not is_sampled and normalize not in ("auto", "none"):
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
-    _check_mode(mode, alpha, rare_share, timesteps, is_sampled)
+    _check_mode(mode, alpha, timesteps, is_sampled)
     if mode == "race":
         if parallel.spans_processes(getattr(scorer, "mesh", None)):
             raise InputError(rounds.RACE_OVER_PROCESSES)
@@ -318,9 +319,7 @@ def _described(one: rounds.Round, is_sampled: bool) -> dict[str, Any]:
     }
 
 
-def _check_mode(
-    mode: str, alpha: float, rare_share: float, timesteps: str | Sequence[int] | None, is_sampled: bool
-) -> None:
+def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, is_sampled: bool) -> None:
     """Raises InputError for a mode that does not exist, or that the rest of the arguments does not allow."""
     if mode not in race.MODES:
         raise InputError(f"the sampling mode is one of {', '.join(race.MODES)}, not {mode!r}.")
@@ -332,8 +331,6 @@ def _check_mode(
         raise InputError("mode='race' is for diffusion models: leave it at fixed for this scorer.")
     if not 0 < alpha < 0.5:
         raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.")
-    if not 0 < rare_share <= 0.5:
-        raise InputError(f"a race's rare_share is {rare_share!r}, but it must be above 0 and at most 0.5.")
 
 
 def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: BaseException) -> None:

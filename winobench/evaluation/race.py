@@ -240,23 +240,32 @@ class _Top:
             return np.zeros(0, np.int64)
         # Whose comparisons are settled needs no other; one with who has gone the other way cannot be won.
         settled = self.is_in if leaving else ~self.is_in & ~self.is_open
+        means = scores.mean(axis=1) * (1 if leaving else -1)
         for start, (part, order, places) in self._choices.items():
             number = places if leaving else len(order) - places
-            one, other = [], []
+
+            def are_sure(
+                one: Sequence[int], rivals: Sequence[int], start: int = start, part: float = part
+            ) -> np.ndarray:
+                """[n] bool: is each rival better than one that may leave, or worse than one that may enter?"""
+                sign = 1 if leaving else -1
+                differences = sign * (scores[list(rivals)] - scores[list(one)])
+                return sequential.will_stay_positive(differences, budget, level * of_level * part, share, start)
+
+            rivals_of = {}
             for candidate in order[self.is_open[order]].tolist():
                 rivals = [rival for rival in (order if leaving else order[::-1]).tolist() if rival != candidate][
                     :number
                 ]
                 rivals = [rival for rival in rivals if not settled[rival]]
-                if candidate not in found and all(self.is_open[rival] for rival in rivals):
-                    one += rivals
-                    other += [candidate] * len(rivals)
-            better, worse = (one, other) if leaving else (other, one)
-            sure = sequential.will_stay_positive(
-                scores[better] - scores[worse], budget, level * of_level * part, share, start
-            )
-            candidates = np.array(other, np.int64)
-            found |= set(candidates.tolist()) - set(candidates[~sure].tolist())
+                if candidate not in found and rivals and all(self.is_open[rival] for rival in rivals):
+                    rivals_of[candidate] = sorted(rivals, key=lambda rival: means[rival])
+            # The closest rival of each first: most candidates need no other comparison.
+            close = are_sure(list(rivals_of), [rivals[0] for rivals in rivals_of.values()])
+            rivals_of = {one: rivals for (one, rivals), sure in zip(rivals_of.items(), close, strict=True) if sure}
+            pairs = [(one, rival) for one, rivals in rivals_of.items() for rival in rivals[1:]]
+            rest = are_sure([one for one, _ in pairs], [rival for _, rival in pairs])
+            found |= set(rivals_of) - {one for (one, _), sure in zip(pairs, rest, strict=True) if not sure}
         return np.array(sorted(found), np.int64)
 
 
