@@ -372,12 +372,12 @@ def _next(count: int, generator: np.random.Generator) -> Iterable[tuple[int, int
     return enumerate((np.arange(count) + generator.integers(1, count, count)) % count)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Prints the coverages as tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=1_000, help="of each proportion, difference and mean")
     parser.add_argument("--output", type=pathlib.Path, help="JSON file")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     repetitions = arguments.repetitions
     fewer = max(1, repetitions * 3 // 10)
     found = {

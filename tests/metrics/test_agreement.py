@@ -187,3 +187,21 @@ def test_labels_that_spreadsheets_would_compute_come_back(tmp_path):
     path = tmp_path / "raters.csv"
     path.write_text("item,rater,label\n'=1,'@anna,0\n")
     assert agreement.read_ratings(path) == [agreement.Rating("=1", "@anna", "0")]
+
+
+@pytest.mark.parametrize("items", [2, 25])
+def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
+    """Drawn and computed one by one, with the seed and the number that are the default."""
+    counts = np.random.default_rng(7).multinomial(3, [0.5, 0.3, 0.2], size=items)
+    counts[0], counts[1] = [3, 0, 0], [1, 2, 0]
+    found = agreement.fleiss_kappa(counts)
+    draws = np.random.default_rng(0).integers(items, size=(2_000, items))
+    values = [agreement.fleiss_kappa(counts[rows], num_resamples=1).value for rows in draws]
+    ends = np.quantile([value for value in values if value is not None], [0.025, 0.975])
+    assert (found.low, found.high) == pytest.approx(tuple(ends))
+    ratings = [
+        agreement.Rating(str(item), str(rater), label)
+        for item, some in enumerate(counts.tolist())
+        for rater, label in enumerate("".join(name * count for name, count in zip("abc", some, strict=True)))
+    ]
+    assert agreement.ratings_kappa(ratings, ["a", "b", "c"]) == found

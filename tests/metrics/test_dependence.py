@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from winobench.metrics import Dependence, dependence
@@ -16,7 +16,7 @@ def _matrices(sets):
     return shared, alike
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(_SETS, st.integers(1, 40))
 def test_sums_are_those_over_all_pairs(sets, at_once):
     shared, alike = _matrices(sets)
@@ -30,7 +30,7 @@ def test_sums_are_those_over_all_pairs(sets, at_once):
     assert found.is_none == bool(shared.sum() == len(sets))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(_SETS, st.data())
 def test_a_part_depends_as_the_whole_does(sets, data):
     rows = data.draw(st.lists(st.integers(0, len(sets) - 1), min_size=1, max_size=8))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from winobench.metrics import (
@@ -71,7 +71,7 @@ def _designs(draw):
     return sets, strata, np.array(draw(answers)), np.array(draw(answers))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(_designs())
 def test_a_proportion_is_as_defined(design):
     sets, strata, right, _ = design
@@ -89,7 +89,7 @@ def test_a_proportion_is_as_defined(design):
     np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-7, atol=1e-9)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(_designs())
 def test_a_difference_is_as_defined(design):
     sets, strata, first, second = design

@@ -175,7 +175,8 @@ def load_lora(
       source: as in `read_lora`, or what that has read.
       scale: all adapters' products are multiplied by it: 0 for none of their effect, 1 for what the file says.
       fuse: add the products to the weights, which costs nothing at run time; otherwise the adapters stay apart, in
-        float32. Weights in bfloat16 round what is added to them: keep an adapter apart to lose nothing of it.
+        float32. Weights in bfloat16 round what is added to them: an adapter that is kept apart loses less, as only its
+        factors and their input are rounded.
       revision: as in `read_lora`.
       allow_pickle: as in `read_lora`.
 
