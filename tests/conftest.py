@@ -78,6 +78,19 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(str(item.path), len(place)))
 
 
+@pytest.fixture
+def usual_optimizations():
+    """The compiler's usual optimisations, for tests of what holds bit for bit."""
+    import jax
+
+    before = jax.config.jax_disable_most_optimizations
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+    jax.clear_caches()
+
+
 # Beyond this many bytes, a worker drops what it has compiled before it goes on to another file.
 _ENOUGH_MEMORY = 1200 << 20
 

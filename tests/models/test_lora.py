@@ -143,6 +143,7 @@ def test_published_size(targets, count):
     assert len(lora.adapters(module)) == count
 
 
+@pytest.mark.usefixtures("usual_optimizations")
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_fresh_adapters_change_no_bit(name, dtype):
