@@ -83,11 +83,10 @@ def usual_optimizations():
     """The compiler's usual optimisations, for tests of what holds bit for bit."""
     import jax
 
-    before = jax.config.jax_disable_most_optimizations
     jax.config.update("jax_disable_most_optimizations", False)
     jax.clear_caches()
     yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    jax.config.update("jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1")
     jax.clear_caches()
 
 
