@@ -14,6 +14,7 @@ import difflib
 import functools
 import importlib.util
 import inspect
+import os
 import pathlib
 import re
 import sys
@@ -218,6 +219,7 @@ def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> 
     parsed: list[Any] = []
 
     def parse_flags(argv: Sequence[str]) -> list[str]:
+        _check_working_directory()
         parsed.append(parse(argv))
         return [argv[0]]
 
@@ -242,9 +244,24 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
             raise
         output.tell(f"error: {sentence}")
         sys.exit(BAD_INPUT)
+    except RuntimeError as error:
+        # JAX says which platforms it has; it looks for them at its first use, wherever that is.
+        if not str(error).startswith("Unable to initialize backend"):
+            raise
+        output.tell(f"error: JAX finds no device: {' '.join(str(error).split())}.")
+        sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         output.tell("interrupted")
         sys.exit(INTERRUPTED)
+
+
+def _check_working_directory() -> None:
+    """Raises InputError in a folder that was deleted, where no path that is relative to it has a meaning."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"the working directory is gone ({reason}): change to another one with cd") from None
 
 
 def _parse(argv: Sequence[str], launcher: str, default: str, usage: str) -> ml_collections.ConfigDict:
@@ -303,9 +320,12 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
         known = near_first(name, config_names(launcher))
         choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
         raise InputError(f"config {name!r} is unknown: {choices}.")
-    if not path.is_file():
+    # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
+    if not os.path.isfile(path):
         known = ", ".join(config_names(launcher))
-        raise InputError(f"config file {path} does not exist: name another one, or one of {known}.")
+        raise InputError(f"config file {options.shown(str(path))} does not exist: name another one, or one of {known}.")
+    if path.suffix != ".py":
+        raise InputError(f"config file {options.shown(str(path))} is not a Python file: its name must end with .py.")
     module = _execute(path)
     if launcher is not None and _launcher_of(module) not in (None, launcher):
         raise InputError(f"config {name!r} is for python -m launch.{_launcher_of(module)}, not for launch.{launcher}.")
@@ -320,7 +340,9 @@ def _execute(path: pathlib.Path) -> Any:
         module_spec.loader.exec_module(module)
     except (SyntaxError, ImportError) as error:
         raise InputError(f"config file {path} cannot be loaded: {error}.") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too: it is the launcher that ends, and says why
         raise InputError(f"config file {path} cannot be loaded: {_described(error)}.") from error
     if not callable(getattr(module, "get_config", None)):
         raise InputError(f"config file {path} has no function get_config.")
@@ -339,7 +361,9 @@ def _made(module: Any, name: str, argument: str | None) -> ml_collections.Config
         config = module.get_config() if argument is None else module.get_config(argument)
     except ValueError as error:  # the config's own words about its argument
         raise InputError(str(error)) from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise InputError(f"get_config of config {name!r} fails: {_described(error)}.") from error
     if not isinstance(config, ml_collections.ConfigDict):
         raise InputError(

@@ -74,9 +74,12 @@ def join_processes(spec: str, *, outlive: bool = False) -> None:
         joining = _auto()
     else:
         address, *numbers = (part.strip() for part in spec.split(","))
-        if ":" not in address or len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+        if ":" not in address or len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
             raise InputError(f"processes are joined by auto or host:port,count,number, not by {spec!r}")
         count, number = map(int, numbers)
+        port = address.rpartition(":")[2]
+        if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
+            raise InputError(f"{spec!r} names the port {port!r}, but a port is a number from 1 to 65535")
         if number >= count:
             raise InputError(f"{spec!r} names process {number} of {count}, but they are numbered from 0")
         joining = {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}

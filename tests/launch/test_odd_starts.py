@@ -1,0 +1,77 @@
+"""What surrounds a launcher can be odd, too: files that are no configs, folders and devices that are not there."""
+
+import pytest
+
+from launch import configuration
+from winobench import parallel
+from winobench.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("raise SystemExit('no')", "SystemExit: no"),
+        ("class Own(BaseException): pass\nraise Own('mine')", "Own: mine"),
+        ("def get_config(): raise SystemExit(3)", "SystemExit: 3"),
+        ("def get_config(): return 1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_whatever_a_config_file_raises_is_said(tmp_path, content, said):
+    path = tmp_path / "own.py"
+    path.write_text(content)
+    with pytest.raises(InputError, match=said):
+        configuration.load(str(path))
+
+
+def test_a_config_file_is_a_python_file(tmp_path):
+    path = tmp_path / "passwd"
+    path.write_text("root:x")
+    with pytest.raises(InputError, match=r"must end with \.py"):
+        configuration.load(str(path))
+
+
+def test_a_name_that_no_file_can_have_is_cut():
+    with pytest.raises(InputError, match="does not exist") as raised:
+        configuration.load("a/" + "b" * 5_000)
+    assert len(str(raised.value)) < 400
+
+
+def test_a_working_directory_that_is_gone_is_said(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(InputError, match="working directory is gone"):
+        configuration._check_working_directory()
+
+
+def test_a_platform_that_is_not_there_is_one_sentence(capsys):
+    def start(_):
+        raise RuntimeError("Unable to initialize backend 'foo': Backend 'foo' is not known")
+
+    with pytest.raises(SystemExit) as raised:
+        configuration._guarded(start, None)
+    assert raised.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: JAX finds no device: Unable to initialize backend 'foo'")
+    assert said.count("\n") == 1
+
+
+def test_other_errors_keep_their_traceback():
+    def fail(_):
+        raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        configuration._guarded(fail, None)
+
+
+@pytest.mark.parametrize("spec", ["localhost:99999,2,0", "localhost:0,2,0", "localhost:,2,0", "localhost:x,2,0"])
+def test_a_port_is_checked_before_anybody_is_waited_for(spec):
+    with pytest.raises(InputError, match="a port is a number from 1 to 65535"):
+        parallel.join_processes(spec)
+
+
+@pytest.mark.parametrize("spec", ["localhost:9,²,0", "localhost:9,2,³", "localhost:9,2,-1"])
+def test_numbers_of_processes_are_digits(spec):
+    with pytest.raises(InputError, match="host:port,count,number"):
+        parallel.join_processes(spec)
