@@ -33,6 +33,15 @@ def user_path(path: str | os.PathLike) -> str:
 
 
 @contextlib.contextmanager
+def writing(folder: str | os.PathLike) -> Iterator[None]:
+    """Turns an error of the system while a folder is written into an InputError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{os.fspath(folder)} cannot be written ({error.strerror or error}): name another") from error
+
+
+@contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[str]:
     """Gives a temporary name in the same folder, and renames it to ``path`` when the block ends without an error.
 

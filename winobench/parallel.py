@@ -413,6 +413,8 @@ def as_mesh(mesh: Mesh | None) -> Mesh:
     """
     if mesh is None:
         return make_mesh()
+    if not isinstance(mesh, Mesh):
+        raise InputError(f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}")
     names = mesh.axis_names
     if DATA_AXIS not in names or set(names) - {DATA_AXIS, MODEL_AXIS}:
         raise InputError(

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.parity import published_configs
+from winobench import options
 from winobench.errors import InputError
 from winobench.models import AutoencoderKLConfig, CLIPTextConfig, UNet2DConditionConfig
 
@@ -100,7 +101,7 @@ def test_refused(cls, values, key, value):
         cls.from_dict({**values, key: value})
     message = str(caught.value)
     assert message.startswith(f"{cls.__name__}: ")
-    assert f"{key}={shown!r}" in message
+    assert f"{key}={options.shown(shown)}" in message
     assert "\n" not in message
 
 

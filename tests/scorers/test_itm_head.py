@@ -229,7 +229,7 @@ def test_registered_names_bring_their_head(folder, monkeypatch):
         ({"head": "clip"}, "head is 'clip', but it must be one of itm, itc"),
         ({"heads": "itm"}, "'heads' is no option of ItmHead: it has head,"),
         ({"first_token": "dec"}, "first_token is 'dec', but it must be one of enc, cls"),
-        ({"head": "itc", "first_token": "enc"}, "first_token is 'enc', but it must be one of cls"),
+        ({"head": "itc", "first_token": "enc"}, "first_token is 'enc', but it must be cls"),
         ({"max_text_tokens": 21}, "max_text_tokens is 21, but this model takes 3 to 20"),
         ({"max_text_tokens": 2}, "max_text_tokens is 2, but"),
         ({"batch_size": 0}, "batch_size is 0, but it must be a whole number"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -159,11 +160,27 @@ class NoiseSchedule:
     def __post_init__(self):
         options = tuple(sorted((str(key), _frozen(value)) for key, value in self.sampler_options))
         object.__setattr__(self, "sampler_options", options)
-        if self.prediction_type not in PREDICTION_TYPES:
+        if not isinstance(self.prediction_type, str) or self.prediction_type not in PREDICTION_TYPES:
             raise InputError(
                 f"the noise schedule's prediction_type is {self.prediction_type!r}, but only"
                 f" {' and '.join(PREDICTION_TYPES)} can be scored: use a checkpoint that predicts one of these"
             )
+        for name in ("beta_start", "beta_end"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+                raise InputError(f"the noise schedule's {name} is {_shown(value)}, but it must be a number from 0 to 1")
+        if not isinstance(self.rescale_betas_zero_snr, bool):
+            raise InputError(
+                f"the noise schedule's rescale_betas_zero_snr is {_shown(self.rescale_betas_zero_snr)}, but it must be"
+                " true or false"
+            )
+        if self.trained_betas is not None:
+            is_list = isinstance(self.trained_betas, tuple | list | np.ndarray)
+            if not is_list or not all(isinstance(beta, numbers.Real) for beta in self.trained_betas):
+                raise InputError(
+                    f"the noise schedule's trained_betas are {_shown(self.trained_betas)}, but they must be a list of"
+                    " numbers"
+                )
         if self.trained_betas is None and self.beta_schedule not in BETA_SCHEDULES:
             raise InputError(
                 f"the noise schedule's beta_schedule is {self.beta_schedule!r}, but it must be one of"
@@ -201,9 +218,11 @@ class NoiseSchedule:
           InputError: for a sampler class, a key or a value that stands for another training schedule (flow matching,
             continuous timesteps, ``prediction_type="sample"``), or that is unknown and might.
         """
+        if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
+            raise InputError(f"scheduler_config.json must hold an object, not {_shown(config)}")
         options = {key: value for key, value in config.items() if not key.startswith("_")}
         scheduler_class = config.get("_class_name", "DDIMScheduler")
-        if scheduler_class not in _CLASS_DEFAULTS:
+        if not isinstance(scheduler_class, str) or scheduler_class not in _CLASS_DEFAULTS:
             raise InputError(
                 f"scheduler_config.json names the scheduler {scheduler_class!r}, whose training schedule is not known:"
                 f" it must be one of {', '.join(sorted(_CLASS_DEFAULTS))}"
@@ -225,7 +244,11 @@ class NoiseSchedule:
         values: dict[str, Any] = {"num_train_timesteps": 1000, **dict(defaults)}
         values |= {key: options[key] for key in fields if options.get(key) is not None}
         if "trained_betas" in values:
-            values["trained_betas"] = tuple(float(beta) for beta in np.ravel(values["trained_betas"]))
+            betas = values["trained_betas"]
+            if isinstance(betas, list | tuple | np.ndarray):
+                betas = np.ravel(np.asarray(betas, object)).tolist()
+                # What is not a number is left to the check of the fields.
+                values["trained_betas"] = tuple(float(b) if isinstance(b, numbers.Real) else b for b in betas)
         sampler_options = {key: value for key, value in options.items() if key not in fields}
         try:
             return cls(**values, scheduler_class=scheduler_class, sampler_options=tuple(sampler_options.items()))

@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 # A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
 _OWN_KEY = "_winobench"
 
+# Of images as floats, which are in [-1, 1] but for rounding.
+_FARTHEST = 1.001
+
 _NETWORKS = {"unet": UNet2DConditionModel, "vae": AutoencoderKL, "text_encoder": CLIPTextModel}
 # What model_index.json may name for each part. The Flax classes of earlier diffusers wrote the same layout.
 _CLASS_NAMES = {
@@ -140,8 +143,14 @@ class StableDiffusion:
           dtype: of the weight files: ``float32``, ``float16`` or ``bfloat16``.
 
         Raises:
-          InputError: if a weight is not finite, or too large for ``dtype``.
+          InputError: if a weight is not finite, or too large for ``dtype``; or the folder cannot be written.
         """
+        from winobench import files
+
+        with files.writing(folder):
+            self._save(folder, dtype)
+
+    def _save(self, folder: str | os.PathLike, dtype: Any) -> None:
         from winobench import files
         from winobench.checkpoints import models, tokenizer_files
 
@@ -280,7 +289,7 @@ class StableDiffusion:
         """
         images = np.asarray(images)
         factor = self.vae.config.downsampling
-        if images.ndim != 4 or images.shape[-1] != self.vae.config.in_channels or not len(images):
+        if images.ndim != 4 or images.shape[-1] != self.vae.config.in_channels or 0 in images.shape:
             raise InputError(f"images have the shape {list(images.shape)}, but must be [n, height, width, channels]")
         if images.shape[1] % factor or images.shape[2] % factor:
             raise InputError(
@@ -288,10 +297,29 @@ class StableDiffusion:
             )
         if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
             raise InputError(f"images are {images.dtype}, but must be uint8, or float in [-1, 1]")
+        # NaN compares as false; rounding may leave the range by a little.
+        if images.dtype != np.uint8 and not (images.min() >= -_FARTHEST and images.max() <= _FARTHEST):
+            raise InputError(
+                f"images hold values from {images.min():g} to {images.max():g}, but floats must be in [-1, 1]: pass"
+                " uint8 for values from 0 to 255"
+            )
         return _in_batches(self._image_function, images, noise, batch_size=batch_size)
 
     def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
-        """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``."""
+        """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``.
+
+        Raises:
+          InputError: the latents are of another form, or not finite.
+        """
+        latents = latents if isinstance(latents, jax.Array) else np.asarray(latents)
+        channels = self.vae.config.latent_channels
+        is_float = jnp.issubdtype(latents.dtype, jnp.floating)
+        if not is_float or latents.ndim != 4 or latents.shape[-1] != channels or 0 in latents.shape:
+            raise InputError(
+                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}]"
+            )
+        if not bool(jnp.isfinite(latents).all()):
+            raise InputError("latents hold NaN or infinite numbers: check what they were made by")
         return np.asarray(_in_batches(self._picture_function, latents, batch_size=batch_size))
 
     def generate(

@@ -15,6 +15,7 @@ J. Survey Statistics and Methodology 3 (2015), who find Wilson's interval at an 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
@@ -77,8 +78,8 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
     """
-    if not total > 0 or not 0 <= successes <= total:
-        raise ValueError(f"wilson needs 0 <= successes <= total and total > 0, got {successes} of {total}.")
+    if not 0 < total < math.inf or not 0 <= successes <= total:
+        raise ValueError(f"wilson needs 0 <= successes <= total and a finite total > 0, got {successes} of {total}.")
     value = successes / total
     low, high = _wilson_ends(np.float64(value), np.float64(total), _normal_quantile(level))
     return Interval(float(value), float(low), float(high))
@@ -103,6 +104,8 @@ def clustered(outcomes, clusters, *, strata=None, level: float = 0.95) -> Interv
     outcomes = np.asarray(outcomes, np.float64)
     if outcomes.ndim != 1 or not len(outcomes):
         raise ValueError("clustered needs at least one outcome, in one dimension.")
+    if not np.isin(outcomes, (0, 1)).all():
+        raise ValueError("clustered needs outcomes that are each 0 or 1.")
     ends = Design(clusters, strata).proportions(outcomes[:, None], level)
     return Interval(*(float(end[0]) for end in ends))
 

@@ -81,7 +81,10 @@ def recall(scores, targets, k: int = 1) -> Outcome:
         target is no candidate.
     """
     scores = _finite(scores, 2)
-    targets = np.asarray(targets, np.int64)
+    targets = np.asarray(targets)
+    if targets.size and targets.dtype.kind not in "iu":
+        raise ValueError(f"recall needs targets that are whole numbers, got {targets.dtype}.")
+    targets = targets.astype(np.int64)
     num_examples, num_candidates = scores.shape
     if targets.shape != (num_examples,):
         raise ValueError(f"recall got scores of {num_examples} examples and targets of shape {targets.shape}.")
@@ -125,7 +128,13 @@ def winoground(scores) -> dict[str, Outcome]:
 
 
 def recall_chance(num_candidates: int, k: int = 1) -> float:
-    """The recall at ``k`` of guessing, in [0, 1]."""
+    """The recall at ``k`` of guessing, in [0, 1].
+
+    Raises:
+      ValueError: there are no candidates, or ``k`` is below 1.
+    """
+    if num_candidates < 1 or k < 1:
+        raise ValueError(f"recall_chance needs a candidate and k >= 1, got {num_candidates} and {k}.")
     return min(1.0, k / num_candidates)
 
 

@@ -281,6 +281,12 @@ class DiffusionITM:
           InputError: when an option is not one of its choices, or for quantization without the package qwix, or of a
             network with LoRA adapters that are not fused.
         """
+        for part in ("unet", "vae", "text_encoder", "schedule"):
+            if not hasattr(pipeline, part):
+                raise InputError(
+                    f"{options.shown(pipeline)} is not a pipeline, as it has no {part}: pass one of"
+                    " StableDiffusion.from_pretrained, or call DiffusionITM.from_pretrained with a model's name"
+                )
         quantized.check(quantization)
         self.quantization = quantization
         self._model: str | None = None
@@ -516,6 +522,14 @@ class DiffusionITM:
             noise=noise,
         ):
             errors[rows] = part
+        finite = np.isfinite(errors)
+        if not finite.all():
+            image, text, sample = triples[int(np.argmin(finite))].tolist()
+            said = options.shown(texts[first_text[text]])
+            raise InputError(
+                f"the error of images[{int(first_image[image])}] under the text {said},"
+                f" sample {sample}, is not a number: try dtype='float32', or check the weights, the LoRA and the noise"
+            )
         return errors.reshape(grid)[np.ix_(image_of, text_of)]
 
     def iter_errors(

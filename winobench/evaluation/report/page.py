@@ -13,6 +13,7 @@ import jinja2
 import markupsafe
 
 import winobench
+from winobench import options
 from winobench.errors import InputError
 from winobench.evaluation.report import figures, paper
 from winobench.evaluation.report.labels import task_label
@@ -36,7 +37,6 @@ from winobench.evaluation.report.sections.gallery import Gallery
 from winobench.evaluation.report.sections.shared import Bar, Material, Section
 from winobench.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, Rating, read_ratings
-from winobench.scorers.samples import check_seed
 
 PAGE = "report.html"
 """Name of the page in its folder."""
@@ -87,7 +87,7 @@ def write_report(
         raise InputError(f"the number of resamples is {resamples}, but it must be at most {MOST_RESAMPLES}.")
     if gallery_examples < 0:
         raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
-    seed = check_seed(seed)
+    seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
     material = Material(read_runs(paths), resamples, seed)
     if ratings is not None and not wscplus.asked_tasks(material):
