@@ -88,20 +88,11 @@ RANGES = {
 """Field -> what it may be."""
 
 
-# Rules by which the first samples of many are samples of the whole range, too.
-_RACED = ("importance", "uniform", "low_discrepancy")
-
-
 def check(config: ml_collections.ConfigDict) -> None:
     """Raises InputError for fields that do not go together, each of them being allowed."""
     sampling = config.sampling
     rule = sampling.timesteps
     listed = rule is not None and rule[0].isdigit()
-    if sampling.mode == "race" and rule not in (None, *_RACED):
-        raise InputError(
-            f"--config.sampling.timesteps={options.shown(rule)} is not for a race, which looks at the first samples of"
-            f" many: choose one of {', '.join(_RACED)}, or --config.sampling.mode=fixed"
-        )
     if sampling.mode == "fixed" and rule == "importance":
         raise InputError(
             "--config.sampling.timesteps=importance is for --config.sampling.mode=race: choose another rule"

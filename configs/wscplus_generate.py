@@ -65,7 +65,7 @@ RANGES = {
     "requests": options.whole(1, 1_000_000),
     "temperature": options.number(above=0, high=100),
     "max_tokens": options.whole(1, 10_000_000),
-    "checks.max_changed_words": options.whole(1, 1_000),
+    "checks.max_changed_words": options.whole(0, 1_000),
     "checks.similarity": options.number(0, 100),
     "checks.known": options.text().or_none(),
 }

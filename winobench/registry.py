@@ -7,14 +7,13 @@ import difflib
 import functools
 import hashlib
 import importlib.metadata
-import json
 import os
 import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from winobench import options
+from winobench import json_files, options
 from winobench.errors import InputError
 from winobench.files import user_path
 
@@ -121,7 +120,7 @@ def check_embedded(folder: str) -> None:
     place = pathlib.Path(folder)
     if place.parent.absolute() != _ASSETS:
         return
-    digests = json.loads((_ASSETS / f"{place.name}.sha256.json").read_text(encoding="utf-8"))
+    digests = json_files.read(_ASSETS / f"{place.name}.sha256.json", "install winobench again")
     for name, digest in digests.items():
         try:
             found = hashlib.sha256((place / name).read_bytes()).hexdigest()

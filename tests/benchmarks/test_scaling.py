@@ -7,6 +7,8 @@ from benchmarks import scaling
 from winobench.data import images as image_files
 from winobench.errors import InputError
 from winobench.evaluation import plan as planning
+from winobench.evaluation import race
+from winobench.metrics import sequential
 from winobench.tasks import TASKS, clevr, coco_hardneg, flickr30k, get_task, imagecode, winoground
 
 NOTHING = scaling.Measured(**{field.name: 0.0 for field in dataclasses.fields(scaling.Measured)})
@@ -140,7 +142,10 @@ def test_the_largest_share_may_lie_across_tasks():
 
 def test_looks_and_parts():
     assert scaling.looks_of_a_question(1) == 1
-    assert scaling.looks_of_a_question(10) == 4  # 25 samples: after 4, 8, 16 and 32
+    numbers = sequential.looks(250, race.ALPHA)
+    assert scaling.looks_of_a_question(10) == 1  # nothing is sure before the first look, whatever the factor
+    assert scaling.looks_of_a_question(250 / (numbers[0] + 1)) == 2
+    assert scaling.looks_of_a_question(1.0001) == len(numbers)
     assert scaling.looks_of_a_question(5, samples=4) == 1
     assert scaling.parts_written(100) == 50
     # From 200 s on, each part takes 1% longer than the one before.

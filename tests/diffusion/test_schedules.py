@@ -124,9 +124,9 @@ def test_config_round_trip():
         ({"snr_shift_scale": 3.0}, "snr_shift_scale"),
         ({"num_train_timesteps": 1}, "1 timesteps"),
         ({"num_train_timesteps": "many"}, "'many' timesteps"),
-        ({"beta_end": 3.0}, "range from 0 to 1"),
+        ({"beta_end": 3.0}, "from 0 to 1"),
         ({"trained_betas": [0.1, 0.2]}, "2 trained_betas for 1000"),
-        ({"beta_start": "small"}, "wrong kind"),
+        ({"beta_start": "small"}, "beta_start is 'small'"),
     ],
 )
 def test_what_would_change_the_schedule_unnoticed_is_refused(change, message):

@@ -174,8 +174,6 @@ def test_a_users_config_without_ranges_has_those_of_the_config_that_it_stands_in
             {"sampling.timesteps": "published", "sampling.timestep_range": "300,800"},
             "would do nothing: leave one of them out",
         ),
-        ("gdbench:race", {"sampling.timesteps": "even"}, "timesteps='even' is not for a race"),
-        ("gdbench:race", {"sampling.timesteps": "1,2"}, "timesteps='1,2' is not for a race"),
         ("gdbench", {"sampling.timesteps": "importance"}, "is for --config.sampling.mode=race"),
         ("winoviz", {"api.timeout": "nan"}, "timeout is nan"),
         ("winoviz", {"api.base_url": "http://a\nb"}, "without control characters"),
@@ -244,7 +242,7 @@ def test_choices_are_those_of_the_library():
     assert samples.TIMESTEP_RULES == options.TIMESTEP_RULES
     accepts("gdbench", "sampling.timesteps", *samples.TIMESTEP_RULES, importance.RULE)
     accepts("gdbench", "sampling.mode", *race.MODES)
-    for rule in (importance.RULE, *samples.PREFIX_RULES):
+    for rule in (importance.RULE, *samples.TIMESTEP_RULES):
         configuration.load("gdbench:race", [("sampling.timesteps", rule)])
     accepts("gdbench", "normalize", *plan.NORMALIZE)
     assert plan.NORMALIZE == diffusion_itm.NORMALIZE

@@ -43,6 +43,7 @@ def _effective_number(sets, strata, values, of_one, of_stratum, telling):
     left = np.trace(residual @ scale @ shared @ scale)
     if (groups > 1 or shared.sum() > len(sets)) and left > 1e-9 * (weights @ weights):
         seen = scale @ residual @ values
+        seen = np.where(np.abs(seen) < 1e-12, 0, seen)  # what rounding leaves of equal answers
         effect = np.trace(residual @ scale @ scale) / left
         effect *= seen @ shared @ seen / (seen @ seen if seen @ seen else 1)
         variance = max(least, (telling * effect * least + most) / (telling + 1))

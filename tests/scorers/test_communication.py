@@ -131,7 +131,8 @@ def test_parts_of_all_devices_reach_all_devices():
         mesh = unused_mesh(count, model_parallel)
         placed = jax.tree.map(lambda array, mesh=mesh: parallel.put(array, parallel.split_axis(mesh)), values)
         parts = parallel.held_by_all(placed, mesh)
-        assert len(parts) == count // model_parallel
+        # Devices that share the parameters may hold parts along other axes, and gather what they have.
+        assert len(parts) == (count if model_parallel == 1 else 1)
         for name, array in values.items():
             assert all(part[name].sharding.is_fully_replicated for part in parts)
             assert all(part[name].sharding.device_set == set(mesh.devices.flat) for part in parts)

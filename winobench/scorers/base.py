@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import jax.numpy as jnp
 import numpy as np
 
 from winobench import options
@@ -110,7 +109,7 @@ class WithoutSamples:
 
 def is_real(values: np.ndarray) -> bool:
     """Whether an array holds real numbers: floats, bfloat16 among them, or integers, but not booleans or objects."""
-    return jnp.issubdtype(values.dtype, jnp.floating) or jnp.issubdtype(values.dtype, jnp.integer)
+    return values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
 
 
 def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:

@@ -176,4 +176,6 @@ def _read(pieces: Iterable[bytes], encoding: str, largest: int) -> bytes:
         content += piece
         if len(content) > largest:
             raise TooLarge(f"the answer has more than {largest / 2**20:.4g} MB")
+    if packed is not None and content and not packed.eof:
+        raise BrokenOff("the answer cannot be unpacked (it ends too early)")
     return bytes(content)
