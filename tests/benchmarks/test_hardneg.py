@@ -15,6 +15,7 @@ from winobench.models.unet_2d_condition import UNet2DConditionModel
 FIRST_STEP = {"loss": 0.003, "positive_error": 1.3, "negative_error": 1.297, "gradient_norm": 0.06}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", hardneg.TOLERANCE), ("bfloat16", 1e-2)])
 def test_runs_and_all_agree(dtype, tolerance, tmp_path, capsys, monkeypatch):
     make_step = hardneg.loop.make_step

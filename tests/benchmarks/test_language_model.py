@@ -7,6 +7,7 @@ from tests.tiny_language_models import compile_quickly
 from winobench.errors import InputError
 
 
+@pytest.mark.slow
 def test_runs_and_all_agree(tmp_path, capsys, monkeypatch):
     compile_quickly(monkeypatch)
     output = tmp_path / "results" / "figures.json"

@@ -11,6 +11,7 @@ from winobench.evaluation import plan as planning
 from winobench.tasks import get_task
 
 
+@pytest.mark.slow
 def test_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(quantization, "_TIMED_BATCHES", 1)
     monkeypatch.setattr(quantization, "ARITHMETICS", {"float32": ("float32", "none"), "int8": ("float32", "int8")})

@@ -10,6 +10,7 @@ from winobench import metrics
 from winobench.errors import InputError
 
 
+@pytest.mark.slow
 def test_runs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(race, "_REPEATS", 2)
     monkeypatch.setattr(race, "_LEARNING", 16)

@@ -10,6 +10,7 @@ from winobench.models.autoencoder_kl import AutoencoderKL
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 
 
+@pytest.mark.slow
 def test_runs_and_all_agree(tmp_path, capsys):
     output = tmp_path / "results" / "figures.json"
     scorer.main(["--size", "tiny", "--rounds", "1", "--output", str(output)])

@@ -69,6 +69,7 @@ def test_a_sample_size_beyond_all_memory(copy, monkeypatch, size, message):
         winobench.DiffusionITM.from_pretrained(copy)
 
 
+@pytest.mark.slow
 def test_a_models_timesteps_lie_in_its_folder(copy, tmp_path):
     """The same weights are judged alike whatever they are called; fingerprints by name are those of recorded runs."""
     recorded = {

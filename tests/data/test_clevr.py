@@ -135,6 +135,7 @@ def test_no_scenes_give_no_pictures():
     assert clevr_renderer.object_masks(scenes, 16).shape == (0, 16, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [64, 31])
 def test_pictures_do_not_depend_on_the_batch(size):
     chunk = clevr_renderer.chunk_size(size)

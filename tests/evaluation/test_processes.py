@@ -230,6 +230,7 @@ def test_schedulers_are_understood(alone, tmp_path, scheduler):
     check_against(alone, first, workdir)
 
 
+@pytest.mark.slow
 def test_when_the_first_process_is_lost_the_others_say_so(alone, tmp_path):
     workdir = tmp_path / "run"
     first, second = start_two(workdir, "slow")

@@ -45,6 +45,7 @@ ZERO = NEGATIVE | {
     "optimizer.weight_decay",
     "optimizer.warmup_share",
     "ema_decay",
+    "checks.max_changed_words",
     "checks.similarity",
     "data.task_like_fraction",
     "denoiser.empty_text_fraction",

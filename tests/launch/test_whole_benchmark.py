@@ -14,6 +14,9 @@ from tests.tasks import published_layouts
 from winobench.data import word_order
 from winobench.tasks import TASKS
 
+# Its parts have quick tests of their own: test_eval, test_report, tests/tasks.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):

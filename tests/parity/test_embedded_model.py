@@ -80,6 +80,7 @@ def test_torch_diffusers_draws_with_it():
     assert image.std() > 0.01
 
 
+@pytest.mark.slow
 def test_tells_the_colors_of_scenes_that_it_never_saw(scorer):
     """Far above chance: a coin would reach 30 of 40 once in 900 tries."""
     right = 0

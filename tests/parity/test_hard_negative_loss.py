@@ -254,6 +254,7 @@ def test_every_kind(objective, threshold, prediction_type, clipped, networks, un
     assert seen == clipped
 
 
+@pytest.mark.slow
 def test_a_threshold_for_each_example(networks, unet, batch):
     """Some examples are above it and others are not, which a threshold over the batch does not tell apart."""
     config = LossConfig("hard_image", 1.0, threshold_over="example")
@@ -263,6 +264,7 @@ def test_a_threshold_for_each_example(networks, unet, batch):
     assert 0 < result[1]["share_clipped"] < 1
 
 
+@pytest.mark.slow
 def test_kinds_for_each_example(networks, unet, batch):
     config = LossConfig("mixed", None, mixing="example")
     indices = [2, 0, 1, 2]
@@ -272,6 +274,7 @@ def test_kinds_for_each_example(networks, unet, batch):
     compare(result, expected, torch_gradients(expected, unet=unet[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "random_text", "hard_text", "hard_image", "mixed"])
 def test_with_a_trained_text_encoder(kind, networks, unet, text_encoder, batch):
     """Token ids in; ``mixed`` has drawn an image, so each text goes through the encoder once."""

@@ -128,7 +128,9 @@ def test_network(name):
     assert relative_error(call(ours, *arrays), predict(network, *arrays)) < NETWORK_TOLERANCE
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "sd1" else pytest.mark.slow) for name in CONFIGS]
+)
 def test_several_texts_about_one_sample(name):
     """As torch does with each sample repeated; in an order of any kind, and with a sample that no text asks about."""
     network, ours = pair(CONFIGS[name])

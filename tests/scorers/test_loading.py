@@ -38,6 +38,7 @@ def test_folders_are_told_apart_by_their_files(folders, cls):
     assert type(loading.load_scorer(str(folders[cls]), batch_size=3)) is cls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [DiffusionITM, Contrastive, ItmHead])
 def test_devices_may_share_the_parameters(folders, cls):
     images = [np.full((32, 32, 3), value, np.uint8) for value in (0, 200)]
@@ -102,6 +103,7 @@ def test_what_is_no_model_is_refused(tmp_path):
         loading.load_scorer("no-such/model")
 
 
+@pytest.mark.slow
 def test_a_lora(folders, tmp_path):
     """It changes the errors and the fingerprint, in proportion to its scale; without one, nothing is said of it."""
     pipeline = StableDiffusion.from_pretrained(folders[DiffusionITM])

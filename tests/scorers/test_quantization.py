@@ -76,6 +76,7 @@ def test_parameters_are_small(load, kind, dtype):
     assert sum(array.nbytes for array in jax.tree.leaves(nnx.state(scorer.pipeline.unet))) < 0.4 * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["devices", "shared parameters", "batch size"])
 def test_devices_and_batches_change_rounding_only(load, in_int8, change):
     """Where the last bit of a sum differs, a value may be rounded to the other side: a few are, by one step."""
@@ -104,6 +105,7 @@ def test_the_fingerprint_names_it(load):
     assert fp8 == {**plain, "quantization": "fp8"}
 
 
+@pytest.mark.slow
 def test_a_lora_is_fused_before_rounding(load, tiny_pipeline, tmp_path):
     pipeline = StableDiffusion.from_pretrained(tiny_pipeline)
     lora.add_lora(pipeline.unet, lora.LoRAConfig("cross", rank=2), rngs=nnx.Rngs(0))

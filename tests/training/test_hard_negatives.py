@@ -461,6 +461,7 @@ def test_every_adapter_has_a_gradient(on_one_device):
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(gradients))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixing", ["batch", "example"])
 def test_eight_devices_equal_one(mixing, on_one_device):
     """A batch split over devices under jit: the same to 1e-5 (measured 4e-7), and all that travels are sums."""
@@ -562,6 +563,7 @@ def test_frozen_text_encoder_has_no_parameters_to_train():
     assert all(float(jnp.abs(leaf).max()) > 1e-6 for leaf in jax.tree.leaves(gradients))
 
 
+@pytest.mark.slow
 def test_dropout_depends_on_the_key_alone():
     graphdefs, params, frozen = small_networks(dropout=0.5)
     config = LossConfig("hard_text", None)

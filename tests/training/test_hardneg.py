@@ -126,6 +126,7 @@ def test_a_stopped_run_goes_on_to_the_same_adapters(finished, config, tmp_path):
         np.testing.assert_array_equal(tensors(folder / "lora" / "last")[name], array)
 
 
+@pytest.mark.slow
 def test_validation_says_what_an_evaluation_of_the_export_says(finished, tmp_path):
     config, folder, _ = finished
     scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora" / "last", fuse_lora=False)
@@ -136,6 +137,7 @@ def test_validation_says_what_an_evaluation_of_the_export_says(finished, tmp_pat
         assert results["tasks"][task.name]["accuracy"]["value"] == pytest.approx(row[f"validation/{task.name}"])
 
 
+@pytest.mark.slow
 def test_the_best_validation_is_exported_and_its_checkpoint_kept(config, tmp_path, monkeypatch):
     told = iter([0.9, 0.5, 0.7, 0.7, 0.6])  # before the first step, and after each
     monkeypatch.setattr(Validation, "__call__", lambda self, pipeline: {"validation/one": 0.0, MEAN: next(told)})
