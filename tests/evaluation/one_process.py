@@ -57,7 +57,7 @@ def main(workdir, processes="", *options):
     changes = {"seed": jax.process_index()} if "seed" in options else {}
     if "modes" in options and jax.process_index() == jax.process_count() - 1:
         options += ("race",)
-    changes |= {"mode": "race", "num_samples": 32, "alpha": 0.3} if "race" in options else {}
+    changes |= {"mode": "race", "num_samples": 32, "alpha": 0.3, "rare_share": 0.5} if "race" in options else {}
     results = evaluate.evaluate(scorer, asked, workdir, progress=False, **{**ARGUMENTS, **changes})
     planned = plan.make_plan(asked, data_dir=None, limit=ARGUMENTS["limit"], normalize="auto")
     key, numbers = samples.noise_key(ARGUMENTS["seed"]), np.arange(ARGUMENTS["num_samples"])

@@ -135,12 +135,13 @@ def test_two_processes_train_as_one(tiny_pipeline, tmp_path):
 @pytest.mark.slow  # compiles a whole step for two of them
 def test_a_run_that_diverges_is_told_of_in_one_line(tiny_pipeline, tmp_path):
     words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.validate_every=none"]
-    words += ["--config.optimizer.learning_rate=1e38", "--config.optimizer.clip_norm=none"]
+    words += ["--config.optimizer.learning_rate=100", "--config.optimizer.clip_norm=none", "--config.lora.alpha=1e6"]
+    words += ["--config.checkpoint_every=100"]
     words += ["--config.optimizer.warmup_steps=0", "--config.loss.kind=none"]
     status, out, err = launch(*words, f"--workdir={tmp_path / 'run'}", cwd=tmp_path)
     assert (status, out) == (2, "")
     assert err.splitlines()[-1] == (
-        "error: training: the loss at step 2 is nan; there is no checkpoint in"
+        "error: training: the loss at step 3 is nan; there is no checkpoint in"
         f" {tmp_path / 'run' / 'checkpoints'} yet: lower the learning rate."
     )
     assert not list((tmp_path / "run").rglob(FILE))
