@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from winobench import parquet_files
 from winobench.errors import InputError
+from winobench.evaluation import records
 from winobench.evaluation.records import (
     SCHEMA_VERSION,
     ErrorWriter,
@@ -373,3 +375,29 @@ def test_a_path_that_is_not_utf_8_is_refused_at_once(name):
     with pytest.raises(InputError, match=r"--workdir .*bad.* is not UTF-8: choose another name") as caught:
         RunFolder(name)
     str(caught.value).encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [([1.0, np.inf], "1"), ([1.0, np.nan], "1"), ([1.0, -0.5], "1"), ([1.0, 0.5], "nan"), ([1.0, 0.5], "-1")],
+)
+def test_a_part_with_values_that_nobody_wrote_is_damaged(tmp_path, values, seconds):
+    """By hand, or by a program with a fault: its checksums are right."""
+    scores = records.ScoreSet("digest", (1, 2), "squared_l2")
+    metadata = {
+        "winobench.scores": "digest",
+        "winobench.timesteps": "[1, 2]",
+        "winobench.error": "squared_l2",
+        "winobench.seconds": seconds,
+    }
+    columns = [pa.array(["i"]), pa.array(["t"]), pa.array([0], pa.int32()), pa.array([values], pa.list_(pa.float32()))]
+    table = pa.table(columns, names=["image", "text", "first_sample", "errors"])
+    parquet_files.write(tmp_path / "part-0-00000.parquet", table.replace_schema_metadata(metadata))
+    with pytest.raises(InputError, match="cannot be read"):
+        records.read_errors(tmp_path, scores, ["i"], ["t"], np.array([[0, 0]]))
+
+
+def test_a_pipe_among_the_parts_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "part-0-00000.parquet")
+    with pytest.raises(InputError, match="not a regular file"):
+        records.read_errors(tmp_path, records.ScoreSet("d", (1,), "l2"), ["i"], ["t"], np.array([[0, 0]]))

@@ -616,3 +616,9 @@ def test_waits_in_headers():
     assert 15 < wait({"x-ratelimit-reset": str(int((time.time() + 20) * 1000))}, 429) <= 20
     assert wait({"x-ratelimit-reset": "?"}, 429) is None
     assert wait({}, 429) is None
+
+
+@pytest.mark.parametrize("field", ["messages", "model", "system", "stream", "n"])
+def test_further_fields_do_not_replace_those_of_the_request(field):
+    with pytest.raises(InputError, match=f"extra_body must not hold '{field}'"):
+        hosted.HostedModel("openai:m@http://127.0.0.1:9/v1", extra_body={field: "x"})

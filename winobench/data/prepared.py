@@ -103,6 +103,7 @@ def _is_whole(state: dict[str, Any]) -> bool:
         and isinstance(state["is_partial"], bool)
         and all(isinstance(state[key], str) for key in ("task", "content"))
         and isinstance(files, dict)
+        and len(files) > 0
         and all(
             isinstance(about, dict) and isinstance(about.get("sha256"), str) and is_count(about.get("num_bytes"))
             for about in files.values()

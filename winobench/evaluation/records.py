@@ -25,6 +25,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import math
 import os
 import pathlib
 import re
@@ -462,6 +463,11 @@ def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, fl
         kind, spent = metadata[b"winobench.error"].decode(), float(metadata[b"winobench.seconds"])
         lengths = table["errors"].combine_chunks().value_lengths().to_numpy()
         first = table["first_sample"].to_numpy()
+        if not 0 <= spent < math.inf:
+            raise ValueError(f"it took {spent} seconds")
+        values = table["errors"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        if not np.isfinite(values).all() or (kind in ("squared_l2", "l2") and (values < 0).any()):
+            raise ValueError("it has errors that no scorer can have given")
         if (first < 0).any() or (first + lengths > len(timesteps)).any():
             raise ValueError(f"it has errors of more than {len(timesteps)} samples")
     except (KeyError, TypeError, ValueError, RecursionError) as error:

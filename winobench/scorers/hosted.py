@@ -96,6 +96,9 @@ LARGEST_ANSWER = 4 * 2**20
 """Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
 been billed."""
 
+# What a request itself says: another value would ask another model, or another question, than is recorded.
+_OWN_FIELDS = {"messages", "model", "system", "stream", "n"}
+
 # No call has so many; more is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
 _BLANK = "[key]"
@@ -829,6 +832,8 @@ def _split(name: str) -> tuple[str, str, str | None]:
 
 def _checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
     """Further fields of a request as JSON values that can be sent and written down."""
+    if own := sorted(_OWN_FIELDS & set(fields or {})):
+        raise InputError(f"extra_body must not hold {own[0]!r}, which winobench sets itself: leave it out.")
     try:
         return json_files.parse(json.dumps(dict(fields or {})))
     except (TypeError, ValueError, RecursionError) as error:
