@@ -570,7 +570,7 @@ def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> 
     def write(name: str, pairs: int, of_samples: int, parts: int, rows: int = 1) -> tuple[records.RunFolder, float]:
         run = records.RunFolder(folder / name)
         run.errors_path.mkdir(parents=True)
-        one = rounds.Round([], {}, scores, plan, None, np.full((len(plan.pairs), samples), np.nan, np.float32))
+        one = rounds.Round([], {}, scores, plan, None, None, np.full((len(plan.pairs), samples), np.nan, np.float32))
         numbers = np.arange(pairs)
         seconds = 0.0
         for row in range(rows):

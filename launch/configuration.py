@@ -37,6 +37,7 @@ CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 
 _OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
+_LONGEST_PATH_SHOWN = 300
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 flags.DEFINE_string("config", None, "Name of a file in configs/, or a path; an argument may follow after a colon.")
@@ -323,9 +324,10 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
         known = ", ".join(config_names(launcher))
-        raise InputError(f"config file {options.shown(str(path))} does not exist: name another one, or one of {known}.")
+        shown = path if len(str(path)) <= _LONGEST_PATH_SHOWN else options.shown(str(path))
+        raise InputError(f"config file {shown} does not exist: name another one, or one of {known}.")
     if path.suffix != ".py":
-        raise InputError(f"config file {options.shown(str(path))} is not a Python file: its name must end with .py.")
+        raise InputError(f"config file {path} is not a Python file: its name must end with .py.")
     module = _execute(path)
     if launcher is not None and _launcher_of(module) not in (None, launcher):
         raise InputError(f"config {name!r} is for python -m launch.{_launcher_of(module)}, not for launch.{launcher}.")

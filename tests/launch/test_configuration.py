@@ -135,7 +135,7 @@ def test_bad_files(tmp_path, content, message):
 def test_unknown_configs_and_arguments(path, tmp_path):
     with pytest.raises(InputError, match="config 'gdbnech' is unknown: choose one of gdbench, "):
         configuration.load("gdbnech")
-    with pytest.raises(InputError, match=r"nothing\.py' does not exist: name another one, or one of .*gdbench"):
+    with pytest.raises(InputError, match=r"nothing\.py does not exist: name another one, or one of .*gdbench"):
         configuration.load(str(tmp_path / "nothing.py"))
     with pytest.raises(InputError, match="small and large, not 'huge'"):
         configuration.load(f"{path}:huge")
