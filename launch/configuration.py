@@ -38,6 +38,7 @@ CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 _OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _LONGEST_PATH_SHOWN = 300
+_LONGEST_WORD = 600
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 flags.DEFINE_string("config", None, "Name of a file in configs/, or a path; an argument may follow after a colon.")
@@ -237,7 +238,7 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except InputError as error:
-        output.tell(f"error: {' '.join(str(error).split())}")
+        output.tell(f"error: {_in_one_line(error)}")
         sys.exit(BAD_INPUT)
     except ModuleNotFoundError as error:
         sentence = missing_package(error)
@@ -249,11 +250,18 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
         # JAX says which platforms it has; it looks for them at its first use, wherever that is.
         if not str(error).startswith("Unable to initialize backend"):
             raise
-        output.tell(f"error: JAX finds no device: {' '.join(str(error).split())}.")
+        output.tell(f"error: JAX finds no device: {_in_one_line(error)}.")
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         output.tell("interrupted")
         sys.exit(INTERRUPTED)
+
+
+def _in_one_line(error: BaseException) -> str:
+    """An error's sentence, with the middle of words cut out that nobody could read: names that are data by mistake."""
+    half = _LONGEST_WORD // 2
+    words = str(error).split()
+    return " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:half]}[...]{word[-half:]}" for word in words)
 
 
 def _check_working_directory() -> None:

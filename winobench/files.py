@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +32,16 @@ def user_path(path: str | os.PathLike) -> str:
     if "\0" in text:
         raise InputError(f"the path {options.shown(text)} has a zero byte in it, which no path can have")
     return os.path.expanduser(text)
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end.
+
+    Raises:
+      OSError: it is something else, or is not there.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
 @contextlib.contextmanager

@@ -7,11 +7,9 @@ footer, at a place that the format leaves to nobody: other readers pass over it.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import os
-import stat
 import struct
 from collections.abc import Sequence
 
@@ -56,8 +54,7 @@ def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Ta
       OSError: the file cannot be read at all.
       KeyError: it has no column of such a name.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):  # a named pipe would be waited for
-        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+    files.check_regular(path)
     with open(path, "rb") as file:
         return parse(file.read(), columns)
 

@@ -60,9 +60,13 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _MAX_NAME = 40  # JobSet makes host names of it, which end at 63
 _WORD = re.compile(r"[\w.,:@%+/-]+")
 _SECRET = re.compile(r"[A-Z_][A-Z0-9_]*")
-_BUCKET = re.compile(r"(gs|s3|r2|cos|nebius|oci|https)://[^/]+(/.*)?")
+_BUCKET = re.compile(r"(gs|s3|r2|cos|nebius|oci|https)://[^\W_]([^/]*[^\W_])?(/.*)?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_EXPORT = re.compile(r"[\w.-]+:/.*")
+_EXPORT = re.compile(r"[\w.-]+:/(?!/).*")
+# As sbatch reads it: minutes, minutes:seconds, hours:minutes:seconds, and the same behind "days-" from the hours on.
+_TIME = re.compile(
+    r"\d{1,9}(:[0-5]?\d){0,2}|\d{1,6}-\d{1,2}(:[0-5]?\d){0,2}|infinite|unlimited", re.ASCII | re.IGNORECASE
+)
 _PYTHON_VERSION = "3.12"
 
 
@@ -233,6 +237,11 @@ def _check_words(request: Request) -> None:
             raise InputError(
                 f"--{flag}={text} has characters that none such has: write letters, digits and ._:-/ only."
             )
+    if request.time is not None and not _TIME.fullmatch(request.time):
+        raise InputError(
+            f"--time={request.time} is not a time limit of Slurm: write minutes, HOURS:MINUTES:SECONDS or"
+            " DAYS-HOURS:MINUTES:SECONDS, such as 12:00:00 or 1-12:00:00."
+        )
     if request.workdir is not None and request.target != "slurm" and not request.workdir.startswith("/"):
         raise InputError(f"--workdir={request.workdir} is a folder on the machines: give its path from / on.")
     if request.data_dir is not None and request.target != "slurm" and not request.data_dir.startswith("/"):

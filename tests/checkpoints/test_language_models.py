@@ -6,6 +6,7 @@ import shutil
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 import tokenizers
@@ -16,11 +17,12 @@ from jax.sharding import PartitionSpec
 
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
-from winobench.checkpoints import language_models, models, weights
+from winobench.checkpoints import encoder_layouts, language_models, models, weights
 from winobench.errors import InputError
 from winobench.models import decoder
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
+from winobench.models.t5 import T5Config
 
 CONFIG = DecoderConfig(
     vocab_size=24,
@@ -360,3 +362,39 @@ def test_scales_and_kernels_of_8_bits_come_from_one_tensor(published, tensors):
     np.testing.assert_array_equal(model.layers[1].self_attn.q_proj.kernel[...], kernel)
     np.testing.assert_allclose(model.layers[1].self_attn.q_proj.kernel_scale[...], scale, rtol=1e-6)
     assert model.embed_tokens.embedding.dtype == model.lm_head.kernel.dtype == jnp.float32
+
+
+def test_more_layers_than_tensors_are_refused_before_they_are_made(folder, tmp_path):
+    write_config(folder, num_hidden_layers=10**6)
+    expect_error(folder, "tensors, too few for the Decoder", "num_hidden_layers=1000000")
+    t5 = T5Config(vocab_size=24, d_model=8, d_kv=4, d_ff=8, num_layers=10**6, num_heads=2)
+    with pytest.raises(InputError, match="too few for the T5"):
+        encoder_layouts.build_t5(t5, {}, mesh=one_device())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_refused(folder, tensors, value):
+    odd = tensors[QUERY].copy()
+    odd[-1, -1] = value
+    write_weights(folder, {**tensors, QUERY: odd})
+    expect_error(folder, f"the tensor {QUERY} holds NaN or infinity")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_finite_values_of_every_type(dtype, monkeypatch):
+    monkeypatch.setattr(weights, "_AT_ONCE", 5)
+    largest = ml_dtypes.finfo(dtype)
+    values = np.asarray([0.0, -0.0, largest.max, largest.min, largest.tiny, largest.smallest_subnormal] * 2, dtype)
+    assert weights.are_finite(values.reshape(3, 4))
+    assert weights.are_finite(values[:0])
+    for value in (np.nan, np.inf, -np.inf):
+        for place in (0, 5, 11):
+            odd = values.copy()
+            odd[place] = value
+            assert not weights.are_finite(odd.reshape(3, 4))
+
+
+def test_a_model_type_that_is_a_list_is_one_sentence(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": ["llama"]}))
+    with pytest.raises(InputError, match=r"has the model_type \['llama'\], but the language models"):
+        language_models.language_model_kind(tmp_path)

@@ -3,8 +3,11 @@
 import hashlib
 import io
 import resource
+import socket
 import tarfile
 import types
+import urllib.error
+import urllib.request
 import zipfile
 
 import pytest
@@ -414,3 +417,27 @@ def test_odd_notes_of_an_earlier_attempt_are_dropped(tmp_path, notes):
     (tmp_path / "a.part.json").write_text(notes)
     part.recall()
     assert part.size == 0
+
+
+@pytest.mark.parametrize(
+    ("errors", "num_waits"),
+    [
+        ([socket.gaierror(-2, "Name or service not known")] * 9, 2),
+        ([ConnectionRefusedError(111, "Connection refused")] * 9, 2),
+        ([TimeoutError("timed out")] * 9, 7),
+        ([ConnectionResetError(104, "reset"), *[socket.gaierror(-3, "Temporary failure")] * 8], 7),
+    ],
+    ids=["no name", "no server", "no answer", "a network that fails later"],
+)
+def test_a_host_that_is_not_there_is_told_of_soon(tmp_path, monkeypatch, errors, num_waits):
+    left = iter(errors)
+
+    def fail(*_, **__):
+        raise urllib.error.URLError(next(left))
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    waits = []
+    with pytest.raises(InputError, match=r"^http://nowhere/x cannot be downloaded \(.*give the same command again"):
+        downloads.fetch(Download("x", "http://nowhere/x"), tmp_path, Display(), sleep=waits.append)
+    assert len(waits) == num_waits
+    assert num_waits > 2 or sum(waits) <= 5

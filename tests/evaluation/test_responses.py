@@ -325,3 +325,11 @@ def test_a_killed_process_has_stored_all_that_it_said(tmp_path):
         last = int(said[-1]) if said else 19
         assert len(store) >= last + 1
         assert all(key(MODEL, request(str(index))) in store for index in range(last + 1))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("gone", path)])
+def test_parts_that_are_not_files_are_named_and_not_waited_for(tmp_path, make):
+    fill(tmp_path, "a")
+    make(tmp_path / "part-1-00000.jsonl")
+    with pytest.raises(InputError, match=r"part-1-00000\.jsonl (cannot be read|is a link).*: delete it"):
+        fill(tmp_path, "b")

@@ -187,6 +187,15 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
         ("gke", {"name": "My_Job"}, "small letters, digits and inner dashes"),
         ("gke", {"name": "x" * 41}, "up to 40 small letters"),
         ("gke", {"nodes": 0}, "--nodes=0 is no number of machines"),
+        *(
+            ("tpu_vm", {"store": url}, "neither a bucket (gs://BUCKET)")
+            for url in ("gs://", "gs:///a", "gs://-", "x://a")
+        ),
+        ("skypilot", {"store": "s3://."}, "neither a bucket (gs://BUCKET, s3://BUCKET)"),
+        *(
+            ("slurm", {"time": time}, f"--time={time} is not a time limit of Slurm")
+            for time in ("-1", "abc", "1:2:3:4", "1-", "-", "1-2-3", "1.5", "12:60", "NaN")
+        ),
         ("slurm", {"config": "winoviz"}, "one process runs --config=winoviz"),
         ("slurm", {"config": "clevr_tiny"}, "one process runs --config=clevr_tiny"),
     ],
@@ -814,3 +823,8 @@ def test_an_evaluation_in_two_processes_that_are_told_where_they_are(target, tmp
         for process in started:
             process.kill()
     _check_run(tmp_path / "run", tmp_path, ["--config=gdbench:debug", "--config.tasks=clevr"])
+
+
+@pytest.mark.parametrize("time", ["30", "30:00", "12:00:00", "1-12", "1-12:00", "1-12:00:00", "UNLIMITED"])
+def test_every_form_of_a_time_limit_is_taken(time):
+    assert f"#SBATCH --time={time}\n" in jobs.make(request("slurm", time=time)).text

@@ -75,3 +75,15 @@ def test_a_port_is_checked_before_anybody_is_waited_for(spec):
 def test_numbers_of_processes_are_digits(spec):
     with pytest.raises(InputError, match="host:port,count,number"):
         parallel.join_processes(spec)
+
+
+def test_words_that_nobody_can_read_are_cut(capsys):
+    def fail():
+        raise InputError(f"a.txt has {'[' * 100_000} and\n  {'x' * 300} twice: restore it")
+
+    with pytest.raises(SystemExit):
+        configuration._guarded(fail)
+    told = capsys.readouterr().err
+    assert told.startswith("error: a.txt has [[[")
+    assert told.endswith(f"[[[ and {'x' * 300} twice: restore it\n")
+    assert len(told) < 1100

@@ -257,7 +257,7 @@ def test_published_configs():
         ({"num_experts": 8}, "unknown option num_experts=8"),
         ({"quantization_config": {"bits": 4}}, "weights are quantised"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "unsupported rope_type='yarn'"),
-        ({"rope_scaling": {"rope_type": "linear"}}, "needs a positive factor, not None"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "needs a positive factor below 1,000,000,000, not None"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "mscale": 1}}, "unknown option mscale=1"),
         ({"rope_scaling": 4}, "rope_scaling=4 in the config is no object"),
         ({"partial_rotary_factor": 0.5}, "unknown option partial_rotary_factor"),
@@ -274,3 +274,30 @@ def test_unsupported_configs_are_refused(options, message):
         DecoderConfig.from_dict(options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_type": ["llama"]}, "model type ['llama'] is none of"),
+        ({"rope_theta": 0}, "rope_theta=0; expected a positive number"),
+        ({"rope_theta": -1.0}, "rope_theta=-1.0"),
+        ({"rope_theta": 0, "rope_parameters": {"rope_theta": 1e4}}, "rope_theta=0 in one place and 10000.0"),
+        (
+            {"rope_scaling": {"type": "x"}, "rope_parameters": {"rope_type": "default"}},
+            "rope_type='x' in one place and 'default' in rope_parameters",
+        ),
+        ({"rope_scaling": {"type": ["linear"]}}, "unsupported rope_type=['linear']"),
+        ({"rope_scaling": {"type": "linear", "factor": float("inf")}}, "positive factor below 1,000,000,000"),
+        ({"rope_scaling": {"type": "linear", "factor": 10**30}}, "positive factor below 1,000,000,000"),
+    ],
+)
+def test_rotary_options_that_contradict_each_other_or_have_no_meaning_are_refused(options, message):
+    with pytest.raises(InputError) as error:
+        DecoderConfig.from_dict(options)
+    assert message in str(error.value)
+
+
+def test_rotary_options_may_be_written_in_both_ways_at_once():
+    both = {"rope_theta": 1e6, "rope_scaling": {"type": "linear", "rope_type": "linear", "factor": 2.0}}
+    assert DecoderConfig.from_dict({**both, "rope_parameters": {"rope_theta": 1e6}}) == DecoderConfig.from_dict(both)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.tiny_language_models import compile_quickly, write_language_model
 from winobench import parallel
+from winobench.checkpoints import language_models
 from winobench.errors import InputError
 from winobench.scorers import decoding, language_model
 from winobench.scorers.language import Entailment, Generation, Options, Responder, Turn
@@ -359,3 +360,13 @@ def test_all_devices_by_default(tiny_language_model):
     assert all(len(array.sharding.device_set) == jax.device_count() for array in model._params)
     assert model.fingerprint() == load(tiny_language_model).fingerprint()
     assert model.fingerprint() != load(tiny_language_model, seed=1).fingerprint()
+
+
+@pytest.mark.parametrize("request_", [Generation(CONVERSATIONS[0], max_tokens=4), SAMPLED[0]], ids=["best", "drawn"])
+def test_texts_of_logits_that_are_not_finite_are_failed_calls(tiny_language_model, request_):
+    loaded = language_models.load_decoder(tiny_language_model, mesh=parallel.make_mesh(jax.local_devices()[:1]))
+    graph, state = loaded.network
+    broken = jax.tree.map(lambda values: values.at[(0,) * values.ndim].set(jnp.nan), state)
+    raw = in_order(LanguageModel(dataclasses.replace(loaded, network=(graph, broken))), [request_])[0]
+    assert (raw["error"]["kind"], raw["error"]["attempts"]) == ("not_finite", 1)
+    assert "the logits of token 1 of the answer are not finite" in raw["error"]["message"]

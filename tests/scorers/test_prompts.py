@@ -1,5 +1,7 @@
 """Conversations as tokens: formats, where options begin, what is shared, and what cannot be rendered."""
 
+import sys
+
 import pytest
 
 from tests.tiny_language_models import CHAT_TEMPLATE, make_tokenizer
@@ -144,3 +146,19 @@ def test_bad_templates():
         Prompts(make_tokenizer(), template="jinja")
     with pytest.raises(InputError, match="this model's tokenizer has no chat template that applies"):
         Prompts(make_tokenizer(), template="tokenizer")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro again(n) %}{% for i in range(99999) %}{{ again(n) }}{% endfor %}{% endmacro %}{{ again(1) }}",
+        "{% set a = 'x' * 9999 %}{% for i in a %}{% for j in a %}{% endfor %}{% endfor %}",
+    ],
+)
+def test_templates_that_do_not_end_are_refused_soon(template):
+    before = sys.gettrace()
+    with pytest.raises(InputError, match="chat template refuses a conversation"):
+        Prompts(make_tokenizer(chat_template=template)).text(TURNS)
+    assert sys.gettrace() is before

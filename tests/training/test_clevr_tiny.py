@@ -193,3 +193,11 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(config, tmp_path):
     scores = scorer.score([image], ["A red cube.", "A blue sphere."], num_samples=2)
     assert np.isfinite(scores).all()
     assert scores.shape == (1, 2)
+
+
+@pytest.mark.parametrize("stage", ["autoencoder", "denoiser"])
+def test_a_decay_that_is_longer_than_training_is_refused_at_once(config, tmp_path, stage):
+    config[stage].decay_steps = 10_000
+    with pytest.raises(InputError, match=rf"config\.{stage}\.decay_steps is 10,000, but must be at most the 20 of"):
+        clevr_tiny.run(config, tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -263,3 +263,16 @@ def test_the_command_of_a_run_has_all_that_its_model_needs(finished, tmp_path):
     assert "timestep_range" not in training.evaluation_command(tmp_path / "lora")  # the model's own
     config.validation.timestep_range = "all"
     assert "--config.sampling.timestep_range=all" in training.evaluation_command(tmp_path / "lora")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("loss", (0, 5000)), ("loss", (5, 5)), ("validation", (0, 5000)), ("validation", (7, 3))]
+)
+def test_timesteps_that_the_schedule_lacks_are_told_before_the_model_is_loaded(
+    config, tmp_path, monkeypatch, field, value
+):
+    monkeypatch.setattr(hardneg.StableDiffusion, "from_pretrained", lambda *_, **__: pytest.fail("was loaded"))
+    with config.ignore_type():
+        config[field].timestep_range = value
+    with pytest.raises(InputError, match="timestep_range is"):
+        hardneg.Training(config, tmp_path)

@@ -90,3 +90,11 @@ def test_every_recipe_has_a_config_and_what_the_launcher_asks_of_it():
 def test_an_unknown_recipe_is_named():
     with pytest.raises(InputError, match="recipe is 'hardnet', but must be one of clevr_tiny, hardneg"):
         recipes.load("hardnet")
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/null/below", "file", "file/below", "x" * 300, "circle", "/proc/x"])
+def test_folders_that_cannot_be_made_are_one_sentence(tmp_path, path):
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(InputError, match=r"cannot be written \(.*\): name another"):
+        keep(VALUES, tmp_path / path)

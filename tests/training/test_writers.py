@@ -1,6 +1,7 @@
 """Metric writers: what a stopped run wrote of steps that are done anew does not stay."""
 
 import json
+import os
 import struct
 import sys
 import types
@@ -114,3 +115,21 @@ def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):
         writers.for_run(tmp_path, project="mine", config={})
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert len(writers.for_run(tmp_path, project=None, config={})) == 1
+
+
+@pytest.mark.parametrize("odd", [b"\xff\xfe\n", b"\0\0\n", b"[]\n", b'{"step": "2"}\n', b"\r\r\n"])
+@pytest.mark.parametrize("start", [0, 2])
+def test_lines_that_are_not_rows_are_dropped(tmp_path, odd, start):
+    path = tmp_path / "metrics.jsonl"
+    fill(writers.JsonLines(path), 0, [1, 2])
+    path.write_bytes(odd + path.read_bytes() + odd)
+    fill(writers.JsonLines(path), start, [start + 1])
+    kept = [json.loads(line)["step"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert kept == list(range(1, start + 2))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_metrics_file_that_is_not_a_file_is_refused(tmp_path, make):
+    make(tmp_path / "metrics.jsonl")
+    with pytest.raises(InputError, match=r"metrics\.jsonl cannot be written"):
+        writers.JsonLines(tmp_path / "metrics.jsonl").start(0)

@@ -378,6 +378,7 @@ def build_t5(
     if is_tied:
         tensors.pop("lm_head.weight", None)
     config = dataclasses.replace(config, tie_word_embeddings=is_tied)
+    models._check_depth(T5ForConditionalGeneration.__name__, config, tensors, "config.json")
     graph, state = nnx.split(abstract_t5(config, dtype, int8=int8))
     origins = {
         path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)

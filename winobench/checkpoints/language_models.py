@@ -24,7 +24,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from winobench import hub, parallel
+from winobench import hub, options, parallel
 from winobench.checkpoints import models, sources, weights
 from winobench.errors import InputError
 from winobench.models import decoder
@@ -117,8 +117,8 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
         return "clip"
     if path is None:
         source.require("config.json", "so it is no language model: name a folder or hub id in transformers' layout")
-    if model_type not in KINDS:
-        found = "names no model_type" if model_type is None else f"has the model_type {model_type!r}"
+    if not isinstance(model_type, str) or model_type not in KINDS:
+        found = "names no model_type" if model_type is None else f"has the model_type {options.shown(model_type)}"
         raise InputError(f"{path} {found}, but the language models that are read here are {', '.join(KINDS)}")
     return KINDS[model_type]
 
@@ -258,6 +258,7 @@ def build_decoder(
       (graph, state), and a digest of the tensors.
     """
     mesh = parallel.as_mesh(mesh)
+    models._check_depth(Decoder.__name__, config, tensors, "config.json")
     graph, state = nnx.split(abstract_decoder(config, dtype, int8=int8))
     named = models._rename(Decoder.__name__, tensors)
     if config.tie_word_embeddings:
@@ -349,6 +350,11 @@ def _read(tensor: weights.FileTensor) -> tuple[np.ndarray, str]:
     array = np.ascontiguousarray(tensor.read()).reshape(tensor.shape)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise InputError(f"{tensor.file}: the tensor {tensor.name} holds {array.dtype}, not real numbers")
+    if not weights.are_finite(array):
+        raise InputError(
+            f"{tensor.file}: the tensor {tensor.name} holds NaN or infinity, with which no answer is a number: take an"
+            " earlier checkpoint, or get the file again"
+        )
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
     if array.size:
         digest.update(array.reshape(-1).view(np.uint8).data)

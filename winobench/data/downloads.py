@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import tarfile
 import time
 import urllib.error
@@ -33,6 +34,9 @@ _SECONDS_WITHOUT_DATA = 60.0
 # Statuses of servers that are busy, restarting or in trouble for a while.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _LONGEST_WAIT = 60.0
+# Attempts at a host that has no name or no server, before it has sent anything: mostly this machine is offline, or the
+# address is wrong, and waiting longer does not help.
+_ATTEMPTS_TO_REACH = 3
 # Annotations as JSON shrink to a tenth, black images perhaps to a hundredth; what unpacks to more is a bomb.
 _LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
 # What the system says where a sound archive cannot be written: no room, no right, or a limit of the process.
@@ -150,11 +154,12 @@ class _Part:
 
 
 class _Interrupted(Exception):
-    """The server failed in a way that may pass; its words and the seconds that it wants to be left alone."""
+    """A failure that may pass: its reason, the seconds to wait at least, and whether no server was reached at all."""
 
-    def __init__(self, reason: str, wait: float = 0.0):
+    def __init__(self, reason: str, wait: float = 0.0, *, unreached: bool = False):
         super().__init__(reason)
         self.wait = wait
+        self.unreached = unreached
 
 
 def _from_url(
@@ -167,7 +172,7 @@ def _from_url(
 ) -> None:
     part = _Part(target.with_name(f"{target.name}.part"), download.url)
     part.recall()
-    failures = 0
+    failures, has_answered = 0, False
     while True:
         before = part.size
         try:
@@ -175,10 +180,12 @@ def _from_url(
             break
         except _Interrupted as error:
             failures = 1 if part.size > before else failures + 1
-            if failures >= attempts:
+            has_answered = has_answered or not error.unreached
+            if failures >= (attempts if has_answered else min(attempts, _ATTEMPTS_TO_REACH)):
+                when = "" if has_answered else " when the host can be reached"
                 raise InputError(
-                    f"{download.url} cannot be downloaded ({error}): give the same command again later, and it goes on"
-                    f" where it was, or get the file by other means and put it at {target}"
+                    f"{download.url} cannot be downloaded ({error}): give the same command again later{when}, and it"
+                    f" goes on where it was, or get the file by other means and put it at {target}"
                 ) from error
             wait = min(max(first_wait * 2 ** (failures - 1), error.wait), _LONGEST_WAIT)
             display.say(f"{target.name}: {error}, trying again in {wait:.0f} s")
@@ -230,7 +237,9 @@ def _receive(part: _Part, display: Display) -> None:
             f" by other means and put it at {part.path.with_suffix('')}"
         ) from error
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        raise _Interrupted(str(getattr(error, "reason", "") or error or type(error).__name__)) from error
+        reason = getattr(error, "reason", "") or error
+        unreached = isinstance(reason, socket.gaierror | ConnectionRefusedError)
+        raise _Interrupted(str(reason or type(error).__name__), unreached=unreached) from error
     if part.total is not None and part.size != part.total:
         if part.size > part.total:
             part.drop()

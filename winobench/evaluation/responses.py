@@ -230,8 +230,12 @@ class ResponseStore:
         """
         note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
         line = _line(key, {**note, "time": round(time.time(), 3)})
-        with self._lock, _writing(self.folder), open(self.folder / f"failures-{self._process}.jsonl", "ab") as file:
-            file.write(line)
+        path = self.folder / f"failures-{self._process}.jsonl"
+        with self._lock, _writing(self.folder):
+            if path.exists():
+                files.check_regular(path)
+            with open(path, "ab") as file:
+                file.write(line)
 
     def get(self, key: str) -> Stored | None:
         """The stored response, or None.
@@ -323,8 +327,20 @@ def _line(key: str, content: Mapping[str, Any]) -> bytes:
 
 
 def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The parts of a folder, those of a process in the order in which they were written."""
+    """The parts of a folder, those of a process in the order in which they were written.
+
+    Raises:
+      InputError: one of them is not a file.
+    """
     found = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
+    for path in found:
+        try:
+            files.check_regular(path)
+        except FileNotFoundError:
+            if path.is_symlink():
+                raise InputError(f"{path} is a link to a file that is gone: delete it.") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror or error}): delete it, or restore it.") from error
     return sorted(found, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
 
 

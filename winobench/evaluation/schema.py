@@ -10,22 +10,39 @@ from __future__ import annotations
 import math
 import types
 import typing
-from typing import Any, Literal, NotRequired, Required, TypedDict, Union
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, TypedDict, Union
 
 from winobench.errors import InputError
 
 _MOST_LETTERS = 60
 
 
+class Bounds(NamedTuple):
+    """The range of a number, both ends included: ``Annotated[int, Bounds(0)]``."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __str__(self) -> str:
+        return f"from {self.low:g} on" if self.high == math.inf else f"from {self.low:g} to {self.high:g}"
+
+
+Share = Annotated[float, Bounds(-1e-9, 1 + 1e-9)]
+"""A proportion; sums of rounded numbers may be a little beyond it."""
+
+Count = Annotated[int, Bounds(0)]
+"""Of whatever can be counted."""
+
+
 class Proportion(TypedDict):
     """A metric that counts right answers, in ``results.json``."""
 
-    value: Required[float]  # in [0, 1], as the three that follow
-    low: Required[float]  # ends of the 95% interval
-    high: Required[float]
-    chance: Required[float | None]  # what guessing gives; None where that has no meaning
-    n: Required[int]  # examples
-    ties: Required[int]  # examples whose best score occurs twice, which count as wrong
+    value: Required[Share]  # in [0, 1], as the three that follow
+    low: Required[Share]  # ends of the 95% interval
+    high: Required[Share]
+    chance: Required[Share | None]  # what guessing gives; None where that has no meaning
+    n: Required[Count]  # examples
+    ties: Required[Count]  # examples whose best score occurs twice, which count as wrong
 
 
 class Association(TypedDict):
@@ -34,7 +51,7 @@ class Association(TypedDict):
     value: Required[float]
     low: Required[float]  # ends of the 95% bootstrap interval
     high: Required[float]
-    n: Required[int]  # images
+    n: Required[Count]  # images
     chance: NotRequired[float | None]
     ties: NotRequired[int]
     p_one_sided: NotRequired[float]  # of a pair of groups, by permutation
@@ -115,7 +132,7 @@ class Sampling(TypedDict):
     num_samples: NotRequired[int]
     num_bias_samples: NotRequired[int]
     seed: NotRequired[int]
-    timesteps: NotRequired[str | list[int] | None]  # a rule, or the timesteps
+    timesteps: NotRequired[str | list[Count] | None]  # a rule, or the timesteps
     mode: NotRequired[str]  # race
     alpha: NotRequired[float]  # of a race
     rare_share: NotRequired[float]  # of a race: see `winobench.evaluation.race`
@@ -136,8 +153,8 @@ class Round(TypedDict):
     """Tasks that share their samples."""
 
     tasks: Required[list[str]]
-    num_samples: NotRequired[int]  # a pair
-    timesteps: NotRequired[list[int] | None]  # None for a scorer that needs no samples
+    num_samples: NotRequired[Count | None]  # a pair
+    timesteps: NotRequired[list[Count] | None]  # None for a scorer that needs no samples
 
 
 class Config(TypedDict):
@@ -178,7 +195,8 @@ def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> Non
     Args:
       value: of a file.
       expected: ``Config``, ``Results`` or another type that is made of TypedDict, dict, list, unions, Literal, Any,
-        str, bool, int (which True is not) and float (which may be a whole number, but not NaN or infinite).
+        Annotated with `Bounds`, str, bool, int (which True is not) and float (which may be a whole number, but not NaN
+        or infinite).
       where: the value's place, for messages.
       strict: refuse keys that a TypedDict does not name.
 
@@ -202,6 +220,12 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, 
         found = [_problem(value, choice, place, strict) for choice in arguments]
         # The choice that fits best says the most: the one that differs furthest inside.
         return None if None in found else max(found, key=lambda problem: len(problem[0]))
+    if origin is Annotated:
+        problem = _problem(value, arguments[0], place, strict)
+        for bounds in arguments[1:]:
+            if problem is None and not bounds.low <= value <= bounds.high:
+                problem = _is_not(value, place, f"a number {bounds}")
+        return problem
     if origin is Literal:
         return None if value in arguments else _is_not(value, place, " or ".join(map(repr, arguments)))
     if typing.is_typeddict(expected):
@@ -240,6 +264,8 @@ def _plain_problem(value: Any, expected: Any, place: str) -> tuple[str, str] | N
         return None if is_number and math.isfinite(value) else _is_not(value, place, "a finite number")
     if expected is int:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
+        # Arrays hold no larger ones.
+        is_whole = is_whole and -(2**63) <= value < 2**63
         return None if is_whole else _is_not(value, place, "a whole number")
     names = {str: "a text", bool: "true or false", type(None): "null"}
     return None if isinstance(value, expected) else _is_not(value, place, names[expected])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 from winobench.errors import InputError
 from winobench.evaluation import asking, responses
+from winobench.evaluation import schema as schemas
 from winobench.generation import parsing
-from winobench.generation.items import Item, Origin
+from winobench.generation.items import TYPES, Item, Origin
 from winobench.generation.prompts import Prompt
 from winobench.scorers.language import Responder
 
@@ -40,6 +41,30 @@ class Answer:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
+
+
+class _OriginJSON(TypedDict):
+    """An `Origin` in a file."""
+
+    model: Required[str]
+    type: Required[Literal[TYPES]]
+    template: Required[str]
+    query: Required[str]
+    batch: Required[int]
+    sample: Required[int]
+
+
+class _AnswerJSON(TypedDict):
+    """An `Answer` in a file."""
+
+    origin: Required[_OriginJSON]
+    status: Required[Literal[ANSWERED, FAILED]]
+    text: NotRequired[str | None]
+    cut_off: NotRequired[bool]
+    problem: NotRequired[str | None]
+    input_tokens: NotRequired[Annotated[int, schemas.Bounds(0)] | None]
+    output_tokens: NotRequired[Annotated[int, schemas.Bounds(0)] | None]
+    cost: NotRequired[Annotated[float, schemas.Bounds(0)] | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,5 +152,10 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 def answer_from_json(record: Mapping[str, Any]) -> Answer:
-    """The answer in what ``answer_json`` has made."""
+    """The answer in what ``answer_json`` has made.
+
+    Raises:
+      InputError: it is another object; says how it differs.
+    """
+    schemas.check(record, _AnswerJSON, "the answer", strict=True)
     return Answer(**{**record, "origin": Origin(**record["origin"])})

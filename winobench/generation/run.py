@@ -118,6 +118,19 @@ def generate(
     return answers
 
 
+def _read_answers(path: pathlib.Path) -> list[candidates.Answer]:
+    """The answers of a run; raises InputError for a record that is not one."""
+    answers = []
+    for number, record in enumerate(read_lines(path), start=1):
+        try:
+            answers.append(candidates.answer_from_json(record))
+        except InputError as error:
+            raise InputError(
+                f"{path}, record {number}: {error}; give the same command again, which writes it."
+            ) from None
+    return answers
+
+
 def check(
     workdir: str | os.PathLike,
     known: Sequence[str | os.PathLike] = (),
@@ -142,7 +155,7 @@ def check(
     """
     folder = _folder(workdir)
     statements = [item.statement for path in known for item in wscplus.read(path)]
-    answers = [candidates.answer_from_json(record) for record in read_lines(folder / ANSWERS)]
+    answers = _read_answers(folder / ANSWERS)
     items, malformed = candidates.read_answers(answers)
     verdicts = checks.check(
         items,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from winobench import options
 from winobench.errors import InputError
 from winobench.models.clip import FIXED_OPTIONS, IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
@@ -30,6 +31,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "eos_token_id": None,
     }
 }
+# Of lengths in tokens and of their ratios: beyond this no float32 tells two positions apart.
+_LARGEST_FACTOR = 10**9
 # Types of rotary scaling -> the options that each needs.
 _SCALINGS: dict[str, tuple[str, ...]] = {
     "default": (),
@@ -134,8 +137,8 @@ class DecoderConfig(NetworkConfig):
         model_type = values.setdefault("model_type", _LLAMA)
         if model_type not in MODEL_TYPES:
             raise InputError(
-                f"{cls.__name__}: the model type {model_type!r} is none of {', '.join(MODEL_TYPES)} and llava; "
-                "choose a model of one of these families."
+                f"{cls.__name__}: the model type {options.shown(model_type)} is none of {', '.join(MODEL_TYPES)} and"
+                " llava; choose a model of one of these families."
             )
         if values.get("quantization_config"):
             raise InputError(
@@ -220,37 +223,51 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
     transformers 5 writes ``rope_parameters`` with all; earlier versions ``rope_theta`` and, where there is scaling,
     ``rope_scaling``, whose type was first called ``type``.
     """
-    found: dict[str, Any] = {"rope_theta": values.get("rope_theta", DecoderConfig.rope_theta)}
+    found: dict[str, Any] = {"rope_theta": values["rope_theta"]} if values.get("rope_theta") is not None else {}
     for key in ("rope_scaling", "rope_parameters"):
         part = values.get(key)
         if part is None:
             continue
         if not isinstance(part, Mapping):
-            raise InputError(f"DecoderConfig: {key}={part!r} in the config is no object of options.")
+            raise InputError(f"DecoderConfig: {key}={options.shown(part)} in the config is no object of options.")
+        part = dict(part)
+        older = part.pop("type", None)
+        if older is not None:
+            part.setdefault("rope_type", older)
+        for name in sorted(part.keys() & found.keys()):
+            if part[name] != found[name]:
+                raise InputError(
+                    f"DecoderConfig: the config has {name}={options.shown(found[name])} in one place and"
+                    f" {options.shown(part[name])} in {key}: keep the one that the model was trained with."
+                )
         found |= part
-    kind = found.pop("rope_type", found.pop("type", "default"))
-    found.pop("type", None)
-    theta = found.pop("rope_theta")
+    kind = found.pop("rope_type", "default")
+    theta = found.pop("rope_theta", DecoderConfig.rope_theta)
     if found.pop("partial_rotary_factor", 1.0) != 1.0:
         raise InputError("DecoderConfig: partial_rotary_factor other than 1 is not implemented; choose another model.")
-    if kind not in _SCALINGS:
-        raise InputError(f"DecoderConfig: unsupported rope_type={kind!r}; winobench implements {', '.join(_SCALINGS)}.")
+    if not isinstance(kind, str) or kind not in _SCALINGS:
+        raise InputError(
+            f"DecoderConfig: unsupported rope_type={options.shown(kind)}; winobench implements {', '.join(_SCALINGS)}."
+        )
     # transformers notes the original length whatever the type.
     if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
         raise InputError(
-            f"DecoderConfig: unknown option {unknown[0]}={found[unknown[0]]!r} of rope_type {kind!r} in the config; "
-            "remove it if it is idle."
+            f"DecoderConfig: unknown option {unknown[0]}={options.shown(found[unknown[0]])} of rope_type {kind!r} in"
+            " the config; remove it if it is idle."
         )
     scaling = None if kind == "default" else _scaling(kind, found)
     return {"rope_theta": theta, "rope_scaling": scaling, "rope_parameters": None}
 
 
-def _scaling(kind: str, options: Mapping[str, Any]) -> RopeScaling:
+def _scaling(kind: str, given: Mapping[str, Any]) -> RopeScaling:
     chosen = {}
     for key in _SCALINGS[kind]:
-        value = options.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise InputError(f"DecoderConfig: rope_type {kind!r} needs a positive {key}, not {value!r}.")
+        value = given.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < _LARGEST_FACTOR:
+            raise InputError(
+                f"DecoderConfig: rope_type {kind!r} needs a positive {key} below {_LARGEST_FACTOR:,}, not"
+                f" {options.shown(value)}."
+            )
         chosen[key] = value
     if kind == "llama3" and chosen["low_freq_factor"] >= chosen["high_freq_factor"]:
         raise InputError("DecoderConfig: rope_type 'llama3' needs a low_freq_factor below its high_freq_factor.")

@@ -21,6 +21,8 @@ from winobench.scorers import common, frozen
 
 # The generator is named, so that jax_default_prng_impl cannot change an answer.
 GENERATOR = "threefry2x32"
+NOT_FINITE = -1
+"""In place of a token: there are no logits to choose one by."""
 # Positions whose logits are in memory at once: 128 MB with a vocabulary of 128,000.
 _POSITIONS_AT_ONCE = 256
 
@@ -167,7 +169,8 @@ def generate(
       width: of the result.
 
     Returns:
-      int32 [rows, width] tokens, the one that ends a text included, and int32 [rows], their numbers.
+      int32 [rows, width] tokens, the one that ends a text included, and int32 [rows], their numbers. A text also ends
+      with ``NOT_FINITE`` where the largest logit is NaN or infinite.
     """
 
     def run(params, prompts, limits, draws):
@@ -180,7 +183,8 @@ def generate(
         def record(step, token, texts, counts, done):
             texts = texts.at[:, step].set(jnp.where(done, 0, token))
             counts += ~done
-            return texts, counts, done | (counts >= limits) | (token[:, None] == ends).any(axis=1)
+            ended = (token[:, None] == ends).any(axis=1) | (token == NOT_FINITE)
+            return texts, counts, done | (counts >= limits) | ended
 
         def unfinished(carry):
             return carry[-1]
@@ -288,14 +292,14 @@ def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:
 
 
 def _most_likely(logits: jax.Array) -> jax.Array:
-    """int32 [rows]: the first of the largest logits, float32 [rows, vocabulary].
+    """int32 [rows]: the first of the largest logits, float32 [rows, vocabulary]; ``NOT_FINITE`` where that is none.
 
     As `jnp.argmax`, which takes ten times as long on CPUs: its values and their numbers go through one reduction.
     """
     numbers = jnp.arange(logits.shape[1], dtype=jnp.int32)
     largest = jnp.max(logits, axis=1, keepdims=True)
-    # The initial value is for what is not a number, and as such not equal to the largest.
-    return jnp.min(jnp.where(logits == largest, numbers, logits.shape[1] - 1), axis=1)
+    best = jnp.min(jnp.where(logits == largest, numbers, logits.shape[1] - 1), axis=1)
+    return jnp.where(jnp.isfinite(largest[:, 0]), best, NOT_FINITE)
 
 
 def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:

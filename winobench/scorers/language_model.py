@@ -437,6 +437,8 @@ class LanguageModel:
             yield job.index, self._written(job, tokens[:count])
 
     def _written(self, job: _Job, tokens: list[int]) -> Raw:
+        if decoding.NOT_FINITE in tokens:
+            return _error("not_finite", f"the logits of token {len(tokens)} of the answer are not finite numbers")
         ended = bool(tokens) and tokens[-1] in self._program.ends
         return {
             "text": self.prompts.decode(tokens[:-1] if ended else tokens),

@@ -19,11 +19,14 @@ of an option. The decoder of an encoder-decoder model reads nothing but the opti
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from winobench import json_files
@@ -40,6 +43,9 @@ _BLANK_LINE = "\n\n"
 _DATE = "26 Jul 2024"
 
 _REMEMBERED = 64
+
+# The longest templates run some hundred lines a turn. Jinja names all code that it makes of a text after this file.
+_MOST_LINES, _JINJA_FILE = 500_000, "<template>"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,13 +194,43 @@ class Prompts:
         ) from refusal
 
     def _apply(self, messages: list[dict[str, str]], answer: bool) -> str:
-        return self._tokenizer.apply_chat_template(
-            messages,
-            chat_template=self._template,
-            tokenize=False,
-            add_generation_prompt=answer,
-            **self._arguments,
-        )
+        with _bounded():
+            return self._tokenizer.apply_chat_template(
+                messages,
+                chat_template=self._template,
+                tokenize=False,
+                add_generation_prompt=answer,
+                **self._arguments,
+            )
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Ends what a template does in this thread after so many lines of the Python that Jinja has made of it.
+
+    Jinja's sandbox keeps a template from the machine, but lets loops within loops run for years.
+
+    Raises:
+      RuntimeError: within the block, at the line after the last one.
+    """
+    lines = 0
+
+    def of_line(frame: types.FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        if lines > _MOST_LINES:
+            raise RuntimeError(f"it goes on after {_MOST_LINES:,} lines")
+        return of_line
+
+    def of_call(frame: types.FrameType, event: str, argument: Any) -> Any:
+        return of_line if frame.f_code.co_filename == _JINJA_FILE else None
+
+    before = sys.gettrace()
+    sys.settrace(of_call)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def tokenizer_sha256(tokenizer: Any) -> str:

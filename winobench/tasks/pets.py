@@ -11,6 +11,7 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench import options
 from winobench.errors import InputError
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_lines
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
@@ -39,7 +40,9 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
         )
     for breed, count in collections.Counter(classes).items():
         if count > 1:
-            raise InputError(f"{classes_file} has the breed {breed!r} {count} times: restore it as it was published")
+            raise InputError(
+                f"{classes_file} has the breed {options.shown(breed)} {count} times: restore it as it was published"
+            )
     texts = tuple(prompt.format(name) for name in classes)
     split = folder / "annotations" / "test.txt"
     names = set()
@@ -50,11 +53,11 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
         breed = " ".join(name.split("_")[:-1]).lower()
         if breed not in classes:
             raise InputError(
-                f"{split} has the image {name!r}, which is named for no breed in {classes_file}: restore both files as"
-                " they were published"
+                f"{split} has the image {options.shown(name)}, which is named for no breed in {classes_file}: restore"
+                " both files as they were published"
             )
         if name in names:
-            raise InputError(f"{split} has the image {name!r} twice: restore it as it was published")
+            raise InputError(f"{split} has the image {options.shown(name)} twice: restore it as it was published")
         names.add(name)
         yield Item(name, (ImageFile(folder / "images" / f"{name}.jpg"),), texts, classes.index(breed))
 

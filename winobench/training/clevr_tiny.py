@@ -164,6 +164,12 @@ def check(config: ml_collections.ConfigDict) -> None:
     vae, unet = autoencoder_config(config), unet_config(config)
     text_config(config, vocab_size=2)
     schedule(config)
+    for name in ("autoencoder", "denoiser"):
+        if config[name].decay_steps > config[name].num_steps:
+            raise InputError(
+                f"config.{name}.decay_steps is {config[name].decay_steps:,}, but must be at most the"
+                f" {config[name].num_steps:,} of config.{name}.num_steps, so that the learning rate ends at zero"
+            )
     settings, side = config.data, config.data.image_size // vae.downsampling
     if settings.image_size % vae.downsampling or not side:
         raise InputError(

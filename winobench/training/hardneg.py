@@ -129,6 +129,12 @@ class Training:
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
+        schedule, _, _ = stable_diffusion.read_description(config.model, revision=config.revision)
+        loss_config.timesteps(schedule)
+        judged = _pair("validation.timestep_range", config.validation.timestep_range)
+        (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
+            "config.validation.timestep_range", judged
+        )
 
         self._pipeline = StableDiffusion.from_pretrained(
             config.model,

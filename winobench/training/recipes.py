@@ -52,13 +52,15 @@ def run_folder(
       alone: no other process may hold the folder; False for all but the first of processes that train together.
 
     Raises:
-      InputError: the folder holds a run with other settings, or another process trains there.
+      InputError: the folder cannot be made or written, it holds a run with other settings, or another process trains
+        there.
     """
     from winobench import files
 
     path = workdir / "config.json"
     values = json_files.as_json(values)
-    is_new = not path.exists()
+    with files.writing(workdir):
+        is_new = not path.exists()
     if not is_new:
         old, new = (_fixed(nested, free) for nested in (json_files.read_object(path, "name another --workdir"), values))
         differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
@@ -67,10 +69,12 @@ def run_folder(
                 f"{workdir} holds a run with another {', '.join(differing)}: give its settings or another --workdir"
             )
     made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
-    workdir.mkdir(parents=True, exist_ok=True)
+    with files.writing(workdir):
+        workdir.mkdir(parents=True, exist_ok=True)
     try:
         with _held(workdir) if alone else contextlib.nullcontext():
-            files.write_json(path, values)
+            with files.writing(workdir):
+                files.write_json(path, values)
             yield
     except BaseException:
         with contextlib.suppress(OSError):  # another process has done so, or something else has come into it

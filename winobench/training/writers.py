@@ -51,17 +51,25 @@ class JsonLines:
         self._file: Any = None
 
     def start(self, step: int) -> None:
-        """Opens the file, without the rows of steps that are done anew and without a last line that was cut off."""
+        """Opens the file, without the rows of steps that are done anew and without lines that are not rows.
+
+        Such a line was cut off by a kill, or damaged.
+
+        Raises:
+          InputError: the file cannot be read or written.
+        """
         from winobench import files
 
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        if self._path.exists():
-            old = self._path.read_text(encoding="utf-8")
-            # Nothing is kept of a run that starts from the beginning, what it measured before its first step included.
-            kept = "".join(f"{line}\n" for line in old.splitlines() if step and _is_row_until(line, step))
-            if kept != old:
-                files.write_text(self._path, kept)
-        self._file = self._path.open("a", encoding="utf-8")
+        with files.writing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.exists():
+                files.check_regular(self._path)
+                old = self._path.read_bytes()
+                # Nothing is kept of a run that starts from the beginning, nor what it measured before its first step.
+                kept = b"".join(line + b"\n" for line in old.splitlines() if step and _is_row_until(line, step))
+                if kept != old:
+                    files.write_text(self._path, kept.decode("utf-8"))
+            self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Appends a line, and has the operating system keep it."""
@@ -74,10 +82,10 @@ class JsonLines:
             self._file.close()
 
 
-def _is_row_until(line: str, step: int) -> bool:
+def _is_row_until(line: bytes, step: int) -> bool:
     try:
         return json_files.parse(line, constants=True)["step"] <= step
-    except (ValueError, KeyError, TypeError):  # cut off by a kill
+    except (ValueError, KeyError, TypeError):
         return False
 
 

@@ -237,3 +237,71 @@ def test_names_of_any_length_are_short_and_their_own():
     assert len({run.label for run in some}) == 3
     assert max(len(run.label) for run in some) < 60
     assert some[1].model == f"/models/{'x' * 60}1{'y' * 60}"
+
+
+def write_examples(folder, task, change):
+    path = folder / "examples" / f"{task}.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def replaced(name, make):
+    def change(table):
+        column = table[name]
+        values = pa.array([make(value.as_py()) for value in column], column.type)
+        return table.set_column(table.column_names.index(name), name, values)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "message"),
+    [
+        ("clevr", lambda table: table.slice(0, 0), "clevr.parquet has no examples"),
+        ("clevr", replaced("target", lambda _: None), "does not fit the metric accuracy (example 0"),
+        ("square", replaced("target", lambda _: 0), "does not fit the metric winoground (winoground's right answer"),
+        (
+            "clevr",
+            replaced("scores", lambda rows: [[float("nan") for _ in row] for row in rows]),
+            "does not fit the metric accuracy (scores hold NaN or infinity.)",
+        ),
+    ],
+)
+def test_examples_that_the_metric_cannot_have_counted_are_refused(run_folders, tmp_path, task, change, message):
+    folder = copied(run_folders[0], tmp_path)
+    write_examples(folder, task, change)
+    assert message in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"value": 2}, "value of tasks.clevr.accuracy of"),
+        ({"low": -1}, "low of tasks.clevr.accuracy of"),
+        ({"n": -5}, "is -5, not a number from 0 on"),
+        ({"ties": None}, "has no 'ties'"),
+        ({"n": 10**30}, "not a whole number"),
+        ({"chance": 1.5}, "is 1.5, not a number from"),
+    ],
+)
+def test_results_beyond_their_range_are_refused(run_folders, tmp_path, entry, message):
+    folder = copied(run_folders[0], tmp_path)
+    results = json.loads((folder / "results.json").read_text())
+    whole = {**results["tasks"]["clevr"]["accuracy"], **entry}
+    results["tasks"]["clevr"]["accuracy"] = {key: value for key, value in whole.items() if value is not None}
+    changed(folder / "results.json", tasks=results["tasks"])
+    assert message in refused(folder)
+
+
+@pytest.mark.parametrize("timesteps", [[10**30], [-1], [1.5], ["1"]])
+def test_timesteps_that_no_schedule_has_are_refused(run_folders, tmp_path, timesteps):
+    folder = copied(run_folders[0], tmp_path)
+    rounds = json.loads((folder / "config.json").read_text())["rounds"]
+    changed(folder / "config.json", rounds=[{**one, "timesteps": timesteps} for one in rounds])
+    assert "rounds[0].timesteps" in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "circle", "circle/run", "x/" * 3000])
+def test_paths_that_lead_nowhere_are_one_sentence(tmp_path, name):
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(InputError, match="there is no folder"):
+        runs.read_runs([tmp_path / name, tmp_path / "other"])

@@ -406,7 +406,8 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
         raise InputError("no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.")
     folders = [pathlib.Path(user_path(path)) for path in paths]
     for number, folder in enumerate(folders):
-        if folder.resolve() in [other.resolve() for other in folders[:number]]:
+        # Where links go in circles, pathlib raises.
+        if os.path.realpath(folder) in map(os.path.realpath, folders[:number]):
             raise InputError(f"run {folder} is named twice: name each run once.")
     runs = [read_run(folder) for folder in folders]
     kinds = {run.is_text: run.path for run in runs}
@@ -427,7 +428,7 @@ def read_run(path: str | os.PathLike) -> Run:
         file of it cannot be read.
     """
     path = pathlib.Path(user_path(path))
-    if not path.is_dir():
+    if not os.path.isdir(path):  # pathlib raises where a name is too long
         raise InputError(f"there is no folder {path}: name the folder of a run, which launch.eval prints first.")
     config_path, results_path = path / "config.json", path / "results.json"
     if not config_path.is_file():
@@ -459,6 +460,9 @@ def read_run(path: str | os.PathLike) -> Run:
     rounds = {task: described for described in config.get("rounds") or [] for task in described.get("tasks", [])}
     tasks = {}
     for name, entries in results["tasks"].items():
+        if metric_of(entries) != BIAS_METRIC:
+            for metric, entry in entries.items():
+                _check(entry, schemas.Proportion, f"tasks.{name}.{metric} of {results_path}")
         tasks[name] = _task_run(path, name, entries, rounds.get(name), config["identity"])
         if tasks[name].examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
@@ -474,7 +478,7 @@ def read_run(path: str | os.PathLike) -> Run:
 
 def metric_of(entries: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Which metric wrote these rows: a name in `winobench.metrics.METRICS`, ``effect_size``, ``other``, or None."""
-    if any("p_one_sided" in entry for entry in entries.values()):
+    if any("p_one_sided" in entry or "pairs" in entry for entry in entries.values()):
         return BIAS_METRIC
     names = {name for name in entries if "/" not in name}
     known = {
@@ -601,26 +605,39 @@ def _task_run(
         timesteps = None if given is None else np.array(given, np.int64)
         num_samples = described.get("num_samples") if given is None else len(given)
         deterministic = given is None
+    metric = metric_of(entries)
     return TaskRun(
         name=name,
         results=entries,
-        metric=metric_of(entries),
+        metric=metric,
         identity=(identity.get("tasks") or {}).get(name, {}),
-        examples=_read_examples(table_path) if table_path.is_file() else None,
+        examples=_read_examples(table_path, metric) if table_path.is_file() else None,
         num_samples=num_samples,
         timesteps=timesteps,
         deterministic=deterministic,
     )
 
 
-def _read_examples(path: pathlib.Path) -> Examples:
+def _read_examples(path: pathlib.Path, metric: str | None) -> Examples:
+    """Reads a table of examples; raises InputError for one that its metric cannot have been computed from."""
     table = _read_table(path, _EXAMPLE_COLUMNS)
+    if not table.num_rows:
+        raise InputError(f"{path} has no examples: restore it, or evaluate again.")
     for row in table.select(_EXAMPLE_COLUMNS.names).to_pylist():
         num_images, num_texts = len(row["images"]), len(row["texts"])
         if [len(scores) for scores in row["scores"]] != [num_texts] * num_images or not (
             row["target"] is None or 0 <= row["target"] < max(num_images, num_texts)
         ):
             raise InputError(f"{path} has scores or a target that fit no example: restore it, or evaluate again.")
+    if metric in metrics.METRICS:
+        try:
+            metrics.METRICS[metric](
+                [np.array(each) for each in table["scores"].to_pylist()], table["target"].to_pylist()
+            )
+        except ValueError as error:
+            raise InputError(
+                f"{path} does not fit the metric {metric} ({error}): restore it, or evaluate again."
+            ) from None
     normalized = None
     if {"normalized_text", "normalized_gray"} <= set(table.column_names):
         normalized = tuple(any(table[name].to_pylist()) for name in ("normalized_text", "normalized_gray"))
@@ -699,7 +716,7 @@ def _read_json(path: pathlib.Path) -> dict[str, Any]:
     return found
 
 
-def _check(content: dict[str, Any], expected: Any, path: pathlib.Path) -> None:
+def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike) -> None:
     try:
         schemas.check(content, expected, str(path))
     except InputError as error:
