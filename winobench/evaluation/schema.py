@@ -15,20 +15,24 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, T
 from winobench.errors import InputError
 
 _MOST_LETTERS = 60
+_ROUNDING = 1e-9
 
 
 class Bounds(NamedTuple):
-    """The range of a number, both ends included: ``Annotated[int, Bounds(0)]``."""
+    """The range of a number, both ends included: ``Annotated[int, Bounds(0)]``. Rounding may lead a little beyond it."""
 
     low: float = -math.inf
     high: float = math.inf
+
+    def __contains__(self, value: float) -> bool:
+        return self.low - _ROUNDING <= value <= self.high + _ROUNDING
 
     def __str__(self) -> str:
         return f"from {self.low:g} on" if self.high == math.inf else f"from {self.low:g} to {self.high:g}"
 
 
-Share = Annotated[float, Bounds(-1e-9, 1 + 1e-9)]
-"""A proportion; sums of rounded numbers may be a little beyond it."""
+Share = Annotated[float, Bounds(0, 1)]
+"""A proportion."""
 
 Count = Annotated[int, Bounds(0)]
 """Of whatever can be counted."""
@@ -223,7 +227,7 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, 
     if origin is Annotated:
         problem = _problem(value, arguments[0], place, strict)
         for bounds in arguments[1:]:
-            if problem is None and not bounds.low <= value <= bounds.high:
+            if problem is None and value not in bounds:
                 problem = _is_not(value, place, f"a number {bounds}")
         return problem
     if origin is Literal:
