@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 
 
 class Bounds(NamedTuple):
-    """The range of a number, both ends included: ``Annotated[int, Bounds(0)]``. Rounding may lead a little beyond it."""
+    """The range of a number, both ends included, with a little room for rounding: ``Annotated[int, Bounds(0)]``."""
 
     low: float = -math.inf
     high: float = math.inf
