@@ -3,6 +3,8 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
+import safetensors
+import safetensors.numpy
 
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
@@ -156,3 +158,58 @@ def test_an_index_with_shards_that_are_no_names(tmp_path, weight_map):
     write_index(tmp_path, f"{STEM}.safetensors.index.json", weight_map)
     with pytest.raises(InputError, match="names a shard that is not a file of its own folder"):
         weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)
+
+
+def _written(path):
+    tensors = {
+        "a": np.linspace(-1, 1, 60, dtype=np.float32).reshape(5, 12),
+        "b": np.arange(7, dtype=np.float16),
+        "c": np.arange(4, dtype=np.float32).astype(ml_dtypes.bfloat16),
+        "scalar": np.float32(2),
+        "none": np.zeros((0, 3), np.float32),
+    }
+    weights.write_weights(path, tensors)
+    return tensors
+
+
+def test_every_flipped_bit_of_written_weights_is_seen(tmp_path):
+    path = tmp_path / "a.safetensors"
+    _written(path)
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    weights.read_weights([str(path)])
+    for position in range(start, len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"a\.safetensors is damaged"):
+            weights.read_weights([str(path)])
+
+
+def test_names_and_shapes_of_written_weights_are_compared_too(tmp_path):
+    path = tmp_path / "a.safetensors"
+    _written(path)
+    content = path.read_bytes()
+    for old, new in ((b"[5,12]", b"[12,5]"), (b'"a":', b'"z":'), (b'"F16"', b'"I16"'), (b'"b":', b'"A":')):
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        with pytest.raises(InputError, match="is damaged"):
+            weights.read_weights([str(path)])
+
+
+def test_weights_that_another_tool_has_written_again_are_read(tmp_path):
+    path = tmp_path / "a.safetensors"
+    tensors = _written(path)
+    changed = {**tensors, "a": tensors["a"] + 1, "scalar": np.asarray(tensors["scalar"])}
+    safetensors.numpy.save_file(changed, path, metadata={"format": "pt"})
+    np.testing.assert_array_equal(weights.read_weights([str(path)])["a"].read(), tensors["a"] + 1)
+
+
+def test_the_digest_does_not_depend_on_the_order_in_the_file(tmp_path):
+    path = tmp_path / "a.safetensors"
+    tensors = _written(path)
+    with safetensors.safe_open(path, "np") as file:
+        metadata = file.metadata()
+    again = {name: np.asarray(tensors[name]) for name in reversed(tensors)}
+    safetensors.numpy.save_file(again, path, metadata=metadata)
+    assert weights.read_weights([str(path)]).keys() == tensors.keys()

@@ -6,8 +6,10 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import hashlib
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy, which safetensors relies on
@@ -23,6 +25,9 @@ from winobench.files import atomic_path
 
 # The library's own limit.
 _LARGEST_HEADER = 100_000_000
+# Where the header of a file that is written here keeps the digest of its tensors. Other tools drop it when they write a
+# file of their own, so that weights which are changed on purpose are not taken for damaged ones.
+_DIGEST = "winobench.sha256"
 # Values that are looked at together, so that what is found of each takes little memory.
 _AT_ONCE = 2**22
 
@@ -130,7 +135,8 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
       Key -> tensor.
 
     Raises:
-      InputError: if a file is damaged, or if two files hold the same key.
+      InputError: if a file is damaged (files of `write_weights` say by a digest what they should hold), or if two files
+        hold the same key.
     """
     tensors: dict[str, FileTensor] = {}
     for path in paths:
@@ -148,6 +154,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         handle = safetensors.safe_open(path, framework="np")
         slices = {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118  # it is no dictionary
         shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+        written = (handle.metadata() or {}).get(_DIGEST)
     except (safetensors.SafetensorError, OSError) as error:
         raise InputError(
             f"{path} is no complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off while it"
@@ -163,7 +170,22 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
 
         return read
 
-    return {name: FileTensor(name, shape, path, reader(name)) for name, shape in shapes.items()}
+    readers = {name: reader(name) for name in shapes}
+    if written is not None and written != _digest((name, readers[name]()) for name in sorted(shapes)):
+        raise InputError(
+            f"{path} is damaged: its tensors are not those that were written into it (SHA-256); get it again, or, if"
+            f" a tool has changed them on purpose, save them without {_DIGEST} in the metadata"
+        )
+    return {name: FileTensor(name, shape, path, readers[name]) for name, shape in shapes.items()}
+
+
+def _digest(tensors: Iterable[tuple[str, np.ndarray]]) -> str:
+    """SHA-256 of names, types, shapes and bytes, wherever in a file they lie; takes a second per GB or so."""
+    digest = hashlib.sha256()
+    for name, array in tensors:
+        digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return digest.hexdigest()
 
 
 def _check_names(path: str) -> None:
@@ -213,7 +235,7 @@ def are_finite(array: np.ndarray) -> bool:
 
 
 def write_weights(path: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes a safetensors file, whole or not at all.
+    """Writes a safetensors file, whole or not at all, with a digest that `read_weights` checks.
 
     Args:
       path: where to; the folder exists.
@@ -222,4 +244,4 @@ def write_weights(path: str | os.PathLike, tensors: Mapping[str, np.ndarray]) ->
     arrays = {name: np.asarray(values, order="C") for name, values in sorted(tensors.items())}
     with atomic_path(path) as temporary:
         # transformers refuses a file without this mark.
-        safetensors.numpy.save_file(arrays, temporary, metadata={"format": "pt"})
+        safetensors.numpy.save_file(arrays, temporary, metadata={"format": "pt", _DIGEST: _digest(arrays.items())})
