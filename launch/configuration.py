@@ -252,6 +252,12 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
             raise
         output.tell(f"error: JAX finds no device: {_in_one_line(error)}.")
         sys.exit(BAD_INPUT)
+    except ValueError as error:
+        # Matplotlib reads the variable when it is imported, even where, as here, only files are drawn.
+        if not str(error).startswith("Key backend:"):
+            raise
+        output.tell(f"error: MPLBACKEND={os.environ.get('MPLBACKEND')} is not a backend of Matplotlib: unset it.")
+        sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         output.tell("interrupted")
         sys.exit(INTERRUPTED)

@@ -1,9 +1,11 @@
 import json
 import random
+import shutil
 
 import pytest
 from transformers import CLIPTokenizer
 
+from winobench.checkpoints import tokenizer_files
 from winobench.checkpoints.tokenizer_files import learn_merges, write_clip_tokenizer
 from winobench.errors import InputError
 
@@ -86,3 +88,63 @@ def test_many_words_that_share_their_pieces(tmp_path):
     write_clip_tokenizer(tmp_path, words, 12)
     tokenizer = CLIPTokenizer.from_pretrained(tmp_path)
     assert [word for word in words if len(tokenizer.tokenize(word)) != 1] == []
+
+
+def _vocabulary(change):
+    def apply(folder):
+        path = folder / "vocab.json"
+        vocabulary = json.loads(path.read_text())
+        change(vocabulary)
+        path.write_text(json.dumps(vocabulary))
+
+    return apply
+
+
+def _merges(change):
+    return lambda folder: (folder / "merges.txt").write_text(change((folder / "merges.txt").read_text()))
+
+
+def _settings(name, **changes):
+    def apply(folder):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_vocabulary(lambda ids: ids.update({"!": ids["a"]})), "the same id"),
+        (_vocabulary(lambda ids: ids.update({"!": True})), "the id True"),
+        (_vocabulary(lambda ids: ids.update({"!": None})), "the id None"),
+        (_vocabulary(lambda ids: ids.update({"!": "0"})), "the id '0'"),
+        (_vocabulary(lambda ids: ids.update({"!": 0.0})), r"the id 0\.0"),
+        (_vocabulary(lambda ids: ids.update({"!": -1})), "the id -1"),
+        (_vocabulary(lambda ids: ids.pop("red</w>")), "tokenizer"),
+        (_vocabulary(lambda ids: ids.pop("<|endoftext|>")), "eos_token"),
+        (_vocabulary(lambda ids: ids.pop("<|startoftext|>")), "bos_token"),
+        (_merges(lambda text: ""), "no merge makes"),
+        (_merges(lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n"), "no merge makes"),
+        (_merges(lambda text: "\n".join(text.split("\n")[:-2]) + "\n"), "1 tokens that no merge makes"),
+        (_settings("tokenizer_config.json", eos_token={"content": 5}), "eos_token {'content': 5}, which is not a text"),
+        (_settings("tokenizer_config.json", bos_token=5), "bos_token 5"),
+        (_settings("tokenizer_config.json", unk_token=[]), r"unk_token \[\]"),
+        (_settings("special_tokens_map.json", pad_token={}), "pad_token {}"),
+        (_settings("special_tokens_map.json", pad_token=True), "pad_token True"),
+        (lambda folder: (folder / "special_tokens_map.json").write_text("[1]"), "must hold a JSON object"),
+    ],
+)
+def test_files_that_contradict_each_other_are_refused(folder, tmp_path, change, said):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    change(copy)
+    with pytest.raises(InputError, match=said):
+        tokenizer_files.read_clip_tokenizer(copy)
+
+
+def test_tokens_that_a_tool_has_added_need_no_merge(folder, tmp_path):
+    tokenizer = tokenizer_files.read_clip_tokenizer(folder)
+    tokenizer.add_tokens(["<my-cat>"])
+    tokenizer.save_pretrained(tmp_path)
+    again = tokenizer_files.read_clip_tokenizer(tmp_path)
+    assert again("<my-cat>")["input_ids"][1] == len(tokenizer_files.read_clip_tokenizer(folder).get_vocab())

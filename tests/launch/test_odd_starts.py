@@ -57,6 +57,21 @@ def test_a_platform_that_is_not_there_is_one_sentence(capsys):
     assert said.count("\n") == 1
 
 
+def test_a_backend_of_matplotlib_that_is_not_there_is_one_sentence(capsys, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "nonsense")
+
+    def start(_):
+        import matplotlib
+
+        matplotlib.rcParams["backend"] = "nonsense"
+
+    with pytest.raises(SystemExit) as raised:
+        configuration._guarded(start, None)
+    assert raised.value.code == 2
+    said = capsys.readouterr().err
+    assert said == "error: MPLBACKEND=nonsense is not a backend of Matplotlib: unset it.\n"
+
+
 def test_other_errors_keep_their_traceback():
     def fail(_):
         raise RuntimeError("something else")

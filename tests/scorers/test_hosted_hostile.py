@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import os
 import socket
 import ssl
 import threading
@@ -329,6 +330,16 @@ def test_options_that_cannot_be_are_one_sentence(api, options, message):
 def test_texts_that_cannot_be_sent_are_one_sentence_before_anything_is_asked(api, text):
     with pytest.raises(InputError, match=r"lone surrogate|is too long|a text is given as"):
         list(make(api, "http://127.0.0.1:1").ask([*questions(2), Generation((Turn("user", text),))]))
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b", "é\u4e2d"])
+@pytest.mark.parametrize("variable", ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
+def test_headers_that_cannot_be_sent_are_one_sentence_at_once(monkeypatch, variable, value):
+    monkeypatch.setattr(os, "environ", {**os.environ, variable: value})  # the system's own table takes no NUL
+    wanted = pytest.raises(InputError, match=r"no request can be sent .*: see to the environment variables of openai")
+    with serving(lambda *_: None) as (url, calls), wanted:
+        list(make("openai", url, attempts=8).ask(questions(2)))
+    assert not calls
 
 
 def test_a_proxy_that_cannot_be_is_one_sentence(api, monkeypatch):

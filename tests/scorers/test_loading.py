@@ -140,3 +140,9 @@ def test_a_lora(folders, tmp_path):
     # Told before the model is looked for.
     with pytest.raises(InputError, match=r"there is no file none\.safetensors$"):
         DiffusionITM.from_pretrained("no-such/model", lora="none.safetensors")
+
+
+@pytest.mark.parametrize("name", [5, None, b"t5", ["t5"]])
+def test_a_model_that_answers_questions_has_a_name(name):
+    with pytest.raises(InputError, match="has a name, not"):
+        loading.load_responder(name)

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from winobench import json_files
+from winobench import json_files, options
 from winobench.checkpoints import sources
 from winobench.errors import InputError
 from winobench.files import write_text
@@ -51,6 +51,10 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
         for name in _VOCABULARY_FILES:
             source.require(sources.join(subfolder, name), "so it has no CLIP tokenizer")
     folder = os.path.dirname(next(path for path in paths if path is not None))
+    at = dict(zip((*_OTHER_FILES, *_VOCABULARY_FILES), paths, strict=True))
+    _check_special_tokens(at["tokenizer_config.json"])
+    _check_special_tokens(at["special_tokens_map.json"])
+    _check_ids(at["vocab.json"])
     try:
         tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     # The library passes on whatever its JSON and Rust parts raise.
@@ -63,7 +67,64 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
             f"{folder}/tokenizer_config.json has the model_max_length {longest!r:.80}, but it must be a whole number"
             f" from {_FEWEST_TOKENS} on: a text needs room for start, end and one word; get the file again"
         )
+    _check_vocabulary(tokenizer, folder)
     return tokenizer
+
+
+def _check_special_tokens(path: str | None) -> None:
+    """Refuses a settings file whose special tokens are not texts, in whose place the library takes some of its own."""
+    if path is None:
+        return
+    settings = json_files.read_object(path, "get it again")
+    for name in _SPECIAL_TOKENS:
+        token = settings.get(name)
+        token = token.get("content") if isinstance(token, dict) else token
+        if not isinstance(token, str) and settings.get(name) is not None:
+            raise InputError(
+                f"{path} has the {name} {options.shown(settings[name])}, which is not a text: get it again"
+            )
+
+
+def _check_ids(path: str | None) -> None:
+    """Refuses a list of tokens with something else than ids, where the library leaves the token out."""
+    for token, number in (json_files.read_object(path, "get it again") if path is not None else {}).items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InputError(
+                f"{path} gives the token {options.shown(token)} the id {options.shown(number)}, which is not a whole"
+                " number from 0 on: get it again"
+            )
+
+
+def _check_vocabulary(tokenizer: Any, folder: str) -> None:
+    """Refuses files that contradict each other, with which texts would silently become other ids.
+
+    Raises:
+      InputError: two tokens share an id, a text's start or end has none of its own, or no merge makes a token of
+        several letters, as where merges.txt was cut off.
+    """
+    vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
+    token_of: dict[int, str] = {}
+    for token, number in sorted(vocabulary.items()):
+        other = token_of.setdefault(number, token)
+        if other != token:
+            raise InputError(
+                f"{folder} gives the tokens {options.shown(other)} and {options.shown(token)} the same id, {number}:"
+                " get its vocab.json again"
+            )
+    for name in ("bos_token", "eos_token"):
+        if getattr(tokenizer, name) not in vocabulary:
+            raise InputError(
+                f"{folder} has the {name} {options.shown(getattr(tokenizer, name))}, which its vocabulary lacks:"
+                " get its files again"
+            )
+    _, merges = vocabulary_and_merges(tokenizer)
+    special = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder}
+    of_letters = {token for token in vocabulary if len(token.removesuffix(_END_OF_WORD)) > 1} - special
+    if lacking := sorted(of_letters - {"".join(pair) for pair in merges}):
+        raise InputError(
+            f"{folder} has {len(lacking):,} tokens that no merge makes, such as {options.shown(lacking[0])}: get its"
+            " merges.txt again"
+        )
 
 
 def num_ids(tokenizer: Any) -> int:

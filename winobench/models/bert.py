@@ -124,7 +124,7 @@ class BertConfig(NetworkConfig):
             f"a divisor of hidden_size={self.hidden_size}",
         )
         self._require(self.hidden_act in ACTIVATIONS, "hidden_act", " or ".join(map(repr, ACTIVATIONS)))
-        self._require_number("layer_norm_eps")
+        self._require_epsilon("layer_norm_eps")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             share = getattr(self, name)
             is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < 1

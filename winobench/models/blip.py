@@ -91,7 +91,7 @@ class BlipVisionConfig(NetworkConfig):
         self._require(
             self.image_size % self.patch_size == 0, "image_size", f"a multiple of patch_size={self.patch_size}"
         )
-        self._require_number("layer_norm_eps")
+        self._require_epsilon("layer_norm_eps")
 
     @property
     def num_positions(self) -> int:
@@ -143,7 +143,7 @@ class BlipTextConfig(NetworkConfig):
             "max_position_embeddings",
         )
         _require_whole_heads(self)
-        self._require_number("layer_norm_eps")
+        self._require_epsilon("layer_norm_eps")
         bos = self.bos_token_id
         self._require(bos is None or is_count(bos) or (bos == 0 and bos is not False), "bos_token_id", "one token id")
 

@@ -62,7 +62,7 @@ class CLIPVisionConfig(NetworkConfig):
         )
         self._require(self.patch_size <= self.image_size, "patch_size", f"at most image_size={self.image_size}")
         self._require(self.hidden_act in clip.ACTIVATIONS, "hidden_act", " or ".join(map(repr, clip.ACTIVATIONS)))
-        self._require_number("layer_norm_eps")
+        self._require_epsilon("layer_norm_eps")
 
 
 class CLIPVisionEmbeddings(nnx.Module):

@@ -13,6 +13,8 @@ from winobench.errors import InputError
 # The version written into config.json. Diffusers' pipelines treat a UNet saved before 0.9 whose sample_size is under 64
 # as mistaken and overwrite the size, so a small model must name a later one.
 _DIFFUSERS_VERSION = "0.42.0"
+# Published networks have 1e-3 at most.
+_LARGEST_EPSILON = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +103,12 @@ class NetworkConfig:
                 key,
                 "a positive number",
             )
+
+    def _require_epsilon(self, *keys: str) -> None:
+        """Requires what keeps a norm from dividing by zero; with a large one all inputs look alike to a network."""
+        self._require_number(*keys)
+        for key in keys:
+            self._require(getattr(self, key) <= _LARGEST_EPSILON, key, f"a number up to {_LARGEST_EPSILON}")
 
 
 def is_count(value: Any) -> bool:

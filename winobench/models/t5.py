@@ -111,7 +111,7 @@ class T5Config(NetworkConfig):
             "relative_attention_max_distance",
             f"more than half of relative_attention_num_buckets={buckets}",
         )
-        self._require_number("layer_norm_epsilon")
+        self._require_epsilon("layer_norm_epsilon")
         self._require_bool("tie_word_embeddings", "scale_decoder_outputs")
         self._require(
             self.feed_forward_proj in FEED_FORWARDS, "feed_forward_proj", " or ".join(map(repr, FEED_FORWARDS))

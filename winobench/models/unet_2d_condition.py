@@ -137,7 +137,8 @@ class UNet2DConditionConfig(NetworkConfig):
             )
         self._require_positive("in_channels", "out_channels", "norm_num_groups")
         self._require_bool("center_input_sample", "flip_sin_to_cos", "use_linear_projection", "upcast_attention")
-        self._require_number("mid_block_scale_factor", "norm_eps")
+        self._require_number("mid_block_scale_factor")
+        self._require_epsilon("norm_eps")
         self._require(
             all(channels % self.norm_num_groups == 0 for channels in self.block_out_channels),
             "norm_num_groups",

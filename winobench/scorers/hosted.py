@@ -650,6 +650,10 @@ class _Server(abc.ABC):
             return _Failure("timeout", "no answer in time", passing=True)
         if not isinstance(error, package.APIStatusError):
             words = _one_line(f"{type(reason).__name__}: {reason}")
+            # By its name, as the clients bring their own library for this. It is raised before anything is sent.
+            if type(reason).__name__ == "LocalProtocolError" or isinstance(reason, UnicodeError):
+                fatal = f"no request can be sent ({words}): see to the environment variables of {self.package}."
+                return _Failure("client", words, fatal=fatal)
             if isinstance(error, getattr(package, self.base_error)):
                 return _Failure("connection", words, passing=True)
             return _Failure("client", words)

@@ -281,6 +281,8 @@ def check_responder_name(name: str) -> None:
     Raises:
       InputError: says why, and what can be named.
     """
+    if not isinstance(name, str):
+        raise InputError(f"a model that answers questions has a name, not {options.shown(name)}")
     if name.partition(":")[0] in _PREFIXES and ":" in name:
         return
     model = registry.MODELS.get(name)
