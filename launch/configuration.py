@@ -39,6 +39,7 @@ _OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _LONGEST_PATH_SHOWN = 300
 _LONGEST_WORD = 600
+_LONGEST_LINE = 1_400
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 flags.DEFINE_string("config", None, "Name of a file in configs/, or a path; an argument may follow after a colon.")
@@ -114,7 +115,8 @@ def field_ranges(spec: str) -> Mapping[str, options.Range]:
 def field_help(spec: str) -> Mapping[str, str]:
     """Dotted field -> what it means, for the fields that the config's module explains in its ``HELP``."""
     module, _ = _load_module(spec)
-    return getattr(module, "HELP", {})
+    help_of = getattr(module, "HELP", {})
+    return help_of if isinstance(help_of, Mapping) else {}
 
 
 def launcher_of(spec: str) -> str | None:
@@ -267,7 +269,9 @@ def _in_one_line(error: BaseException) -> str:
     """An error's sentence, with the middle of words cut out that nobody could read: names that are data by mistake."""
     half = _LONGEST_WORD // 2
     words = str(error).split()
-    return " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:half]}[...]{word[-half:]}" for word in words)
+    line = " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:half]}[...]{word[-half:]}" for word in words)
+    half = _LONGEST_LINE // 2
+    return line if len(line) <= _LONGEST_LINE else f"{line[:half]} [...] {line[-half:]}"
 
 
 def _check_working_directory() -> None:
@@ -397,6 +401,10 @@ def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, opti
     """
     own = getattr(module, "RANGES", None)
     if own is not None:
+        if not isinstance(own, Mapping) or not all(isinstance(one, options.Range) for one in own.values()):
+            raise InputError(
+                f"RANGES of the config file is {options.shown(own)}, but must be field -> winobench.options.Range"
+            )
         return own
     fields = set(flat(config))
     for path in sorted(CONFIGS.glob("[!_]*.py")):
@@ -414,7 +422,10 @@ def _described(error: BaseException) -> str:
     line = (
         "" if trace is None else f" (line {trace.tb_lineno} of {pathlib.Path(trace.tb_frame.f_code.co_filename).name})"
     )
-    said = " ".join(str(error).split())
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # an error of other code may not even be able to say what it is
+        said = ""
     said = said if len(said) <= 200 else f"{said[:197]}..."
     return f"{type(error).__name__}{f': {said}' if said else ''}".rstrip(".") + line
 

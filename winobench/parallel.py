@@ -77,9 +77,13 @@ def join_processes(spec: str, *, outlive: bool = False) -> None:
         if ":" not in address or len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
             raise InputError(f"processes are joined by auto or host:port,count,number, not by {spec!r}")
         count, number = map(int, numbers)
-        port = address.rpartition(":")[2]
+        host, _, port = address.rpartition(":")
         if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
             raise InputError(f"{spec!r} names the port {port!r}, but a port is a number from 1 to 65535")
+        if not re.fullmatch(r"[\w.-]{1,255}|\[[\w:.%]{1,255}\]", host):
+            raise InputError(
+                f"{spec!r:.300} names no host that all processes can reach: write its name, or its address"
+            )
         if number >= count:
             raise InputError(f"{spec!r} names process {number} of {count}, but they are numbered from 0")
         joining = {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}

@@ -39,7 +39,9 @@ def change(folder, name, **values):
         ("text_encoder/config.json", {"vocab_size": 10**9}, r"token_embedding\.weight is .* instead of \[1000000000, "),
         ("text_encoder/config.json", {"vocab_size": 10**50}, "vocab_size=1000.*expected a positive whole number"),
         ("unet/config.json", {"norm_eps": float("inf")}, "norm_eps|Infinity"),
-        ("unet/config.json", {"norm_eps": 1e30}, r"norm_eps=1e\+30; expected a number up to"),
+        ("unet/config.json", {"norm_eps": 1e30}, r"norm_eps=1e\+30; expected a number from 1e-37 to 0\.1"),
+        ("unet/config.json", {"mid_block_scale_factor": 1e30}, "mid_block_scale_factor"),
+        ("vae/config.json", {"scaling_factor": 1e-30}, "scaling_factor=1e-30; expected a number from 1e-06"),
         ("text_encoder/config.json", {"layer_norm_eps": 5}, "layer_norm_eps=5"),
         ("scheduler/scheduler_config.json", {"num_train_timesteps": 10**10}, "10000000000 timesteps"),
         (

@@ -121,6 +121,8 @@ def _settings(name, **changes):
         (_vocabulary(lambda ids: ids.update({"!": "0"})), "the id '0'"),
         (_vocabulary(lambda ids: ids.update({"!": 0.0})), r"the id 0\.0"),
         (_vocabulary(lambda ids: ids.update({"!": -1})), "the id -1"),
+        (_vocabulary(lambda ids: ids.update({"!": 2**31})), "the id 2147483648"),
+        (_vocabulary(lambda ids: ids.update({"!": 2**40})), "the id 1099511627776"),  # 0 to the library
         (_vocabulary(lambda ids: ids.pop("red</w>")), "tokenizer"),
         (_vocabulary(lambda ids: ids.pop("<|endoftext|>")), "eos_token"),
         (_vocabulary(lambda ids: ids.pop("<|startoftext|>")), "bos_token"),
@@ -132,6 +134,7 @@ def _settings(name, **changes):
         (_settings("tokenizer_config.json", unk_token=[]), r"unk_token \[\]"),
         (_settings("special_tokens_map.json", pad_token={}), "pad_token {}"),
         (_settings("special_tokens_map.json", pad_token=True), "pad_token True"),
+        (_settings("special_tokens_map.json", eos_token="cube</w>"), "eos_token 'cube</w>', but tokenizer_config.json"),
         (lambda folder: (folder / "special_tokens_map.json").write_text("[1]"), "must hold a JSON object"),
     ],
 )

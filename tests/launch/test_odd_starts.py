@@ -14,6 +14,13 @@ from winobench.errors import InputError
         ("class Own(BaseException): pass\nraise Own('mine')", "Own: mine"),
         ("def get_config(): raise SystemExit(3)", "SystemExit: 3"),
         ("def get_config(): return 1 / 0", "ZeroDivisionError"),
+        ("class E(Exception):\n  def __str__(self): return 5\ndef get_config(): raise E", r"fails: E \(line 3"),
+        ("class E(Exception):\n  def __str__(self): raise self\ndef get_config(): raise E", "fails: E"),
+        (
+            "import ml_collections\nRANGES = 5\ndef get_config(): return ml_collections.ConfigDict({'a': 1})",
+            "RANGES of the config",
+        ),
+        ("import ml_collections\nRANGES = {'a': 5}\nget_config = ml_collections.ConfigDict", "RANGES of the config"),
     ],
 )
 def test_whatever_a_config_file_raises_is_said(tmp_path, content, said):
@@ -86,6 +93,15 @@ def test_a_port_is_checked_before_anybody_is_waited_for(spec):
         parallel.join_processes(spec)
 
 
+@pytest.mark.parametrize(
+    "spec", [":80,2,0", "a\nb:80,2,0", "a b:80,2,0", "\0:80,2,0", "a" * 5_000 + ":80,2,0", "a:80:90,2,0"]
+)
+def test_a_host_is_a_name_or_an_address(spec):
+    with pytest.raises(InputError, match="names no host") as raised:
+        parallel.join_processes(spec)
+    assert len(str(raised.value)) < 400
+
+
 @pytest.mark.parametrize("spec", ["localhost:9,²,0", "localhost:9,2,³", "localhost:9,2,-1"])
 def test_numbers_of_processes_are_digits(spec):
     with pytest.raises(InputError, match="host:port,count,number"):
@@ -102,3 +118,16 @@ def test_words_that_nobody_can_read_are_cut(capsys):
     assert told.startswith("error: a.txt has [[[")
     assert told.endswith(f"[[[ and {'x' * 300} twice: restore it\n")
     assert len(told) < 1100
+
+
+def test_a_long_sentence_is_cut(capsys):
+    def fail():
+        raise InputError("\n".join(["abc"] * 10_000) + ": restore it")
+
+    with pytest.raises(SystemExit):
+        configuration._guarded(fail)
+    told = capsys.readouterr().err
+    assert told.startswith("error: abc abc")
+    assert told.endswith("abc: restore it\n")
+    assert "[...]" in told
+    assert len(told) < 1500

@@ -26,6 +26,8 @@ START_TOKEN = "<|startoftext|>"
 END_TOKEN = "<|endoftext|>"
 _END_OF_WORD = "</w>"
 _FEWEST_TOKENS = 3
+# Beyond every published vocabulary.
+_LARGEST_ID = 10_000_000
 
 
 def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
@@ -52,8 +54,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
             source.require(sources.join(subfolder, name), "so it has no CLIP tokenizer")
     folder = os.path.dirname(next(path for path in paths if path is not None))
     at = dict(zip((*_OTHER_FILES, *_VOCABULARY_FILES), paths, strict=True))
-    _check_special_tokens(at["tokenizer_config.json"])
-    _check_special_tokens(at["special_tokens_map.json"])
+    _check_special_tokens(at["tokenizer_config.json"], at["special_tokens_map.json"])
     _check_ids(at["vocab.json"])
     try:
         tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
@@ -71,27 +72,35 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     return tokenizer
 
 
-def _check_special_tokens(path: str | None) -> None:
-    """Refuses a settings file whose special tokens are not texts, in whose place the library takes some of its own."""
-    if path is None:
-        return
-    settings = json_files.read_object(path, "get it again")
-    for name in _SPECIAL_TOKENS:
-        token = settings.get(name)
-        token = token.get("content") if isinstance(token, dict) else token
-        if not isinstance(token, str) and settings.get(name) is not None:
-            raise InputError(
-                f"{path} has the {name} {options.shown(settings[name])}, which is not a text: get it again"
-            )
+def _check_special_tokens(*paths: str | None) -> None:
+    """Refuses special tokens that are not texts, in whose place the library takes its own, or that contradict.
+
+    Which token pads may differ between the files, as in Stable Diffusion 2.x; the library knows which one counts.
+    """
+    found: dict[str, str] = {}
+    for path in filter(None, paths):
+        settings = json_files.read_object(path, "get it again")
+        for name in _SPECIAL_TOKENS:
+            stated = settings.get(name)
+            token = stated.get("content") if isinstance(stated, dict) else stated
+            if stated is None:
+                continue
+            if not isinstance(token, str):
+                raise InputError(f"{path} has the {name} {options.shown(stated)}, which is not a text: get it again")
+            if name in ("bos_token", "eos_token") and found.setdefault(name, token) != token:
+                raise InputError(
+                    f"{path} has the {name} {options.shown(token)}, but {os.path.basename(paths[0] or '')} beside it"
+                    f" has {options.shown(found[name])}: get both again"
+                )
 
 
 def _check_ids(path: str | None) -> None:
     """Refuses a list of tokens with something else than ids, where the library leaves the token out."""
     for token, number in (json_files.read_object(path, "get it again") if path is not None else {}).items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _LARGEST_ID:
             raise InputError(
                 f"{path} gives the token {options.shown(token)} the id {options.shown(number)}, which is not a whole"
-                " number from 0 on: get it again"
+                f" number from 0 to {_LARGEST_ID:,}: get it again"
             )
 
 
@@ -99,12 +108,17 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     """Refuses files that contradict each other, with which texts would silently become other ids.
 
     Raises:
-      InputError: two tokens share an id, a text's start or end has none of its own, or no merge makes a token of
+      InputError: an id is huge, two tokens share one, a text's start or end has none, or no merge makes a token of
         several letters, as where merges.txt was cut off.
     """
     vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
     token_of: dict[int, str] = {}
     for token, number in sorted(vocabulary.items()):
+        if number > _LARGEST_ID:  # the library takes time and memory for every number up to it
+            raise InputError(
+                f"{folder} gives the token {options.shown(token)} the id {number:,}, but ids up to {_LARGEST_ID:,} are"
+                " read: get its vocab.json again"
+            )
         other = token_of.setdefault(number, token)
         if other != token:
             raise InputError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -13,7 +12,8 @@ from winobench.errors import InputError
 # The version written into config.json. Diffusers' pipelines treat a UNet saved before 0.9 whose sample_size is under 64
 # as mistaken and overwrite the size, so a small model must name a later one.
 _DIFFUSERS_VERSION = "0.42.0"
-# Published networks have 1e-3 at most.
+# Published networks have 1e-3 at most; below the smallest, single precision has no normal numbers.
+_SMALLEST_EPSILON = 1e-37
 _LARGEST_EPSILON = 0.1
 
 
@@ -95,20 +95,16 @@ class NetworkConfig:
         for key in keys:
             self._require(isinstance(getattr(self, key), bool), key, "true or false")
 
-    def _require_number(self, *keys: str) -> None:
+    def _require_number(self, *keys: str, low: float = 1e-6, high: float = 1e6) -> None:
+        """Requires positive numbers, by default any that a factor can be; beyond them networks compute nonsense."""
         for key in keys:
             value = getattr(self, key)
-            self._require(
-                isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf,
-                key,
-                "a positive number",
-            )
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            self._require(is_number and low <= value <= high, key, f"a number from {low:g} to {high:g}")
 
     def _require_epsilon(self, *keys: str) -> None:
         """Requires what keeps a norm from dividing by zero; with a large one all inputs look alike to a network."""
-        self._require_number(*keys)
-        for key in keys:
-            self._require(getattr(self, key) <= _LARGEST_EPSILON, key, f"a number up to {_LARGEST_EPSILON}")
+        self._require_number(*keys, low=_SMALLEST_EPSILON, high=_LARGEST_EPSILON)
 
 
 def is_count(value: Any) -> bool:

@@ -178,7 +178,7 @@ class DecoderConfig(NetworkConfig):
         self._require(self.head_dim % 2 == 0, "head_dim", "an even number")
         self._require(self.hidden_act == "silu", "hidden_act", "'silu'")
         self._require_epsilon("rms_norm_eps")
-        self._require_number("rope_theta")
+        self._require_number("rope_theta", high=1e12)
         self._require_bool("tie_word_embeddings", "attention_bias", "mlp_bias")
 
     @property
