@@ -130,6 +130,10 @@ def test_a_folder_that_cannot_be_written_is_named(pipeline, tmp_path):
         lambda: metrics.recall([[1.0, 2.0]], [0.5]),
         lambda: metrics.recall_chance(0),
         lambda: metrics.recall_chance(5, 0),
+        lambda: metrics.recall_chance(5, "1"),
+        lambda: metrics.recall_chance(2.5),
+        lambda: metrics.recall([[1.0, 2.0]], [0], 1.5),
+        lambda: metrics.wilson("1", 3),
     ],
 )
 def test_metrics_refuse_what_has_no_meaning(call):

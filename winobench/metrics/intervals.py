@@ -78,8 +78,11 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
     """
-    if not 0 < total < math.inf or not 0 <= successes <= total:
-        raise ValueError(f"wilson needs 0 <= successes <= total and a finite total > 0, got {successes} of {total}.")
+    numeric = all(isinstance(one, int | float | np.number) for one in (successes, total))
+    if not numeric or not 0 < total < math.inf or not 0 <= successes <= total:
+        raise ValueError(
+            f"wilson needs 0 <= successes <= total and a finite total > 0, got {successes!r} of {total!r}."
+        )
     value = successes / total
     low, high = _wilson_ends(np.float64(value), np.float64(total), _normal_quantile(level))
     return Interval(float(value), float(low), float(high))

@@ -88,7 +88,7 @@ def recall(scores, targets, k: int = 1) -> Outcome:
     num_examples, num_candidates = scores.shape
     if targets.shape != (num_examples,):
         raise ValueError(f"recall got scores of {num_examples} examples and targets of shape {targets.shape}.")
-    if k < 1 or (num_examples and (targets.min() < 0 or targets.max() >= num_candidates)):
+    if not _is_whole(k) or k < 1 or (num_examples and (targets.min() < 0 or targets.max() >= num_candidates)):
         raise ValueError(f"recall at {k} needs k >= 1 and targets from 0 to {num_candidates - 1}.")
     right = np.take_along_axis(scores, targets[:, None], axis=1)
     at_least_as_good = np.sum(scores >= right, axis=1)  # the right one included
@@ -133,8 +133,8 @@ def recall_chance(num_candidates: int, k: int = 1) -> float:
     Raises:
       ValueError: there are no candidates, or ``k`` is below 1.
     """
-    if num_candidates < 1 or k < 1:
-        raise ValueError(f"recall_chance needs a candidate and k >= 1, got {num_candidates} and {k}.")
+    if not (_is_whole(num_candidates) and _is_whole(k)) or num_candidates < 1 or k < 1:
+        raise ValueError(f"recall_chance needs a candidate and k >= 1, got {num_candidates!r} and {k!r}.")
     return min(1.0, k / num_candidates)
 
 
@@ -174,6 +174,10 @@ def _ragged_recall(scores: Sequence[np.ndarray], targets: Sequence[int | None], 
         rows = np.stack([np.ravel(scores[index]) for index in indices])
         correct[indices], tie[indices] = recall(rows, [targets[index] for index in indices], k)
     return Outcome(correct, tie)
+
+
+def _is_whole(number) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _finite(scores, ndim: int) -> np.ndarray:
