@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from winobench import metrics
-from winobench.metrics import recall, recall_chance, winoground
+from winobench.metrics import Decision, recall, recall_chance, winoground
+from winobench.metrics.matching import score_accuracy, score_recall, score_winoground
 
 
 def test_recall_by_hand():
@@ -137,3 +138,25 @@ def test_winoground_against_the_published_functions(reference_data):
     for name, outcome in winoground(scores).items():
         assert outcome.correct.tolist() == np.array(recorded[name], bool).tolist()
         assert outcome.tie.any()
+
+
+def test_what_decides_the_metrics():
+    assert score_accuracy.decision == Decision(tops=(1,))
+    assert score_recall.decision == Decision(tops=(1, 5))
+    assert score_winoground.decision == Decision()
+    top, diagonal = Decision(tops=(1,)), Decision()
+    assert [top.fits(shape) for shape in ((1, 1), (1, 9), (9, 1), (2, 2), (2, 3))] == [True, True, True, False, False]
+    assert [diagonal.fits(shape) for shape in ((1, 1), (2, 2), (3, 3), (2, 3), (3, 2))] == [
+        False, True, True, False, False,
+    ]  # fmt: skip
+    assert "one image" in top.asks_for
+    assert "as many images as texts" in diagonal.asks_for
+
+
+def test_recall_of_one_by_default():
+    np.testing.assert_array_equal(recall(np.array([[1.0, 2.0]]), [0]).correct, [False])
+    assert recall_chance(4) == 1 / 4
+    assert recall_chance(1) == 1
+    for candidates, k in ((0, 1), (4, 0)):
+        with pytest.raises(ValueError, match="needs a candidate"):
+            recall_chance(candidates, k)

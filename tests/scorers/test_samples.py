@@ -21,6 +21,41 @@ def test_uniform_timesteps_are_prefix_stable_and_seeded():
 def test_uniform_timesteps_are_what_they_were():
     # Stored scores are only good as long as the samples are the same: change SCORING_VERSION if these must change.
     np.testing.assert_array_equal(samples.choose_timesteps("uniform", 6, seed=0), [578, 90, 751, 951, 757, 775])
+    # Beyond the first block of numbers, too.
+    np.testing.assert_array_equal(samples.choose_timesteps("uniform", 1026, seed=0)[1022:], [904, 782, 618, 900])
+
+
+def test_other_streams_are_what_they_were():
+    low = samples.choose_timesteps("low_discrepancy", 6, seed=0)
+    np.testing.assert_array_equal(low, [578, 78, 828, 328, 703, 203])
+    np.testing.assert_array_equal(samples.choose_timesteps("stratified", 4, seed=0), [144, 272, 687, 987])
+    noise = samples.draw_noise(samples.noise_key(0), jnp.arange(1), (1, 1, 3))
+    np.testing.assert_allclose(noise.ravel(), [-0.57478017, 0.79983664, -0.25960687], rtol=1e-6)
+    np.testing.assert_array_equal(samples.visiting_order(8, 0), [6, 7, 5, 1, 0, 2, 3, 4])
+    np.testing.assert_array_equal(samples.visiting_order(1500, 3)[:4], [951, 942, 634, 396])
+    np.testing.assert_array_equal(np.sort(samples.visiting_order(1500, 3)), np.arange(1500))
+
+
+def test_defaults():
+    assert len(samples.choose_timesteps("uniform", None)) == 32
+    np.testing.assert_array_equal(
+        samples.choose_timesteps("uniform", 6), samples.choose_timesteps("uniform", 6, seed=0)
+    )
+    published = samples.choose_timesteps("published", 1000)
+    assert (published[0], published[-1], len(published)) == (10, 989, 980)
+
+
+def test_listed_timesteps_may_be_any_of_the_schedule():
+    assert samples.check_timesteps([0]) == [0]
+    assert samples.check_timesteps((999_999,)) == [999_999]
+    np.testing.assert_array_equal(samples.choose_timesteps([0, 999], None), [0, 999])
+    for wrong in ([-1], [1_000_000], []):
+        with pytest.raises(InputError):
+            samples.check_timesteps(wrong)
+    assert samples.check_timesteps("even") == "even"
+    assert samples.draws_from_range("even")
+    assert not samples.draws_from_range("published")
+    assert not samples.draws_from_range([1, 2])
 
 
 def test_noise_depends_on_seed_and_sample_alone():

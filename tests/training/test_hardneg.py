@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 import safetensors.numpy
-from jax.experimental.compilation_cache import compilation_cache
 
 from configs import hardneg as hardneg_config
 from winobench.checkpoints import read_lora
@@ -18,24 +17,6 @@ from winobench.training import hardneg, loop
 from winobench.training.validation import MEAN, Validation
 
 FILE = "pytorch_lora_weights.safetensors"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compile_once(tmp_path_factory):
-    """Most of these tests' time is XLA's: what one has compiled, the next one finds, and it need not run fast."""
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.5,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in {**options, "jax_disable_most_optimizations": True}.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    # This one cannot be read.
-    for name, value in {**before, "jax_disable_most_optimizations": False}.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture
@@ -58,7 +39,7 @@ def make_config(tiny_pipeline, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def finished(_compile_once, tiny_pipeline, tmp_path_factory):
+def finished(tiny_pipeline, tmp_path_factory):
     """Config, folder and report of a run that was not interrupted."""
     config = make_config(tiny_pipeline, tmp_path_factory)
     folder = tmp_path_factory.mktemp("runs") / "whole"

@@ -32,14 +32,6 @@ from winobench.training import nli
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_compilation():
-    """Most of these tests' time is XLA's, and what it compiles runs for a few steps."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Folders of a small BERT, with a head of other labels, and of the data."""
