@@ -1,6 +1,8 @@
 import os
+import socket
 import subprocess
 import sys
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -168,3 +170,24 @@ def test_batches_are_split_over_all_devices():
     mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
     assert parallel.split_rows(mesh, axis=1).shard_shape((3, 16, 5)) == (3, 2, 5)
     assert parallel.split_axis(mesh, axis=1).shard_shape((3, 16, 5)) == (3, 4, 5)
+
+
+def test_a_process_that_ends_is_not_there(monkeypatch):
+    """One that listens is; one that takes a last connection and closes it, and one that is gone, are not."""
+    monkeypatch.setattr(parallel, "_SECONDS_TO_FAIL", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert parallel._is_there("127.0.0.1", port)
+
+        def close_the_next():
+            while True:
+                try:
+                    server.accept()[0].close()
+                except OSError:
+                    return
+
+        threading.Thread(target=close_the_next, daemon=True).start()
+        assert not parallel._is_there("127.0.0.1", port)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        assert not parallel._is_there("127.0.0.1", free.getsockname()[1])

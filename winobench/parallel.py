@@ -111,6 +111,7 @@ _kept: list[Any] = []  # what C holds on to
 # How long a call between the processes may still take to fail by itself when the first one is lost, and how long the
 # first one may take to answer when something else seems wrong.
 _SECONDS_TO_FAIL, _SECONDS_TO_ANSWER = 1.0, 5.0
+_TRIES = 3
 
 
 def check_first_process() -> None:
@@ -149,7 +150,7 @@ def _first_process_watched() -> Iterator[None]:
         """Returns for the process to be aborted."""
         if threading.current_thread() is threading.main_thread():
             return
-        with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER):
+        if _is_there(host.strip("[]"), int(port)):
             return
         _lose_first_process()
         while True:
@@ -160,6 +161,22 @@ def _first_process_watched() -> Iterator[None]:
     # Python's own handlers run later, in the main thread, which is too late.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).signal(signal.SIGABRT, handler)
+
+
+def _is_there(host: str, port: int) -> bool:
+    """Whether a process goes on listening; of one that is ending, a last connection may still be made."""
+    for _ in range(_TRIES):
+        try:
+            with socket.create_connection((host, port), _SECONDS_TO_ANSWER) as connection:
+                connection.settimeout(_SECONDS_TO_FAIL)
+                if not connection.recv(1):
+                    return False
+        except TimeoutError:
+            pass  # it listens, and has nothing to say
+        except OSError:
+            return False
+        time.sleep(_SECONDS_TO_FAIL / _TRIES)
+    return True
 
 
 def _lose_first_process() -> None:
