@@ -52,6 +52,8 @@ def test_the_fewest_samples_miss_the_carriers_with_the_level():
     # Below one sample a share is that of one: all but the last are needed for a sure decision at a small level.
     assert sequential.fewest(100, 0.02, 0.001) == 99
     assert sequential.fewest(100, 1e-9, 0.001) == 100
+    # 4.5 carriers are not missed once four samples are left: 97, whatever the level.
+    assert sequential.fewest(100, 1e-30, 0.045) == 97
 
 
 def test_the_whole_budget_decides_by_its_mean():
@@ -100,6 +102,21 @@ def test_the_capital_is_at_most_that_of_every_mean(seed, share, kind, shift, sta
         if y.sum() > budget * (1 - 1e-9) or (left > (1 / share) * (1 - 1e-9)).any() or known.max() / mean > 1 / share:
             continue  # not a mean that these differences allow
         assert bound <= max(_exact(differences, budget, share, mean, start)) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["normal", "points"])
+def test_the_capital_is_little_less_than_that_of_the_worst_mean(kind):
+    """A coarser grid would be a bound as well, but races would take longer: a tenth is what it may cost."""
+    random, n, budget, share = np.random.default_rng(3), 60, 120, 0.1
+    differences = random.normal(1.5, 1, n) if kind == "normal" else np.where(random.random(n) < 0.1, -1.0, 1.0)
+    known = np.maximum(-differences, 0)
+    worst = np.inf
+    for mean in np.geomspace(known.sum() / budget * (1 + 1e-9), 1e3, 400):
+        left = (budget - known.cumsum() / mean) / (budget - 1 - np.arange(n))
+        is_possible = (left <= 1 / share).all() and known.max() / mean <= 1 / share
+        if is_possible and np.minimum(np.maximum(differences, 0) / mean, 1 / share).sum() <= budget:
+            worst = min(worst, max(_exact(differences, budget, share, mean)))
+    assert 0.9 * worst < sequential.capital(differences[None], budget, share)[0] < worst < np.inf
 
 
 def test_the_capital_by_hand():
