@@ -72,9 +72,28 @@ class TestFleissKappa:
         with pytest.raises(ValueError, match="fleiss_kappa needs"):
             agreement.fleiss_kappa(counts)
 
-    def test_bad_level(self):
+    @pytest.mark.parametrize(
+        ("counts", "part"),
+        [([[2.5, 0], [2, 0]], "whole numbers"), ([[2, -1], [1, 0]], "whole numbers"), ([[[2, 1]]], "num_labels")],
+    )
+    def test_bad_counts_that_would_be_good_after_rounding(self, counts, part):
+        with pytest.raises(ValueError, match=part):
+            agreement.fleiss_kappa(counts)
+
+    @pytest.mark.parametrize("level", [-0.5, 0, 1, 1.5])
+    def test_bad_level(self, level):
         with pytest.raises(ValueError, match="a confidence level"):
-            agreement.fleiss_kappa(FOURTEEN_RATERS, level=1)
+            agreement.fleiss_kappa(FOURTEEN_RATERS, level=level)
+
+    @pytest.mark.parametrize(("items", "raters"), [(1, 2), (3, 7), (49, 3), (997, 11)])
+    def test_one_label_only_never_has_a_value(self, items, raters):
+        """Whatever their number, without rounding; one other judgement gives one."""
+        counts = np.tile([raters, 0], (items, 1))
+        found = agreement.fleiss_kappa(counts)
+        assert found[:3] == (None, None, None)
+        assert (found.observed, found.expected) == (1, 1)
+        counts[0] = [raters - 1, 1]
+        assert agreement.fleiss_kappa(counts, num_resamples=1).value < 0
 
 
 class TestRaterFiles:
@@ -165,6 +184,9 @@ class TestRaterAccuracy:
     def test_unknown_item(self):
         with pytest.raises(InputError, match="'x', which is not among the questions"):
             agreement.rater_accuracy([agreement.Rating("x", "R1", "0")], ANSWERS, GROUPS)
+        for answers, groups in (({"a": "0"}, {}), ({}, {"a": "traditional"})):
+            with pytest.raises(InputError, match="'a', which is not among the questions"):
+                agreement.rater_accuracy([agreement.Rating("a", "R1", "0")], answers, groups)
 
     def test_nothing(self):
         assert agreement.rater_accuracy([], ANSWERS, GROUPS) == {}

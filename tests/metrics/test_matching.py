@@ -55,7 +55,7 @@ def test_scores_that_are_no_numbers_are_refused(bad):
         winoground([[[bad, 1.0], [0.0, 1.0]]])
 
 
-@pytest.mark.parametrize(("targets", "k"), [([2], 1), ([-1], 1), ([0, 0], 1), ([0], 0)])
+@pytest.mark.parametrize(("targets", "k"), [([2], 1), ([3], 1), ([-1], 1), ([0, 0], 1), ([0], 0)])
 def test_recall_refuses_what_does_not_fit(targets, k):
     with pytest.raises(ValueError, match="recall"):
         recall([[1.0, 2.0]], targets, k)
@@ -70,15 +70,16 @@ def test_winoground_by_hand():
             [[1, 2], [2, 1]],  # all wrong
             [[2, 2], [1, 3]],  # image 0 cannot choose its text
             [[2, 1], [2, 3]],  # text 0 cannot choose its image
+            [[2, 2], [2, 3]],  # neither of the two
         ]
     )
     found = winoground(scores)
-    assert found["text"].correct.tolist() == [True, True, False, False, False, True]
-    assert found["image"].correct.tolist() == [True, False, True, False, True, False]
-    assert found["group"].correct.tolist() == [True, False, False, False, False, False]
-    assert found["text"].tie.tolist() == [False] * 4 + [True, False]
-    assert found["image"].tie.tolist() == [False] * 4 + [False, True]
-    assert found["group"].tie.tolist() == [False] * 4 + [True, True]
+    assert found["text"].correct.tolist() == [True, True, False, False, False, True, False]
+    assert found["image"].correct.tolist() == [True, False, True, False, True, False, False]
+    assert found["group"].correct.tolist() == [True, False, False, False, False, False, False]
+    assert found["text"].tie.tolist() == [False] * 4 + [True, False, True]
+    assert found["image"].tie.tolist() == [False] * 4 + [False, True, True]
+    assert found["group"].tie.tolist() == [False] * 4 + [True, True, True]
 
 
 def test_chance_is_what_random_scores_reach():
@@ -109,6 +110,17 @@ def test_metrics_refuse_examples_of_the_wrong_shape():
         metrics.METRICS["winoground"]([np.zeros((1, 2))], [None])
     with pytest.raises(ValueError, match="target None"):
         metrics.METRICS["winoground"]([np.zeros((2, 2))], [0])
+    with pytest.raises(ValueError, match="target None"):
+        metrics.METRICS["winoground"]([np.zeros((2, 2))] * 2, [None, 0])
+    for shape in ((1, 1), (2, 3), (3, 2)):
+        with pytest.raises(ValueError, match="as many images as texts"):
+            winoground(np.zeros((1, *shape)))
+    for shape in ((2,), (1, 2, 2)):
+        with pytest.raises(ValueError, match="need 2 dimensions"):
+            recall(np.zeros(shape), [0])
+    for targets in ([0], [0, 0, 0]):
+        with pytest.raises(ValueError, match=r"shorter|longer"):
+            metrics.METRICS["accuracy"]([np.zeros((1, 2))] * 2, targets)
 
 
 @pytest.mark.parametrize(

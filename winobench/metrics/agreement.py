@@ -250,14 +250,13 @@ def rater_accuracy(
 def _kappas(counts: np.ndarray, num_raters: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Observed and expected agreement and kappa (NaN where there is none) of samples [..., num_items, num_labels]."""
     pairs = num_raters * (num_raters - 1)
-    # In whole numbers, so that agreement that chance explains is recognised exactly.
+    # Of whole numbers, so that agreement that chance explains is exactly 1, and expected to be 1.
     observed = (np.sum(counts**2, axis=(-2, -1)) / counts.shape[-2] - num_raters) / pairs
     shares = counts.sum(axis=-2)
     total = counts.shape[-2] * num_raters
-    squares = np.sum(shares**2, axis=-1)
-    expected = squares / total**2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kappa = np.where(squares == total**2, np.nan, (observed - expected) / (1 - expected))
+    expected = np.sum(shares**2, axis=-1) / total**2
+    with np.errstate(invalid="ignore"):
+        kappa = (observed - expected) / (1 - expected)  # 0 / 0 where all judgements are the same
     return observed, expected, kappa
 
 
