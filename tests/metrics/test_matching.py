@@ -172,3 +172,14 @@ def test_recall_of_one_by_default():
     for candidates, k in ((0, 1), (4, 0)):
         with pytest.raises(ValueError, match="needs a candidate"):
             recall_chance(candidates, k)
+
+
+def test_winoground_of_three_by_hand():
+    scores = np.array(
+        [[[3, 1, 1], [2, 3, 1], [0, 0, 3]], [[3, 1, 1], [2, 3, 1], [0, 4, 3]], [[3, 0, 4], [0, 3, 0], [0, 0, 5]]]
+    )
+    found = winoground(scores)
+    assert found["text"].correct.tolist() == [True, False, False]
+    assert found["image"].correct.tolist() == [True, False, True]
+    assert found["group"].correct.tolist() == [True, False, False]
+    assert not found["group"].tie.any()
