@@ -139,6 +139,7 @@ def test_drawing(tmp_path):
         assert tuple(bytes.fromhex(trace._COLOURS[what][1:])) in colours
 
 
+@pytest.mark.slow
 def test_slow_loading_shows_as_idle_time(tmp_path, capsys):
     """The whole benchmark with a toy: what it is there to find, it finds."""
     output = tmp_path / "trace.json"

@@ -90,6 +90,7 @@ def test_free_scenes_share_attributes_and_stand_clear_as_often_as_asked():
     assert clear(clevr_scenes.sample_free_scenes(count, clear=1.0)) == 1.0
 
 
+@pytest.mark.slow
 def test_crowds_are_in_frame_and_nobody_is_hidden():
     scenes = clevr_scenes.sample_free_scenes(40, min_objects=3, max_objects=10)
     assert set(scenes.num_objects) == set(range(3, 11))
@@ -200,6 +201,7 @@ def test_objects_are_where_their_boxes_say():
             np.testing.assert_allclose(found, (left, top, right, bottom), atol=1.5)
 
 
+@pytest.mark.slow
 def test_colours_are_told_apart():
     scenes = clevr_scenes.sample_task_scenes(400)
     pictures = clevr_renderer.render(scenes, 64).astype(np.float64)

@@ -140,6 +140,7 @@ def test_images_of_another_form(bundle, images, message):
         bundle.encode_images(images)
 
 
+@pytest.mark.slow
 def test_generate_does_not_depend_on_the_batch(bundle):
     texts = ["a red cube", "a blue ball", ""]
     pictures = bundle.generate(texts, num_steps=2, batch_size=2, guidance_scale=3.0)

@@ -133,7 +133,8 @@ def test_two_processes_race_as_one(tmp_path):
     assert set(by_process(tmp_path / "two" / "run")) == {0, 1}
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2])
 def test_what_a_killed_process_left_undone_is_done_by_a_rerun(alone, tmp_path, count):
     workdir = tmp_path / "run"
     first, second = start_two(workdir, "slow")

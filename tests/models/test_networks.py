@@ -150,6 +150,7 @@ def test_unet_tree():
     assert found == expected
 
 
+@pytest.mark.slow
 def test_every_parameter_has_a_gradient():
     """A layer that is built but never called would load, save and compare equal by name."""
     graph, state = nnx.split(filled(UNet2DConditionModel, UNET))

@@ -236,9 +236,9 @@ def compare(result, expected_loss, expected_gradients):
     [
         # Thresholds that some kinds of negatives are above and others are not.
         ("hinged", 0.98, "epsilon", {0, 1}),
-        ("hinged", 1.0, "v_prediction", {0, 1}),
-        ("hinged", None, "epsilon", {0}),
-        ("relativistic", 0.1, "epsilon", {0, 1}),
+        pytest.param("hinged", 1.0, "v_prediction", {0, 1}, marks=pytest.mark.slow),
+        pytest.param("hinged", None, "epsilon", {0}, marks=pytest.mark.slow),
+        pytest.param("relativistic", 0.1, "epsilon", {0, 1}, marks=pytest.mark.slow),
         ("relativistic", None, "v_prediction", {0}),
     ],
 )

@@ -173,7 +173,9 @@ def test_scale_is_torchs(theirs, ours, tmp_path):
     assert_close(our_outputs(ours), expected, base)
 
 
-@pytest.mark.parametrize(("targets", "rank", "alpha"), [("cross", 4, None), ("all", 3, 7.5)])
+@pytest.mark.parametrize(
+    ("targets", "rank", "alpha"), [("cross", 4, None), pytest.param("all", 3, 7.5, marks=pytest.mark.slow)]
+)
 def test_made_here(theirs, ours, tmp_path, targets, rank, alpha):
     base = torch_outputs(theirs)
     config = lora.LoRAConfig(targets, rank=rank, alpha=alpha)
@@ -256,7 +258,7 @@ def test_names_of_the_time_between(theirs, ours, tmp_path):
     assert_close(our_outputs(ours), expected, base)
 
 
-@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("fuse", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_errors_of_the_scorer(theirs, tiny_pipeline, tmp_path, fuse):
     """Denoising errors under a LoRA equal those computed with torch, image by text by sample."""
     images = [np.random.default_rng(seed).integers(0, 256, (32, 32, 3), np.uint8) for seed in range(2)]

@@ -77,7 +77,14 @@ def one_device(folder, *options, **keywords):
     return DiffusionITM.from_pretrained(folder, *options, **keywords, batch_size=4, mesh=mesh)
 
 
-@pytest.mark.parametrize(("error", "target"), [("squared_l2", "own"), ("l2", "own"), ("squared_l2", "epsilon")])
+@pytest.mark.parametrize(
+    ("error", "target"),
+    [
+        ("squared_l2", "own"),
+        pytest.param("l2", "own", marks=pytest.mark.slow),  # the root of the first
+        ("squared_l2", "epsilon"),
+    ],
+)
 def test_errors_and_scores(folder, expected, error, target):
     noise, own, epsilon = expected
     wanted = squared(own if target == "own" else epsilon)

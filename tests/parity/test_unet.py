@@ -267,6 +267,7 @@ def full_width(name, part):
     return source, copy_parameters(source, target), config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sd15", "sd21"])
 @pytest.mark.parametrize("part", ["down", "mid", "up"])
 def test_full_width_block(name, part):

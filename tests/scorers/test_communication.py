@@ -55,7 +55,7 @@ def test_communication_is_found(programs):
     assert any(programs.values())
 
 
-@pytest.mark.parametrize("count", [2, 4, 8])
+@pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (4, 8))])
 def test_devices_of_a_diffusion_model_never_wait_for_each_other(programs, count):
     images, texts = [fakes.image(seed) for seed in range(9)], ["a", "b b", "c c c"]
     for unet in (fakes.UNet(), fakes.SharingUNet()):

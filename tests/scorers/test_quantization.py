@@ -50,14 +50,23 @@ def in_int8(load):
     return errors(load("int8"))
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("int8", "float32"), ("fp8", "float32"), ("int8", "bfloat16")])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("int8", "float32"),
+        pytest.param("fp8", "float32", marks=pytest.mark.slow),
+        pytest.param("int8", "bfloat16", marks=pytest.mark.slow),
+    ],
+)
 def test_errors_are_near_those_of_float32(load, exact, kind, dtype):
     off = np.abs(errors(load(kind, dtype=dtype)) / exact - 1)
     # The 8 bits of bfloat16 between the layers come on top.
     assert 1e-3 < off.max() < TOLERANCE[kind] + (0.02 if dtype == "bfloat16" else 0)
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("int8", jnp.int8), ("fp8", jnp.float8_e4m3fn)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("int8", jnp.int8), pytest.param("fp8", jnp.float8_e4m3fn, marks=pytest.mark.slow)]
+)
 def test_parameters_are_small(load, kind, dtype):
     scorer = load(kind)
     kernels = {

@@ -481,6 +481,7 @@ def test_eight_devices_equal_one(mixing, on_one_device):
     assert not re.findall(r" (?:all-gather|all-to-all|collective-permute|reduce-scatter)[a-z-]*\(", text)
 
 
+@pytest.mark.slow
 def test_inside_shard_map_equals_one_device(on_one_device):
     config, graphdefs, arguments, expected = on_one_device
     mesh = parallel.make_mesh()
@@ -550,6 +551,7 @@ def test_bfloat16_networks(on_one_device):
     assert_same(ours, expected, 0.05)
 
 
+@pytest.mark.slow
 def test_frozen_text_encoder_has_no_parameters_to_train():
     """And states may be plain dictionaries, as the training loop keeps them."""
     graphdefs, *states = small_networks(train_text=False)

@@ -221,6 +221,7 @@ def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
     assert not list((folder / "checkpoints").glob("*tmp*"))
 
 
+@pytest.mark.slow
 def test_two_processes_do_as_one(one_device, tmp_path):
     """Each feeds its half of the rows and holds half of the parameters."""
     with socket.socket() as s:
