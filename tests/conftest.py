@@ -78,9 +78,8 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(str(item.path), len(place)))
 
 
-@pytest.fixture
-def usual_optimizations():
-    """The compiler's usual optimisations, for tests of what holds bit for bit."""
+@contextlib.contextmanager
+def _optimizing():
     import jax
 
     jax.config.update("jax_disable_most_optimizations", False)
@@ -90,8 +89,30 @@ def usual_optimizations():
     jax.clear_caches()
 
 
-# Beyond this many bytes, a worker drops what it has compiled before it goes on to another file.
-_ENOUGH_MEMORY = 1200 << 20
+@pytest.fixture
+def usual_optimizations():
+    """The compiler's usual optimisations, for tests of what holds bit for bit."""
+    with _optimizing():
+        yield
+
+
+@pytest.fixture(scope="module")
+def usual_optimizations_throughout():
+    """The same for files whose programs run for longer than they compile."""
+    with _optimizing():
+        yield
+
+
+def pytest_collection_finish():
+    """What the libraries have made when they were imported stays: the collector need not look at it in every test."""
+    gc.collect()
+    gc.freeze()
+
+
+# Beyond this many bytes, of which so many came since the last time, a worker drops what it has compiled before it goes
+# on to another file.
+_ENOUGH_MEMORY, _MUCH_MORE = 1400 << 20, 300 << 20
+_kept_memory = 0
 
 
 def _resident_bytes() -> int:
@@ -104,8 +125,9 @@ def _resident_bytes() -> int:
 @pytest.fixture(scope="module", autouse=True)
 def _bounded_memory():
     """Compiled programs stay in memory for as long as the process lives: thousands of tests would fill gigabytes."""
+    global _kept_memory
     yield
-    if _resident_bytes() < _ENOUGH_MEMORY:
+    if _resident_bytes() < max(_ENOUGH_MEMORY, _kept_memory + _MUCH_MORE):
         return
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
@@ -113,6 +135,7 @@ def _bounded_memory():
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):  # a C library that is not glibc
             ctypes.CDLL(None).malloc_trim(0)
+    _kept_memory = _resident_bytes()
 
 
 @pytest.fixture(scope="session")

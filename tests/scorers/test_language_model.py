@@ -18,6 +18,8 @@ from winobench.scorers import decoding, language_model
 from winobench.scorers.language import Entailment, Generation, Options, Responder, Turn
 from winobench.scorers.language_model import LanguageModel
 
+pytestmark = pytest.mark.usefixtures("usual_optimizations_throughout")
+
 SHOTS = (
     Turn("user", "Which option is right? Option 1: The banana is ripe. Option 2: The trophy is green."),
     Turn("assistant", "Option 1"),
