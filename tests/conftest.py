@@ -22,7 +22,7 @@ if importlib.metadata.version("jaxlib").startswith("0.10."):
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _COMPILED = tempfile.TemporaryDirectory(prefix="winobench-tests-compiled-")  # gone when the first process ends
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 # Many threads allocate: without a limit, each keeps an arena of its own. Workers and launched programs read this.
 os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 # A shell that starts the tests in the background has them ignore interrupts, which some of them are about.
@@ -107,6 +107,7 @@ def pytest_collection_finish():
     """What the libraries have made when they were imported stays: the collector need not look at it in every test."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 # Beyond this many bytes, of which so many came since the last time, a worker drops what it has compiled before it goes

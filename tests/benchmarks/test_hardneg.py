@@ -91,6 +91,7 @@ def test_variants():
     }
 
 
+@pytest.mark.slow
 def test_real_size_is_a_network_that_both_sides_know():
     unet = hardneg.SIZES["sd21"].unet
     with torch.device("meta"):

@@ -145,7 +145,7 @@ def test_published_size(targets, count):
 
 @pytest.mark.usefixtures("usual_optimizations")
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.bfloat16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [pytest.param(jnp.float32, marks=pytest.mark.slow), jnp.bfloat16])
 def test_fresh_adapters_change_no_bit(name, dtype):
     module = network(name, dtype)
     expected = run(module, *inputs(name))

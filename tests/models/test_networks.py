@@ -76,7 +76,9 @@ def results(name, network):
     return jax.tree.leaves(run(state))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "unet" else ()) for name in NETWORKS]
+)
 def test_dtypes_are_separate(name):
     cls, config = NETWORKS[name]
     exact = filled(cls, config)

@@ -173,6 +173,7 @@ def score_many_images(environment, rounds):
     )
 
 
+@pytest.mark.slow
 def test_many_images_and_one_sample(fake_devices):
     """In a process of its own, which XLA ends after a minute if its devices wait for ever."""
     run = score_many_images(fake_devices(2), 3)

@@ -340,6 +340,7 @@ def test_a_text_encoder_without_enc(copy):
     assert ItmHead.from_pretrained(copy, first_token="cls").first_token == "cls"
 
 
+@pytest.mark.slow
 def test_no_torch_is_needed(folder, fake_devices):
     """In a process that cannot find torch, and with nothing of it loaded at the end."""
     code = (

@@ -166,6 +166,7 @@ def test_a_folder_without_a_recipe_is_named(tmp_path, capsys):
     assert "has no recipe.json: make it with launch.train --write_arrays" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_output_layers_start_at_zero(config):
     graphdef, params = clevr_tiny._split_model(
         clevr_tiny.unet_2d_condition.UNet2DConditionModel, clevr_tiny.unet_config(config), 0

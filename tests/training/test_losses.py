@@ -36,7 +36,7 @@ def test_learning_rate_rises_stays_and_falls():
     np.testing.assert_allclose([rate(step) for step in (0, 5, 10, 80, 90, 100)], [0, 0.5, 1, 1, 0.5, 0], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("name", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
 def test_optimizers_fit_a_line(name):
     inputs = jax.random.normal(jax.random.key(0), (64, 4))
     targets = inputs @ jnp.arange(12.0).reshape(4, 3) + 1.0
@@ -58,6 +58,7 @@ def test_optimizers_fit_a_line(name):
     assert loss(params) < 0.5 * before
 
 
+@pytest.mark.slow
 def test_muon_orthogonalises_convolutions_and_leaves_biases_to_adam():
     params = {"conv": {"kernel": jnp.zeros((3, 3, 4, 8)), "bias": jnp.zeros(8)}}
     gradients = {"conv": {"kernel": jax.random.normal(jax.random.key(0), (3, 3, 4, 8)), "bias": jnp.arange(1.0, 9.0)}}
