@@ -479,3 +479,47 @@ def test_races_agree_with_the_whole_budget(shape, metric, effect):
     agree = np.all([raced[part].correct == whole[part].correct for part in whole], axis=0)
     assert np.count_nonzero(~agree) <= 1
     assert outcome.passes < (0.75 if effect == 2 and metric == "accuracy" else 1) * outcome.fixed_passes
+
+
+@pytest.mark.parametrize(
+    ("candidates", "tops", "num_samples", "ranking"),
+    [
+        (2, (1,), [141, 141], [0, 1]),
+        (3, (1, 2), [191, 152, 191], [1, 0, 2]),
+        (4, (1, 3), [191, 164, 164, 191], [1, 2, 0, 3]),
+        (6, (1, 5), [131, 164, 191, 164, 191, 131], [4, 2, 5, 0, 1, 3]),
+        (6, (2, 3), [206, 152, 152, 152, 152, 206], [4, 2, 5, 0, 1, 3]),
+        (10, (1, 5), [152, 152, 152, 223, 152, 191, 152, 191, 223, 152], [8, 3, 9, 6, 7, 5, 1, 4, 0, 2]),
+    ],
+)
+def test_races_stop_where_they_did(candidates, tops, num_samples, ranking):
+    """How a level is shared between comparisons decides when a race stops: recorded runs rest on it."""
+    random, budget = np.random.default_rng(candidates), 256
+    errors = random.exponential(size=(candidates, budget))
+    errors += 0.6 * random.permutation(candidates)[:, None]
+    one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    for n in sequential.looks(budget, 0.01):
+        if not one.decided:
+            one.look(errors, n, budget, 0.01)
+    assert one.num_samples.tolist() == num_samples
+    assert np.argsort(-one.scores(errors)).tolist() == ranking
+    assert np.argsort(errors.mean(axis=1)).tolist() == ranking
+
+
+def test_scores_are_told_from_the_winner():
+    """Three candidates judged on 8, 4 and 2 samples, by hand."""
+    errors = -np.array([[1, 1, 1, 1, 9, 9, 9, 9], [2, 4, 2, 4, 0, 0, 0, 0], [0, 2, 0, 0, 0, 0, 0, 0]], np.float64)
+    one = race.Ranking(np.arange(3)[:, None], np.array([-1]), (1, 2))
+    one.num_samples[:] = [8, 4, 2]
+    one._tops[0].is_in[:] = [False, True, False]
+    one._tops[1].is_in[:] = [True, True, False]
+    # The second one's mean of four is 3; the first is behind it by 2 on these, the third by 2 on the first two.
+    np.testing.assert_allclose(one.scores(errors), [1, 3, np.nextafter(1, -np.inf)], rtol=0, atol=0)
+    # Where none has entered, the one of the most samples counts as the winner: the first, whose mean of eight is 5.
+    for top in one._tops:
+        top.is_in[:] = False
+    np.testing.assert_allclose(one.scores(errors), [5, 5 + 2, 5 + 0], rtol=1e-12)
+
+
+def test_the_best_one_is_asked_for_by_default():
+    assert [top._k for top in race.Ranking(np.zeros((3, 1), int), np.array([-1]))._tops] == [1]

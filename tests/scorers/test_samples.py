@@ -43,6 +43,8 @@ def test_defaults():
     )
     published = samples.choose_timesteps("published", 1000)
     assert (published[0], published[-1], len(published)) == (10, 989, 980)
+    with pytest.raises(InputError, match="reaches 980, but this model has 975"):
+        samples.choose_timesteps("published", 100, num_train_timesteps=975)
 
 
 def test_listed_timesteps_may_be_any_of_the_schedule():

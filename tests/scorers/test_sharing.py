@@ -17,7 +17,18 @@ def test_texts_of_an_image_and_a_sample_follow_each_other():
 
 @pytest.mark.parametrize(
     ("texts_about_each", "expected"),
-    [([1, 1, 1], 1), ([2, 2], 2), ([3, 3, 1], 2), ([4], 4), ([7, 7], 4), ([8], 8), ([100, 1], 8), ([2] * 20 + [8], 2)],
+    [
+        ([1, 1, 1], 1),
+        ([2, 2], 2),
+        ([3, 3, 1], 2),
+        ([4], 4),
+        ([7, 7], 4),
+        ([8], 8),
+        ([100, 1], 8),
+        ([2] * 20 + [8], 2),
+        ([2] * 2 + [4] * 3, 4),
+        ([2] * 3 + [4] * 2, 2),
+    ],
 )
 def test_texts_to_share(texts_about_each, expected):
     pairs = [(image, text) for image, texts in enumerate(texts_about_each) for text in range(texts)]
@@ -33,6 +44,13 @@ def test_groups_by_hand():
     assert different.tolist() == [[5, 5, 6, 6, 5, 6], [1, 2, 2, 2, 2, 2]]
     assert groups.tolist() == [0, 0, 1, 2, 0, 0, 1, 1]
     assert groups.dtype == np.int32
+
+
+def test_a_difference_in_any_column_counts():
+    columns = np.array([[5] * 8, [1, 1, 1, 1, 2, 2, 2, 2], [7, 7, 8, 8, 8, 8, 8, 8]])
+    different, groups = sharing.group(columns, 2, 2)
+    assert different.tolist() == [[5] * 6, [1, 1, 1, 2, 2, 2], [7, 8, 7, 8, 8, 8]]
+    assert groups.tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(("size", "texts"), [(24, 2), (24, 4), (30, 4), (24, 8), (9, 2), (64, 8)])
@@ -51,6 +69,7 @@ def test_there_is_room_wherever_a_batch_begins(size, texts):
         ([[0, 0, 0, 0, 0, 0, 0, 0]], 1),
         ([[0, 1, 2, 3, 4, 4, 4, 4]], 4),
         ([[0, 0, 0, 0, 1, 2, 3, 4]], 4),  # the second device has too many
+        ([[0, 0, 0, 0, 1, 2, 3, 3]], 4),  # by one
     ],
 )
 def test_nothing_is_shared(columns, texts):
@@ -86,6 +105,9 @@ def test_those_with_enough_texts_are_shared_and_come_first():
     two = triples_with([(0, 2), (1, 1)])
     np.testing.assert_array_equal(sharing.Shared(two, 2).of(two), two[:, 0] == 0)
     assert not sharing.Shared(triples, 1).of(triples).any()
+    # Image 1 with sample 0 is not image 0 with sample 32.
+    apart = np.array([(1, 0, 0), (0, 1, 32)], np.int32)
+    assert not sharing.Shared(apart, 2).of(apart).any()
 
 
 def test_images_and_samples_of_any_number_are_kept_apart():
@@ -127,7 +149,8 @@ def test_a_device_takes_no_more_than_it_has_room_for():
     size=st.integers(1, 12),
 )
 def test_every_batch_fits_its_program(texts, left, parts, size):
-    whole = triples_with(list(enumerate(texts)), samples=range(2))
+    # Numbers of images fall as well as rise.
+    whole = triples_with([(7 * number % 11, n) for number, n in enumerate(texts)], samples=range(2))
     number = sharing.texts_to_share(whole)
     shared = sharing.Shared(whole, number)
     some = whole[np.resize(left, len(whole))]
