@@ -45,6 +45,7 @@ from benchmarks import common, machine
 from winobench import parallel
 from winobench.checkpoints import models, sources
 from winobench.diffusion.schedules import NoiseSchedule
+from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.errors import InputError
 from winobench.models import lora
 from winobench.models.unet_2d_condition import UNet2DConditionModel
@@ -150,7 +151,7 @@ class Ours:
         optimizer = optimizers.make_optimizer(
             "adamw", _LEARNING_RATE, weight_decay=_WEIGHT_DECAY, clip_norm=_CLIP_NORM, b2=0.999
         )
-        loss = hard_negatives.make_loss(graphdef, None, NoiseSchedule(), LOSS)
+        loss = hard_negatives.make_loss(StableDiffusion, {"unet": graphdef}, NoiseSchedule(), LOSS)
         self._step = loop.make_step(loss, optimizer, seed=_SEED, ema_decay=None, mesh=mesh)
         state = loop.create_state({"unet": nnx.to_pure_dict(trained)}, optimizer, average=False)
         self._state = parallel.place_parameters(state, mesh)

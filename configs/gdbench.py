@@ -40,6 +40,8 @@ HELP = {
     "allow_pickle": "load .bin weights through a restricted unpickler",
     "lora": "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
     "lora_scale": "what the LoRA's effect is multiplied by",
+    "pipeline_options": "what only the model's family has, as name=value, such as zero_empty_text=true of SDXL",
+    "encoders": "resident, or staged: encode all texts first, then take the text encoders off the devices",
     "dtype": "of the computation: float32 or bfloat16",
     "quantization": "int8 or fp8: most of the denoiser in 8 bits (needs winobench[quantization]); none for no rounding",
     "tasks": "names with commas, or ready for every task whose data are there (--list_tasks)",
@@ -66,6 +68,8 @@ RANGES = {
     **options.CHECKPOINT,
     "lora": options.PATH.or_none(),
     "lora_scale": options.SCALE,
+    "pipeline_options": options.text().or_none(),
+    "encoders": options.choice("resident", "staged"),
     "quantization": options.choice("none", "int8", "fp8"),
     "tasks": options.text(),
     "data_dir": options.PATH.or_none(),
@@ -118,6 +122,8 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.allow_pickle = False
     config.lora = config_dict.placeholder(str)
     config.lora_scale = 1.0
+    config.pipeline_options = config_dict.placeholder(str)
+    config.encoders = "resident"
     config.dtype = "float32"
     config.quantization = "none"
 

@@ -12,7 +12,7 @@ from absl import flags
 
 import winobench
 from launch import configuration, text
-from winobench import registry
+from winobench import options, registry
 from winobench.errors import InputError
 from winobench.files import user_path
 
@@ -255,11 +255,18 @@ def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool =
 
 def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The options that only diffusion models have; None where they are as they usually are."""
-    defaults = {"error": "squared_l2", "target": "own", "lora_scale": 1.0, "quantization": "none"}
+    defaults = {
+        "error": "squared_l2",
+        "target": "own",
+        "lora_scale": 1.0,
+        "quantization": "none",
+        "encoders": "resident",
+    }
     return {
         **{name: config[name] for name in defaults if config[name] != defaults[name]},
         "lora": config.lora,
         "image_size": config.image_size,
+        "pipeline_options": options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
         "timestep_range": config.sampling.timestep_range,
     }
 

@@ -51,6 +51,9 @@ def _single_threaded_torch():
 
 # Files of a minute and more ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = (
+    "training/test_hardneg.py",
+    "scorers/test_itm_head.py",
+    "scorers/test_hosted.py",
     "scorers/test_quantization.py",
     "parity/test_scorer.py",
     "parity/test_hard_negative_loss.py",
@@ -62,7 +65,6 @@ _LONG = (
     "benchmarks/test_race.py",
     "launch/test_eval.py",
     "evaluation/test_processes.py",
-    "training/test_hardneg.py",
     "scorers/test_diffusion_itm.py",
 )
 

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from winobench.diffusion.schedules import NoiseSchedule
+    from winobench.diffusion.families import load_pipeline
+    from winobench.diffusion.pipeline import Pipeline
+    from winobench.diffusion.schedules import NoiseSchedule, Schedule
     from winobench.diffusion.stable_diffusion import StableDiffusion
+    from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
     from winobench.errors import InputError
     from winobench.evaluation.evaluate import evaluate
     from winobench.evaluation.questions import evaluate_questions
@@ -41,8 +44,11 @@ _HOME = {
     "InputError": "winobench.errors",
     "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
+    "Pipeline": "winobench.diffusion.pipeline",
     "Protocol": "winobench.tasks.questions",
+    "Schedule": "winobench.diffusion.schedules",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
+    "StableDiffusionXL": "winobench.diffusion.stable_diffusion_xl",
     "TargetPair": "winobench.tasks.base",
     "Task": "winobench.tasks.base",
     "TextQuestion": "winobench.tasks.questions",
@@ -53,6 +59,7 @@ _HOME = {
     "evaluate_questions": "winobench.evaluation.questions",
     "get_task": "winobench.tasks",
     "get_text_task": "winobench.tasks",
+    "load_pipeline": "winobench.diffusion.families",
     "load_responder": "winobench.scorers.loading",
     "load_scorer": "winobench.scorers.loading",
 }
@@ -70,8 +77,11 @@ __all__ = [
     "InputError",
     "ItmHead",
     "NoiseSchedule",
+    "Pipeline",
     "Protocol",
+    "Schedule",
     "StableDiffusion",
+    "StableDiffusionXL",
     "TargetPair",
     "Task",
     "TextQuestion",
@@ -83,6 +93,7 @@ __all__ = [
     "evaluate_questions",
     "get_task",
     "get_text_task",
+    "load_pipeline",
     "load_responder",
     "load_scorer",
 ]

@@ -8,6 +8,7 @@ nothing large: ``--help`` must answer at once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -168,6 +169,29 @@ def text(longest: int = _LONGEST_TEXT) -> Range:
         return value
 
     return Range(f"a text in UTF-8 of at most {longest:,} characters, without control characters", convert)
+
+
+def settings() -> Range:
+    """Names and values, ``zero_empty_text=true,guidance=0.5``; given back as a dict of numbers, booleans and texts."""
+
+    def convert(value: Any) -> dict[str, Any]:
+        if isinstance(value, Mapping):
+            return dict(value)
+        parts = [part.partition("=") for part in value.split(",")]
+        _need(all(re.fullmatch(r"[a-z]\w{0,99}", name.strip()) and equals for name, equals, _ in parts))
+        _need(len({name.strip() for name, _, _ in parts}) == len(parts))
+        return {name.strip(): _value(text.strip()) for name, _, text in parts}
+
+    return Range("names and values, such as zero_empty_text=true, with commas between several", convert)
+
+
+def _value(text: str) -> bool | int | float | str:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:

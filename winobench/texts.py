@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from winobench import json_files
@@ -64,3 +65,22 @@ def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, togethe
                 f"the text {text[:80]!r} holds a lone surrogate, half of a character, which no file or model can hold:"
                 " correct it"
             )
+
+
+def checked_list(name: str, values: Any) -> list[Any]:
+    """Returns a list of at least one; raises InputError, with the argument's name, for anything but a sequence."""
+    if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
+        raise InputError(f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]")
+    values = list(values)
+    if not values:
+        raise InputError(f"{name} is an empty list: give at least one")
+    return values
+
+
+def checked_texts(texts: Any) -> list[str]:
+    """Returns a list of at least one string; raises InputError if it is none."""
+    texts = checked_list("texts", texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
+    return texts

@@ -73,8 +73,9 @@ def test_a_hub_repository_becomes_a_new_folder(tmp_path, monkeypatch):
     torch_weights(snapshot / "unet" / "diffusion_pytorch_model.bin", weight=torch.ones(2))
     torch_weights(snapshot / "unet" / "diffusion_pytorch_model.non_ema.bin", weight=torch.ones(2))
     torch_weights(snapshot / "safety_checker" / "pytorch_model.bin", weight=torch.ones(2))
-    for name in ("model_index.json", "unet/config.json"):
-        (snapshot / name).write_text("{}")
+    (snapshot / "unet" / "config.json").write_text("{}")
+    index = {name: ["diffusers", "Some"] for name in ("unet", "safety_checker")} | {"_class_name": "Some"}
+    (snapshot / "model_index.json").write_text(json.dumps(index))
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("0" * 40)
 

@@ -105,6 +105,7 @@ class Pipeline:
     def __init__(self, unet=None, text_encoder=None):
         self.unet = unet or network("unet")
         self.text_encoder = text_encoder or network("text")
+        self.networks = {"unet": self.unet, "text_encoder": self.text_encoder}
         self.refreshed = 0
 
     def refresh(self):
@@ -118,11 +119,11 @@ def test_every_form_of_a_unets_names(form, alpha, path):
     tensors = tensors_of(UNET_FORMS[form], pairs, alpha)
     assert len(tensors) == len(pairs) * (2 if alpha is None else 3)
     read = checkpoints.read_lora(write(path, tensors))
-    assert set(read.unet) == {f"{UNET_LAYER}.{layer}" for layer in pairs}
-    assert not read.text_encoder
+    assert set(read.parts["unet"]) == {f"{UNET_LAYER}.{layer}" for layer in pairs}
+    assert "text_encoder" not in read.parts
     assert read.ranks == (3,)
     for layer, (down, up) in pairs.items():
-        adapter = read.unet[f"{UNET_LAYER}.{layer}"]
+        adapter = read.parts["unet"][f"{UNET_LAYER}.{layer}"]
         np.testing.assert_array_equal(adapter.down, down)
         np.testing.assert_array_equal(adapter.up, up)
         assert adapter.alpha == alpha
@@ -134,10 +135,10 @@ def test_every_form_of_a_unets_names(form, alpha, path):
 def test_every_form_of_a_text_encoders_names(form, alpha, path):
     pairs = text_pairs()
     read = checkpoints.read_lora(write(path, tensors_of(TEXT_FORMS[form], pairs, alpha)))
-    assert not read.unet
-    assert set(read.text_encoder) == {f"{TEXT_LAYER}.{layer}" for layer in pairs}
+    assert "unet" not in read.parts
+    assert set(read.parts["text_encoder"]) == {f"{TEXT_LAYER}.{layer}" for layer in pairs}
     for layer, (down, up) in pairs.items():
-        adapter = read.text_encoder[f"{TEXT_LAYER}.{layer}"]
+        adapter = read.parts["text_encoder"][f"{TEXT_LAYER}.{layer}"]
         np.testing.assert_array_equal(adapter.down, down)
         np.testing.assert_array_equal(adapter.up, up)
         assert adapter.alpha == alpha
@@ -151,7 +152,7 @@ def test_every_form_comes_back_in_the_current_one(form, tmp_path):
     pipeline = Pipeline()
     read = checkpoints.load_lora(pipeline, first, fuse=False)
     assert pipeline.refreshed == 1
-    saved = checkpoints.save_lora(tmp_path / "saved", pipeline.unet, pipeline.text_encoder)
+    saved = checkpoints.save_lora(tmp_path / "saved", unet=pipeline.unet, text_encoder=pipeline.text_encoder)
     assert os.path.basename(saved) == "pytorch_lora_weights.safetensors"
     expected = tensors_of(UNET_FORMS["peft"], unet_pairs()) | tensors_of(TEXT_FORMS["peft"], text_pairs())
     written = safetensors.numpy.load_file(saved)
@@ -168,7 +169,7 @@ def test_a_scale_is_saved_within_the_values(tmp_path, path):
     checkpoints.load_lora(pipeline, path, scale=0.7, fuse=False)
     expected = run(pipeline.unet, *inputs())
     again = Pipeline()
-    checkpoints.load_lora(again, checkpoints.save_lora(tmp_path / "b", pipeline.unet), fuse=False)
+    checkpoints.load_lora(again, checkpoints.save_lora(tmp_path / "b", unet=pipeline.unet), fuse=False)
     assert {adapter.scale for adapter in lora.adapters(again.unet).values()} == {1.0}
     # One rounding a value.
     assert relative_difference(run(again.unet, *inputs()), expected) < 1e-6
@@ -178,7 +179,7 @@ def test_a_scale_is_saved_within_the_values(tmp_path, path):
 def test_values_become_float32(dtype, path):
     tensors = {name: values.astype(dtype) for name, values in tensors_of(UNET_FORMS["peft"], unet_pairs()).items()}
     read = checkpoints.read_lora(write(path, tensors))
-    for name, adapter in read.unet.items():
+    for name, adapter in read.parts["unet"].items():
         assert adapter.down.dtype == adapter.up.dtype == np.float32
         np.testing.assert_array_equal(adapter.down, tensors[f"unet.{name}.lora_A.weight"].astype(np.float32))
 
@@ -187,7 +188,7 @@ def test_layers_may_differ_in_rank(path):
     tensors = tensors_of(UNET_FORMS["peft"], {"to_q": pair(0, rank=2), "to_out.0": pair(1, rank=5)}, alpha=2.0)
     read = checkpoints.read_lora(write(path, tensors))
     assert read.ranks == (2, 5)
-    assert sorted(adapter.factors.scale for adapter in read.unet.values()) == [2 / 5, 1]
+    assert sorted(adapter.factors.scale for adapter in read.parts["unet"].values()) == [2 / 5, 1]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,9 @@ def test_layers_may_differ_in_rank(path):
 )
 def test_pefts_config_in_the_metadata(config, scales, path):
     read = checkpoints.read_lora(write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), config))
-    assert {name.rpartition("attn2.")[2]: adapter.factors.scale for name, adapter in read.unet.items()} == scales
+    assert {
+        name.rpartition("attn2.")[2]: adapter.factors.scale for name, adapter in read.parts["unet"].items()
+    } == scales
 
 
 def test_fused_is_apart_times_the_scale(path):
@@ -278,7 +281,7 @@ def first_unet_layer(change):
         ),
         (
             first_unet_layer(lambda a, down, b, up: {"lora_unet_mid_block_attn2_to_q.lora_down.weight": down}),
-            "load it with torch diffusers once and save it with save_lora_weights",
+            "has no counterpart",
         ),
         ({"unet.attn1.processor.to_x_lora.down.weight": np.ones((3, 8), np.float32)}, "are no LoRA factors as"),
     ],
@@ -406,31 +409,31 @@ def test_the_published_file_fits_sd21_base(reference_data):
     unet = checkpoints.abstract_model(
         UNet2DConditionModel, UNet2DConditionConfig.from_dict(published_configs.SD21_BASE_UNET)
     )
-    wanted = {name for name in lora.linear_layers(unet) if lora._UNET_LAYERS["all"].fullmatch(name)}
+    wanted = {name for name in lora.linear_layers(unet) if unet.lora_targets["all"].fullmatch(name)}
     assert len(wanted) == 128
-    assert set(read.unet) == wanted
-    assert not read.text_encoder
+    assert set(read.parts["unet"]) == wanted
+    assert "text_encoder" not in read.parts
     assert read.ranks == (4,)
-    assert {adapter.alpha for adapter in read.unet.values()} == {None}
-    lora.check_fit(unet, {name: adapter.factors for name, adapter in read.unet.items()})
+    assert {adapter.alpha for adapter in read.parts["unet"].values()} == {None}
+    lora.check_fit(unet, {name: adapter.factors for name, adapter in read.parts["unet"].items()})
     # It was trained: none of the second factors is still zero.
-    assert all(np.abs(adapter.up).max() > 0 for adapter in read.unet.values())
+    assert all(np.abs(adapter.up).max() > 0 for adapter in read.parts["unet"].values())
     other = checkpoints.abstract_model(
         UNet2DConditionModel, UNet2DConditionConfig.from_dict(published_configs.SD15_UNET)
     )
     with pytest.raises(InputError, match="the adapter is of another model"):
-        lora.check_fit(other, {name: adapter.factors for name, adapter in read.unet.items()})
+        lora.check_fit(other, {name: adapter.factors for name, adapter in read.parts["unet"].items()})
 
 
 def test_what_cannot_be_saved(tmp_path):
     with pytest.raises(InputError, match=r"^there is no LoRA to save: none of the networks has adapters$"):
-        checkpoints.save_lora(tmp_path / "new", network())
+        checkpoints.save_lora(tmp_path / "new", unet=network())
     assert not (tmp_path / "new").exists()
     module = adapted()
     name, adapter = next(iter(lora.adapters(module).items()))
     adapter.up.set_value(jnp.full_like(adapter.up[...], jnp.inf))
     with pytest.raises(InputError, match=f"^the adapter of unet.{name} holds values that are not finite"):
-        checkpoints.save_lora(tmp_path / "new", module)
+        checkpoints.save_lora(tmp_path / "new", unet=module)
     with pytest.raises(InputError, match="has LoRA adapters, which its files have no place for: fuse them first"):
         checkpoints.save_model(module, tmp_path / "new")
 
@@ -489,7 +492,7 @@ def test_an_alpha_may_be_a_whole_number(path):
     for value, message in ((np.int64(6), None), (np.bool_(True), "holds bool")):
         write(path, tensors | {alpha: value})
         if message is None:
-            assert [adapter.factors.scale for adapter in checkpoints.read_lora(path).unet.values()] == [2]
+            assert [adapter.factors.scale for adapter in checkpoints.read_lora(path).parts["unet"].values()] == [2]
         else:
             with pytest.raises(InputError, match=message):
                 checkpoints.read_lora(path)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from winobench.diffusion import samplers
-from winobench.diffusion.schedules import NoiseSchedule, add_noise
+from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 
 SCHEDULE = NoiseSchedule()
@@ -13,10 +13,10 @@ def test_a_perfect_denoiser_recovers_the_latents():
     """A network that knows the answer is followed exactly, however few the steps; to_one ends without noise."""
     schedule = NoiseSchedule(sampler_options=(("set_alpha_to_one", True),))
     latents, noise = np.random.default_rng(0).normal(size=(2, 2, 4, 4, 3)).astype(np.float32)
-    start = add_noise(schedule.alphas_cumprod, latents, noise, np.array([960, 960]))
+    start = schedule.add_noise(latents, noise, np.array([960, 960]))
 
-    def perfect(params, noisy, timesteps, states):
-        remaining = jnp.asarray(schedule.alphas_cumprod)[timesteps][:, None, None, None]
+    def perfect(params, noisy, times, states):
+        remaining = jnp.asarray(schedule.alphas_cumprod)[times.astype(int)][:, None, None, None]
         return (noisy - jnp.sqrt(remaining) * latents) / jnp.sqrt(1 - remaining)
 
     drawn = samplers.ddim_sample(perfect, None, schedule, start, jnp.zeros((2, 1, 1)), None, num_steps=25)
@@ -83,7 +83,7 @@ def test_sixty_one_trailing_steps_end_at_the_picture():
     """One of the 62 counts for which a step at timestep -1, which wraps to pure noise, once ruined the picture."""
     schedule = NoiseSchedule(sampler_options=(("timestep_spacing", "trailing"), ("set_alpha_to_one", False)))
     latents, noise = np.random.default_rng(0).normal(size=(2, 1, 4, 4, 3)).astype(np.float32)
-    start = add_noise(schedule.alphas_cumprod, latents, noise, np.array([999]))
+    start = schedule.add_noise(latents, noise, np.array([999]))
 
     def knows_the_noise(params, noisy, timesteps, states):
         return jnp.asarray(noise)

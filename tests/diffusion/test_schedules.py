@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import jax
@@ -134,27 +135,59 @@ def test_what_would_change_the_schedule_unnoticed_is_refused(change, message):
         NoiseSchedule.from_config({**SD15, **change})
 
 
-@pytest.mark.parametrize("prediction_type", schedules.PREDICTION_TYPES)
-def test_a_perfect_prediction_gives_back_noise_and_latents(prediction_type):
-    table = NoiseSchedule().alphas_cumprod
+@dataclasses.dataclass(frozen=True)
+class Straight(schedules.Schedule):
+    """A straight path from latents to noise, in steps: the smallest schedule that is not variance-preserving."""
+
+    num_train_timesteps: int = 1000
+    prediction = "flow"
+    signal_rates = property(lambda self: 1 - self.noise_rates)
+    noise_rates = property(lambda self: np.linspace(0.001, 1, self.num_train_timesteps, dtype=np.float32))
+    model_times = property(lambda self: 1000 * self.noise_rates)
+
+
+SCHEDULES = {"epsilon": NoiseSchedule(), "v": NoiseSchedule(prediction_type="v_prediction"), "flow": Straight()}
+
+
+@pytest.mark.parametrize("prediction", schedules.PREDICTIONS)
+def test_a_perfect_prediction_gives_back_noise_and_latents(prediction):
+    schedule = SCHEDULES[prediction]
+    assert schedule.prediction == prediction
     latents, noise = np.random.default_rng(0).normal(size=(2, 5, 4, 4, 3)).astype(np.float32)
-    timesteps = np.array([0, 10, 250, 700, 999])
-    target = schedules.prediction_target(prediction_type, table, latents, noise, timesteps)
-    noisy = schedules.add_noise(table, latents, noise, timesteps)
+    timesteps = np.array([0, 10, 250, 700, 998])
+    target = schedule.target(latents, noise, timesteps)
+    noisy = schedule.add_noise(latents, noise, timesteps)
     # float32 cancellation: at the last step the signal is 0.068 of the noisy latents.
-    recovered = schedules.predicted_noise(prediction_type, table, target, noisy, timesteps)
-    np.testing.assert_allclose(recovered, noise, atol=1e-5)
-    recovered = schedules.predicted_latents(prediction_type, table, target, noisy, timesteps)
-    np.testing.assert_allclose(recovered, latents, atol=2e-5)
+    np.testing.assert_allclose(schedule.as_noise(target, noisy, timesteps), noise, atol=1e-5)
+    np.testing.assert_allclose(schedule.as_latents(target, noisy, timesteps), latents, atol=2e-5)
 
 
-def test_functions_work_in_jit_and_keep_float32():
-    table = NoiseSchedule().alphas_cumprod
-    noisy = jax.jit(schedules.add_noise)(table, np.ones((2, 3), np.float32), np.ones((2, 3), np.float32), [0, 999])
+def test_targets_are_the_definitions():
+    latents, noise = np.random.default_rng(1).normal(size=(2, 3, 2)).astype(np.float32)
+    timesteps = np.array([0, 500, 998])
+    kept = NoiseSchedule().alphas_cumprod.astype(np.float64)[timesteps][:, None]
+    wanted = {
+        "epsilon": noise,
+        "v": np.sqrt(kept) * noise - np.sqrt(1 - kept) * latents,
+        "flow": noise - latents,
+    }
+    for prediction, expected in wanted.items():
+        np.testing.assert_allclose(SCHEDULES[prediction].target(latents, noise, timesteps), expected, atol=1e-6)
+    s = Straight().noise_rates[timesteps][:, None]
+    np.testing.assert_allclose(
+        Straight().add_noise(latents, noise, timesteps), (1 - s) * latents + s * noise, atol=1e-6
+    )
+    np.testing.assert_allclose(Straight().model_time(timesteps), 1000 * s[:, 0])
+    np.testing.assert_array_equal(NoiseSchedule().model_time(timesteps), timesteps)
+
+
+def test_methods_work_in_jit_and_keep_float32():
+    schedule = NoiseSchedule()
+    table = schedule.alphas_cumprod
+    add = jax.jit(lambda schedule, *arrays: schedule.add_noise(*arrays), static_argnums=0)
+    noisy = add(schedule, np.ones((2, 3), np.float32), np.ones((2, 3), np.float32), np.array([0, 999]))
     assert noisy.dtype == np.float32
     np.testing.assert_allclose(noisy[:, 0], np.sqrt(table[[0, 999]]) + np.sqrt(1 - table[[0, 999]]), rtol=1e-6)
-
-
-def test_unknown_prediction_type_is_a_programming_error():
-    with pytest.raises(ValueError, match="sample"):
-        schedules.prediction_target("sample", NoiseSchedule().alphas_cumprod, 0.0, 0.0, np.array([0]))
+    # Roots of the table on the host are those that the device would take, bit for bit.
+    np.testing.assert_array_equal(jnp.sqrt(table), schedule.signal_rates)
+    np.testing.assert_array_equal(jnp.sqrt(1 - jnp.asarray(table)), schedule.noise_rates)

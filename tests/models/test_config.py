@@ -41,7 +41,7 @@ def test_configs_are_values(cls, values):
     ("cls", "values", "key", "value"),
     [
         (UNet2DConditionConfig, UNET, "num_heads", 8),
-        (UNet2DConditionConfig, UNET, "addition_embed_type", "text_time"),
+        (UNet2DConditionConfig, UNET, "addition_embed_type", "image"),
         (UNet2DConditionConfig, UNET, "num_attention_heads", 8),
         (UNet2DConditionConfig, UNET, "dual_cross_attention", True),
         (UNet2DConditionConfig, UNET, "only_cross_attention", True),

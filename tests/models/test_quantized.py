@@ -13,8 +13,7 @@ from tests.models.test_networks import filled
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import checkpoints, parallel
 from winobench.errors import InputError
-from winobench.models import UNet2DConditionModel, layers, lora, quantized
-from winobench.scorers import frozen
+from winobench.models import UNet2DConditionModel, functional, layers, lora, quantized
 
 KINDS = tuple(quantized.DTYPES)
 # Values of 8 bits: 127 steps for int8, 3 bits after the leading one for fp8. Of the largest output.
@@ -111,7 +110,7 @@ def test_nothing_but_zeros(kind):
 
 def outputs(unet):
     """Of a network with a compilation of its own, which may find what functions of JAX keep of earlier ones."""
-    structure, arrays = frozen.freeze(unet)
+    structure, arrays = functional.split(unet)
     inputs = random(2, 4, 4, 4), np.array([10, 700]), random(2, 5, 12)
     compute = jax.jit(lambda arrays, *inputs: structure.module(arrays)(*inputs), compiler_options=QUICK_COMPILATION)
     return np.asarray(compute(arrays, *inputs))
@@ -140,7 +139,7 @@ def test_a_unet(kind, dtype):
 
 def test_networks_that_are_built_alike_have_one_structure():
     unet = filled(UNet2DConditionModel, UNET)
-    structures = [frozen.freeze(network)[0] for network in (unet, *(quantized.quantize(unet, "int8") for _ in "ab"))]
+    structures = [functional.split(network)[0] for network in (unet, *(quantized.quantize(unet, "int8") for _ in "ab"))]
     assert structures[1] == structures[2] != structures[0]
 
 
@@ -150,7 +149,7 @@ def test_devices_that_share_the_parameters(kind):
     mesh = parallel.make_mesh(jax.devices("cpu")[:2], model_parallel=2)
     first = quantized.QuantizedConv2d(layers.Conv2d(32, 32, 3, padding=1, **FLOAT32), kind)
     second = layers.Conv2d(32, 32, 3, padding=1, **FLOAT32)
-    structure, arrays = frozen.freeze(nnx.List([first, second]))
+    structure, arrays = functional.split(nnx.List([first, second]))
 
     def compute(arrays, x):
         one, two = structure.module(arrays)

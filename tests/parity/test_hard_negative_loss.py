@@ -18,6 +18,7 @@ from flax import nnx
 
 from tests.parity.torch_copy import QUICK_COMPILATION, from_torch, randomize, relative_error, to_torch
 from winobench.diffusion.schedules import NoiseSchedule
+from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, lora
 from winobench.training.hard_negatives import NEGATIVES, Draws, LossConfig, make_loss_of_draws
 
@@ -129,9 +130,9 @@ def our_function(networks, config, prediction_type, *, with_ids=False):
     graphdefs, params, frozen = networks
     if not with_ids:
         params, frozen = ({"unet": part["unet"]} for part in (params, frozen))
-    text_graphdef = graphdefs["text_encoder"] if with_ids else None
+    graphdefs = graphdefs if with_ids else {"unet": graphdefs["unet"]}
     schedule = NoiseSchedule(prediction_type=prediction_type)
-    loss_fn = make_loss_of_draws(graphdefs["unet"], text_graphdef, schedule, config)
+    loss_fn = make_loss_of_draws(StableDiffusion, graphdefs, schedule, config)
     function = jax.jit(jax.value_and_grad(loss_fn, has_aux=True), compiler_options=QUICK_COMPILATION)
 
     def call(batch, kinds):

@@ -125,8 +125,8 @@ def test_made_by_torch(theirs, ours, tmp_path, rank, alpha, fuse):
     read = checkpoints.load_lora(ours, tmp_path, fuse=fuse)
     assert read.ranks == (rank,)
     # Transformers down, in the middle and up, of two attention layers with four projections; two layers of text.
-    assert len(read.unet) == (1 + 1 + 2) * 2 * 4
-    assert len(read.text_encoder) == 2 * 4
+    assert len(read.parts["unet"]) == (1 + 1 + 2) * 2 * 4
+    assert len(read.parts["text_encoder"]) == 2 * 4
     assert_close(our_outputs(ours), expected, base)
 
 
@@ -184,7 +184,7 @@ def test_made_here(theirs, ours, tmp_path, targets, rank, alpha):
         lora.add_lora(network, config, rngs=nnx.Rngs(0))
         for adapter in lora.adapters(network).values():
             adapter.up.set_value(jnp.asarray(0.3 * rng.standard_normal(adapter.up.shape, np.float32)))
-    checkpoints.save_lora(tmp_path, ours.unet, ours.text_encoder)
+    checkpoints.save_lora(tmp_path, unet=ours.unet, text_encoder=ours.text_encoder)
     theirs.load_lora_weights(tmp_path, weight_name="pytorch_lora_weights.safetensors")
     expected = torch_outputs(theirs)
     assert_close(our_outputs(ours), expected, base)

@@ -14,6 +14,8 @@ from winobench.models import (
     AutoencoderKLConfig,
     CLIPTextConfig,
     CLIPTextModel,
+    CLIPTextModelWithProjection,
+    CLIPTextProjectionConfig,
     UNet2DConditionConfig,
     UNet2DConditionModel,
 )
@@ -27,6 +29,9 @@ MILLIONS = {
     ("sd15", "unet"): 859.5,
     ("sd21-base", "unet"): 865.9,
     ("sd21", "unet"): 865.9,
+    ("sdxl", "unet"): 2567.5,
+    ("sdxl", "vae"): 83.7,
+    ("sdxl", "text_encoder"): 123.1,
     ("sd15", "vae"): 83.7,
     ("sd21-base", "vae"): 83.7,
     ("sd21", "vae"): 83.7,
@@ -69,6 +74,20 @@ def test_text_encoder_tree(name):
     expected = {f"text_model.{key}": shape for key, shape in torch_shapes(network).items()}
     assert our_shapes(CLIPTextModel, CLIPTextConfig.from_dict(published)) == expected
     assert count(expected) == MILLIONS[name, "text_encoder"]
+
+
+def test_tree_of_the_second_text_encoder():
+    published = published_configs.SDXL_TEXT_2
+    with torch.device("meta"):
+        network = transformers.CLIPTextModelWithProjection(transformers.CLIPTextConfig(**published))
+    expected = {
+        key if key.startswith(("text_model.", "text_projection.")) else f"text_model.{key}": shape
+        for key, shape in torch_shapes(network).items()
+    }
+    config = CLIPTextProjectionConfig.from_dict(published)
+    assert our_shapes(CLIPTextModelWithProjection, config) == expected
+    assert count(expected) == 694.7
+    assert transformers.CLIPTextConfig(**config.to_dict()).architectures == ["CLIPTextModelWithProjection"]
 
 
 @pytest.mark.parametrize("name", NAMES)

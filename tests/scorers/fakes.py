@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench.diffusion.pipeline import Pipeline as BasePipeline
 from winobench.diffusion.schedules import NoiseSchedule
 
 IMAGE_SIZE = 16
@@ -22,6 +23,7 @@ MAX_LENGTH = 6
 @dataclasses.dataclass(frozen=True)
 class VAEConfig:
     downsampling: int = 4
+    latent_channels: int = 3
     scaling_factor: float = SCALING_FACTOR
 
 
@@ -48,6 +50,7 @@ class TextEncoder(nnx.Module):
     """A text's states are its token ids."""
 
     def __init__(self):
+        self.config = None
         self.dtype = jnp.float32
         self.gain = nnx.Param(jnp.ones(()))
 
@@ -59,6 +62,7 @@ class UNet(nnx.Module):
     """Predicts ``noisy * gain + offset * (mean token id)``: the second part is what the text does."""
 
     def __init__(self, gain: float = 0.5, offset: float = 0.1, dtype: Any = jnp.float32):
+        self.config = None
         self.dtype = dtype
         self.gain = nnx.Param(jnp.asarray(gain, dtype))
         self.offset = nnx.Param(jnp.asarray(offset, dtype))
@@ -71,6 +75,7 @@ class SharingUNet(UNet):
     """The same, and it takes many texts about one sample; it remembers how many samples it was traced for."""
 
     traced: ClassVar[list[int]] = []
+    shares_rows = True
 
     def __call__(self, noisy, timesteps, states, sample_rows=None):
         self.traced.append(len(noisy))
@@ -114,18 +119,30 @@ class GreedyTextEncoder(TextEncoder):
         return TextOutput(states if len(ids) <= self.fits else states * beyond_memory(ids.max()))
 
 
-@dataclasses.dataclass
-class Pipeline:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Pipeline(BasePipeline):
     """Token ids are the lengths of a text's words."""
 
     unet: Any = dataclasses.field(default_factory=UNet)
     vae: Any = dataclasses.field(default_factory=VAE)
     text_encoder: Any = dataclasses.field(default_factory=TextEncoder)
     schedule: NoiseSchedule = dataclasses.field(default_factory=NoiseSchedule)
+    timestep_range: tuple[int, int] | None = None
     image_size: int = IMAGE_SIZE
     fingerprint: str = "fake"
 
-    def tokenize(self, texts: Sequence[str]) -> np.ndarray:
+    NETWORKS: ClassVar = {"unet": UNet, "vae": VAE, "text_encoder": TextEncoder}
+    TOKENIZERS: ClassVar = ()
+
+    @staticmethod
+    def check_fit(configs, num_tokens):
+        pass
+
+    @staticmethod
+    def encode_conditions(networks, ids):
+        return networks["text_encoder"](ids).last_hidden_state
+
+    def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> np.ndarray:
         ids = np.zeros((len(texts), MAX_LENGTH), np.int32)
         for row, text in zip(ids, texts, strict=True):
             lengths = [len(word) for word in text.split()][:MAX_LENGTH]

@@ -71,8 +71,8 @@ def test_a_perfect_denoiser_has_no_error():
     noise = given_noise(2)
     z = jnp.asarray(fakes.latents(IMAGES[0]), jnp.float32)[None]
 
-    def denoiser(params, noisy, timesteps, states):
-        kept = jnp.asarray(NoiseSchedule().alphas_cumprod)[timesteps][:, None, None, None]
+    def denoiser(params, noisy, times, states):
+        kept = jnp.asarray(NoiseSchedule().alphas_cumprod)[times.astype(int)][:, None, None, None]
         return (noisy - jnp.sqrt(kept) * z) / jnp.sqrt(1 - kept)
 
     zero = jnp.zeros(2, jnp.int32)

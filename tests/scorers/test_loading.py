@@ -110,7 +110,7 @@ def test_a_lora(folders, tmp_path):
     lora.add_lora(pipeline.unet, lora.LoRAConfig("cross", rank=2), rngs=nnx.Rngs(0))
     for adapter in lora.adapters(pipeline.unet).values():
         adapter.up.set_value(jnp.ones_like(adapter.up[...]))
-    checkpoints.save_lora(tmp_path, pipeline.unet)
+    checkpoints.save_lora(tmp_path, unet=pipeline.unet)
     image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
 
     def judged(**diffusion):

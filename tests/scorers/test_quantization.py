@@ -120,7 +120,7 @@ def test_a_lora_is_fused_before_rounding(load, tiny_pipeline, tmp_path):
     lora.add_lora(pipeline.unet, lora.LoRAConfig("cross", rank=2), rngs=nnx.Rngs(0))
     for adapter in lora.adapters(pipeline.unet).values():
         adapter.up.set_value(jnp.ones_like(adapter.up[...]))
-    checkpoints.save_lora(tmp_path, pipeline.unet)
+    checkpoints.save_lora(tmp_path, unet=pipeline.unet)
     adapted, plain = errors(load(lora=tmp_path)), errors(load())
     in_8_bits = load("int8", lora=tmp_path)
     assert in_8_bits.fingerprint()["lora"]["fused"]

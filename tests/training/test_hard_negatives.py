@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
+from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.errors import InputError
 from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, lora
 from winobench.training import hard_negatives
@@ -78,8 +79,8 @@ def affine_loss(config, *, schedule=None, with_ids=False, **options):
     """The loss with the networks above, as a function of (gain, batch, draws)."""
     graphdef, params = nnx.split(Affine(0.0))
     text_graphdef, text_state = nnx.split(Doubling())
-    text_graphdef = text_graphdef if with_ids else None
-    loss_fn = make_loss_of_draws(graphdef, text_graphdef, schedule or HAND_SCHEDULE, config, **options)
+    graphdefs = {"unet": graphdef} | ({"text_encoder": text_graphdef} if with_ids else {})
+    loss_fn = make_loss_of_draws(StableDiffusion, graphdefs, schedule or HAND_SCHEDULE, config, **options)
 
     def loss(gain, batch, draws):
         for calls in _SEEN.values():
@@ -329,7 +330,7 @@ def test_bad_settings(values, message):
 def test_timesteps_that_the_schedule_lacks(span):
     graphdef, _ = nnx.split(Affine(0.0))
     with pytest.raises(InputError, match="must lie within 0 to 1000"):
-        make_loss(graphdef, None, NoiseSchedule(), LossConfig(timestep_range=span))
+        make_loss(StableDiffusion, {"unet": graphdef}, NoiseSchedule(), LossConfig(timestep_range=span))
 
 
 @pytest.mark.parametrize(
@@ -413,7 +414,7 @@ def small_batch():
 
 
 def gradient_function(graphdefs, config, **options):
-    loss_fn = make_loss(graphdefs["unet"], graphdefs["text_encoder"], NoiseSchedule(), config, **options)
+    loss_fn = make_loss(StableDiffusion, graphdefs, NoiseSchedule(), config, **options)
     return jax.value_and_grad(loss_fn, has_aux=True)
 
 
@@ -530,7 +531,7 @@ def test_rematerialisation_keeps_less_and_changes_nothing(on_one_device):
 
     def kept_bytes(remat):
         """What the forward pass leaves for the gradient, the arguments among it."""
-        loss_fn = make_loss(graphdefs["unet"], graphdefs["text_encoder"], NoiseSchedule(), config, remat=remat)
+        loss_fn = make_loss(StableDiffusion, graphdefs, NoiseSchedule(), config, remat=remat)
         kept = jax.eval_shape(lambda params: jax.vjp(lambda p: loss_fn(p, *others)[0], params)[1], params)
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
 
@@ -569,7 +570,7 @@ def test_frozen_text_encoder_has_no_parameters_to_train():
 def test_dropout_depends_on_the_key_alone():
     graphdefs, params, frozen = small_networks(dropout=0.5)
     config = LossConfig("hard_text", None)
-    loss_fn = make_loss_of_draws(graphdefs["unet"], graphdefs["text_encoder"], NoiseSchedule(), config)
+    loss_fn = make_loss_of_draws(StableDiffusion, graphdefs, NoiseSchedule(), config)
     draws = draw(jax.random.key(9), (EXAMPLES, 4, 4, 3), NoiseSchedule(), config)
     batch = small_batch()
     losses = [

@@ -8,6 +8,7 @@ import pytest
 import safetensors.numpy
 
 from configs import hardneg as hardneg_config
+from tests import tiny_sdxl
 from winobench.checkpoints import read_lora
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
@@ -75,10 +76,11 @@ def test_training_leaves_adapters_and_numbers(finished, tiny_pipeline):
     best = max((row for row in rows if row["step"] and MEAN in row), key=lambda row: (row[MEAN], row["step"]))
     last = read_lora(folder / "lora" / "last")
     # attn2 of two blocks down and up and of the middle; four projections in each of the text encoder's two layers.
-    assert len(last.unet) == 4 * len({name.split(".transformer_blocks")[0] for name in last.unet})
-    assert all(".attn2." in name for name in last.unet)
-    assert len(last.text_encoder) == 8
-    assert all(np.abs(adapter.up).max() > 0.01 for part in (last.unet, last.text_encoder) for adapter in part.values())
+    unet = last.parts["unet"]
+    assert len(unet) == 4 * len({name.split(".transformer_blocks")[0] for name in unet})
+    assert all(".attn2." in name for name in unet)
+    assert len(last.parts["text_encoder"]) == 8
+    assert all(np.abs(adapter.up).max() > 0.01 for part in last.parts.values() for adapter in part.values())
     is_last_best = best["step"] == 4
     same = all((tensors(folder / "lora")[name] == array).all() for name, array in tensors(folder / "lora/last").items())
     assert same == is_last_best
@@ -168,6 +170,21 @@ def test_eight_devices_do_as_one(config, tmp_path):
     np.testing.assert_allclose(*losses, rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_a_model_with_two_text_encoders(tmp_path_factory):
+    """SDXL: adapters on all three networks, each trained, in a file that loads again."""
+    config = make_config(tiny_sdxl.write(tmp_path_factory.mktemp("sdxl")), tmp_path_factory)
+    config.num_steps = 2
+    folder = tmp_path_factory.mktemp("runs") / "sdxl"
+    hardneg.run(config, folder)
+    read = read_lora(folder / "lora")
+    assert set(read.parts) == {"unet", "text_encoder", "text_encoder_2"}
+    for layers in read.parts.values():
+        assert all(np.any(adapter.up) for adapter in layers.values())  # up starts at zero
+    scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora")
+    assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
+
+
 @pytest.mark.parametrize("form", hardneg_config.FORMS)
 def test_the_schedule_of_every_form_fits_its_steps(form):
     config = hardneg_config.get_config(form)
@@ -252,7 +269,7 @@ def test_the_command_of_a_run_has_all_that_its_model_needs(finished, tmp_path):
 def test_timesteps_that_the_schedule_lacks_are_told_before_the_model_is_loaded(
     config, tmp_path, monkeypatch, field, value
 ):
-    monkeypatch.setattr(hardneg.StableDiffusion, "from_pretrained", lambda *_, **__: pytest.fail("was loaded"))
+    monkeypatch.setattr(hardneg.families, "load_pipeline", lambda *_, **__: pytest.fail("was loaded"))
     with config.ignore_type():
         config[field].timestep_range = value
     with pytest.raises(InputError, match="timestep_range is"):

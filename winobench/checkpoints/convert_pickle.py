@@ -21,8 +21,8 @@ from winobench.files import write_json
 
 _REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit of the hub repository.")
 
-# What a pipeline, or a single network at the top of a repository, is read from.
-_SUBFOLDERS = ("", "unet/", "vae/", "text_encoder/", "tokenizer/", "scheduler/")
+# Parts of a pipeline that nothing here reads.
+_OTHER_PARTS = ("safety_checker", "feature_extractor", "image_encoder")
 _WEIGHTS = (
     "diffusion_pytorch_model*.bin",
     "pytorch_model*.bin",
@@ -32,6 +32,14 @@ _WEIGHTS = (
 _INDICES = ("diffusion_pytorch_model*.bin.index*.json", "pytorch_model*.bin.index*.json")
 # Other forms of the same weights, which nothing here reads.
 _OTHER_WEIGHTS = ("*.non_ema.bin", "*.ema.bin")
+
+
+def _subfolders(source: sources.Source) -> list[str]:
+    """The top of a repository, for a single network there, and the folders of a pipeline's parts."""
+    path = source.find("model_index.json")
+    index = {} if path is None else sources.read_json(path)
+    parts = [name for name, value in index.items() if isinstance(value, list) and name not in _OTHER_PARTS]
+    return ["", *(f"{name}/" for name in parts)]
 
 
 def convert_file(path: pathlib.Path, target: pathlib.Path | None = None) -> pathlib.Path:
@@ -94,7 +102,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
     if all(source.find(name) is None for name in ("model_index.json", "open_clip_config.json")):
         source.require("config.json", "nor a model_index.json, so it is no model in the diffusers layout")
     wanted = {
-        "allow_patterns": [subfolder + name for subfolder in _SUBFOLDERS for name in ("*.json", "*.txt", *_WEIGHTS)],
+        "allow_patterns": [part + name for part in _subfolders(source) for name in ("*.json", "*.txt", *_WEIGHTS)],
         "ignore_patterns": list(_OTHER_WEIGHTS),
     }
     snapshot = pathlib.Path(huggingface_hub.snapshot_download(repo_id, revision=source.revision, **wanted))

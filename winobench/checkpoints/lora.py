@@ -9,8 +9,13 @@ product is multiplied. The factors' names, for the layer ``...attn1.to_q`` of a 
   ``to_out_lora`` there.
 
 Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
-load and goes on with the model as it was. A text encoder's have the prefix ``text_encoder.``, with or without
-``text_model.`` behind it, and ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in earlier files.
+load and goes on with the model as it was. A text encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``),
+with or without ``text_model.`` behind it, and ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old
+files. The prefix is always the network's name in the pipeline (`Pipeline.NETWORKS`).
+
+kohya's scripts name a layer in one word, ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` and
+``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` beside; SDXL's blocks in those of the original code
+(``input_blocks_4_1`` is ``down_blocks.1.attentions.0``).
 """
 
 from __future__ import annotations
@@ -36,26 +41,33 @@ from winobench.files import user_path
 from winobench.models import lora
 
 if TYPE_CHECKING:
-    from winobench.diffusion.stable_diffusion import StableDiffusion
+    from winobench.diffusion.pipeline import Pipeline
 
 WEIGHTS_NAME = "pytorch_lora_weights"
 """Stem of the file's name."""
 
-_PREFIX = re.compile(r"(unet|text_encoder)\.(.+)")
+_PREFIX = re.compile(r"(unet|transformer|text_encoder(?:_\d)?)\.(.+)")
+_FIRST_PART = "unet"  # of names without a prefix
 _KEY = re.compile(
     r"(?P<layer>.+?)(?:"
     r"\.lora_(?P<letter>[AB])\.weight"
+    r"|\.lora_(?P<kohya>down|up)\.weight"
     r"|(?:\.lora|\.lora_linear_layer|(?P<old>_lora))\.(?P<side>down|up)\.weight"
     r"|(?:\.lora|\.lora_linear_layer|(?P<old_alpha>_lora))?\.(?P<alpha>alpha)"
     r")"
 )
-# The first names of attention layers -> the layers' own, by part.
-_FIRST_NAMES = {
-    "unet": {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"},
-    "text_encoder": {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"},
-}
+# The first names of attention layers -> the layers' own, in denoisers and in text encoders.
+_FIRST_NAMES = {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"}
+_FIRST_NAMES_OF_TEXTS = {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"}
 _LAYER_PATTERN = re.compile(r"\^?(\w|\.|\\\.|-){1,300}")
-_KOHYA_PREFIXES = ("lora_unet_", "lora_te_", "lora_te1_", "lora_te2_")
+_KOHYA_PARTS = {"unet": "unet", "te": "text_encoder", "te1": "text_encoder", "te2": "text_encoder_2"}
+_KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_(\w+)(\..+)")
+# Names of modules that hold an underscore: all others in kohya's names stand for a dot.
+_WORDS = re.compile(
+    r"down_blocks|up_blocks|mid_block|transformer_blocks|input_blocks|middle_block|output_blocks|proj_(?:in|out)"
+    r"|to_(?:q|k|v|out)|text_model|self_attn|(?:q|k|v|out)_proj|(?:time|add)_embedding|linear_[12]|time_emb_proj"
+    r"|conv_(?:in|out|shortcut)|text_projection|[a-z0-9]+"
+)
 # Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
 _METADATA_KEY = "lora_adapter_metadata"
 
@@ -90,25 +102,24 @@ class LoRAWeights:
     """What a LoRA file holds.
 
     Attributes:
-      unet: torch's name of the layer -> its adapter.
-      text_encoder: the same of the text encoder, names beginning with ``text_model.``; empty in most files.
+      parts: name of the network in the pipeline -> torch's name of the layer -> its adapter. Those of text encoders
+        begin with ``text_model.``; most files have none.
       file: where it was read.
     """
 
-    unet: Mapping[str, Adapter]
-    text_encoder: Mapping[str, Adapter]
+    parts: Mapping[str, Mapping[str, Adapter]]
     file: str
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that occur, ascending; most files have one."""
-        return tuple(sorted({adapter.rank for part in self._parts() for adapter in part.values()}))
+        return tuple(sorted({adapter.rank for part in self.parts.values() for adapter in part.values()}))
 
     @property
     def sha256(self) -> str:
         """Identifies layers, values and alphas, whatever the names of tensors and the format of the file."""
         digest = hashlib.sha256()
-        for name, part in zip(("unet", "text_encoder"), self._parts(), strict=True):
+        for name, part in sorted(self.parts.items(), key=_denoisers_first):
             for layer, adapter in sorted(part.items()):
                 scale = adapter.factors.scale
                 digest.update(f"{name}.{layer} {adapter.down.shape} {adapter.up.shape} {scale!r}\n".encode())
@@ -116,8 +127,9 @@ class LoRAWeights:
                 digest.update(np.ascontiguousarray(adapter.up).data)
         return digest.hexdigest()
 
-    def _parts(self) -> tuple[Mapping[str, Adapter], Mapping[str, Adapter]]:
-        return self.unet, self.text_encoder
+
+def _denoisers_first(part: tuple[str, Any]) -> tuple[bool, str]:
+    return part[0].startswith("text_encoder"), part[0]
 
 
 def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_pickle: bool = False) -> LoRAWeights:
@@ -153,14 +165,14 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
     if not found:
         raise InputError(f"{path} holds no tensors, so it is no LoRA: get it anew")
     configs = _peft_configs(path)
-    parts: dict[str, dict[str, Adapter]] = {"unet": {}, "text_encoder": {}}
+    parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
-        parts[part][layer] = _adapter(path, layer, roles, configs[part])
-    return LoRAWeights(parts["unet"], parts["text_encoder"], path)
+        parts.setdefault(part, {})[layer] = _adapter(path, layer, roles, configs.get(part, {}))
+    return LoRAWeights(parts, path)
 
 
 def load_lora(
-    pipeline: StableDiffusion,
+    pipeline: Pipeline,
     source: str | os.PathLike | LoRAWeights,
     *,
     scale: float = 1.0,
@@ -168,7 +180,7 @@ def load_lora(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> LoRAWeights:
-    """Gives a pipeline's UNet, and its text encoder where the file adapts that too, the adapters of a file, in place.
+    """Gives a pipeline's denoiser, and text encoders where the file adapts them too, the adapters of a file, in place.
 
     Args:
       pipeline: the model that the file was made for. After an error it is as it was.
@@ -192,11 +204,14 @@ def load_lora(
     if not isinstance(read, LoRAWeights):
         read = read_lora(read, revision=revision, allow_pickle=allow_pickle)
     chosen = []
-    for network, part in ((pipeline.unet, read.unet), (pipeline.text_encoder, read.text_encoder)):
-        values = {name: adapter.factors for name, adapter in part.items()}
+    networks = pipeline.networks
+    for part, adapters in read.parts.items():
+        if part not in networks:
+            has = ", ".join(networks)
+            raise InputError(f"{read.file}: it adapts a {part}, but a {type(pipeline).__name__} has {has} only")
+        network = networks[part]
+        values = {name: adapter.factors for name, adapter in adapters.items()}
         values = {name: factors._replace(scale=scale * factors.scale) for name, factors in values.items()}
-        if not values:
-            continue
         try:
             lora.check_fit(network, values)
         except InputError as error:
@@ -210,7 +225,7 @@ def load_lora(
     return read
 
 
-def save_lora(folder: str | os.PathLike, unet: nnx.Module | None = None, text_encoder: nnx.Module | None = None) -> str:
+def save_lora(folder: str | os.PathLike, **networks: nnx.Module | None) -> str:
     """Writes the adapters of networks as ``pytorch_lora_weights.safetensors``, whole or not at all.
 
     The file has diffusers' current names, float32 values, and no alpha: ``up`` is multiplied by the adapter's scale, so
@@ -218,8 +233,7 @@ def save_lora(folder: str | os.PathLike, unet: nnx.Module | None = None, text_en
 
     Args:
       folder: where to write; made if needed.
-      unet: a UNet with adapters, or None.
-      text_encoder: a text encoder with adapters, or None.
+      **networks: networks with adapters by their names in the pipeline (``unet=...``); None for those without.
 
     Returns:
       The path of the file.
@@ -228,7 +242,7 @@ def save_lora(folder: str | os.PathLike, unet: nnx.Module | None = None, text_en
       InputError: if there are no adapters, or one holds a value that is not finite.
     """
     arrays: dict[str, np.ndarray] = {}
-    for part, network in (("unet", unet), ("text_encoder", text_encoder)):
+    for part, network in networks.items():
         for name, adapter in lora.adapters(network).items() if network is not None else ():
             down, up = np.asarray(adapter.down[...]), np.asarray(adapter.up[...]) * np.float32(adapter.scale)
             if not (np.isfinite(down).all() and np.isfinite(up).all()):
@@ -276,20 +290,24 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
 
 def _parse(key: str) -> tuple[str, str, str] | None:
     """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor's name; None if it is none of the known forms."""
+    if match := _KOHYA.fullmatch(key):
+        part, layer, rest = _KOHYA_PARTS[match[1]], _dotted(match[2]), match[3]
+        key = f"{part}.{layer}{rest}"
     match = _PREFIX.fullmatch(key)
-    part, rest = match.groups() if match else ("unet", key)
+    part, rest = match.groups() if match else (_FIRST_PART, key)
     match = _KEY.fullmatch(rest.replace(".processor.", "."))
     if match is None:
         return None
     layer = match["layer"]
     if match["old"] or match["old_alpha"]:
         owner, _, last = layer.rpartition(".")
-        if last not in _FIRST_NAMES[part]:
+        names = _FIRST_NAMES_OF_TEXTS if part.startswith("text_encoder") else _FIRST_NAMES
+        if last not in names:
             return None
-        layer = f"{owner}.{_FIRST_NAMES[part][last]}"
-    if part == "text_encoder" and not layer.startswith("text_model."):
+        layer = f"{owner}.{names[last]}"
+    if part.startswith("text_encoder") and not layer.startswith(("text_model.", "text_projection")):
         layer = f"text_model.{layer}"
-    role = match["alpha"] or match["side"] or {"A": "down", "B": "up"}[match["letter"]]
+    role = match["alpha"] or match["side"] or match["kohya"] or {"A": "down", "B": "up"}[match["letter"]]
     return part, layer, role
 
 
@@ -298,14 +316,58 @@ def _describe_unknown(path: str, keys: list[str]) -> str:
     named = f"{path} holds tensors that are no LoRA factors as diffusers names them ({some})"
     if any("lora_magnitude_vector" in key or "dora_scale" in key for key in keys):
         return f"{named}: this is a DoRA, which is not supported"
-    if any(key.startswith(_KOHYA_PREFIXES) for key in keys):
-        return f"{named}: load it with torch diffusers once and save it with save_lora_weights"
-    return f"{named}: only plain LoRA of Stable Diffusion 1.x and 2.x can be read"
+    return f"{named}: only plain LoRA in diffusers' or kohya's names can be read"
+
+
+_ORIGINAL_NAMES = {
+    "time_embed_0": "time_embedding.linear_1",
+    "time_embed_2": "time_embedding.linear_2",
+    "label_emb_0_0": "add_embedding.linear_1",
+    "label_emb_0_2": "add_embedding.linear_2",
+}
+
+
+def _dotted(name: str) -> str:
+    """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``."""
+    if name in _ORIGINAL_NAMES:
+        return _ORIGINAL_NAMES[name]
+    words = _WORDS.findall(name)
+    if words[0] in ("input_blocks", "middle_block", "output_blocks"):
+        words = _diffusers_block(words)
+    return ".".join(words)
+
+
+def _diffusers_block(words: list[str]) -> list[str]:
+    """The original code's names of SDXL's blocks (Rombach et al., 2022) in diffusers': three modules a level.
+
+    ``input_blocks`` begin with the first convolution; each level ends with a downsampler. ``output_blocks`` have three
+    residual blocks a level, of which the last is followed by an upsampler.
+    """
+    side, *rest = words
+    if side == "middle_block":
+        number, *rest = rest
+        place = {"0": ["resnets", "0"], "1": ["attentions", "0"], "2": ["resnets", "1"]}.get(number, [number])
+        return ["mid_block", *place, *_resnet(place, rest)]
+    number, module, *rest = rest
+    number = int(number) - (side == "input_blocks")
+    level, layer = divmod(number, 3)
+    block = ["down_blocks" if side == "input_blocks" else "up_blocks", str(level)]
+    place = [["resnets", "attentions"][int(module) > 0], str(layer)]
+    if rest and rest[0] in ("op", "conv"):
+        return [*block, "downsamplers" if rest[0] == "op" else "upsamplers", "0", "conv", *rest[1:]]
+    return [*block, *place, *_resnet(place, rest)]
+
+
+def _resnet(place: list[str], rest: list[str]) -> list[str]:
+    """Names within a residual block: its only dense layer is the projection of the time embedding."""
+    if place[0] == "resnets" and rest[:3] == ["emb", "layers", "1"]:
+        return ["time_emb_proj", *rest[3:]]
+    return rest
 
 
 def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
     """Peft's config of each part, as far as the file brings one."""
-    configs: dict[str, dict[str, Any]] = {"unet": {}, "text_encoder": {}}
+    configs: dict[str, dict[str, Any]] = {}
     if not path.endswith(".safetensors"):
         return configs
     with safetensors.safe_open(path, framework="np") as file:
@@ -319,7 +381,7 @@ def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
         raise InputError(f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it again") from error
     for key, match in named.items():
         if match:
-            configs[match[1]][match[2]] = values[key]
+            configs.setdefault(match[1], {})[match[2]] = values[key]
     for part, config in configs.items():
         for option in ("use_dora", "lora_bias"):
             if config.get(option):

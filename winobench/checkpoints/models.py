@@ -24,7 +24,6 @@ from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
 from winobench.files import write_json
 from winobench.models import lora
-from winobench.models.clip import CLIPTextConfig
 
 Model = TypeVar("Model", bound=nnx.Module)
 Path = tuple[str | int, ...]
@@ -90,6 +89,10 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"vision_model\..*",
             r"logit_scale",
         ),
+    ),
+    "CLIPTextModelWithProjection": KeyTable(
+        renames=((r"(embeddings|encoder|final_layer_norm)\.", r"text_model.\1."),),
+        ignored=(r"text_model\.embeddings\.position_ids",),
     ),
     "Decoder": KeyTable(
         # The language side of LLaVA, as it was saved before transformers 4.52 and since then.
@@ -158,10 +161,6 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
     name = sources.join(subfolder, "config.json")
     path = source.require(name, f"so there is no {cls.__name__} in it")
     content = sources.read_json(path)
-    text_only = cls.config_class is CLIPTextConfig
-    if text_only and content.get("model_type") == "clip" and isinstance(content.get("text_config"), dict):
-        # The file of a whole CLIP; the text tower's part of it may leave out what its class knows.
-        content = {**content["text_config"], "model_type": "clip_text_model"}
     try:
         return cls.config_class.from_dict(content)
     except InputError as error:

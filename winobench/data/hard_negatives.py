@@ -20,8 +20,8 @@ import numpy as np
 from winobench.data import array_records, prepared
 from winobench.errors import InputError
 
-Tokenizer = Callable[[Sequence[str]], np.ndarray]
-"""Texts -> int32 [num_texts, length], such as ``StableDiffusion.tokenize``."""
+Tokenizer = Callable[[Sequence[str]], Any]
+"""Texts -> int32 [num_texts, ...], an array or a tree of arrays, such as `Pipeline.tokenize`."""
 
 _TEXTS_AT_ONCE = 4096
 _MANY = 2**62
@@ -157,6 +157,7 @@ def batches(
         so many equal parts.
     """
     import grain
+    import jax
 
     if batch_size < 1 or batch_size % num_parts:
         raise InputError(f"a batch of {batch_size} has no {num_parts} equal parts: make batch_size a multiple of that")
@@ -165,14 +166,17 @@ def batches(
     ids = _token_ids(tokenizer, texts.texts)
     count = len(source.rows)
 
+    def of_text(number: int) -> Any:
+        return jax.tree.map(lambda leaf: leaf[number], ids)
+
     def take(index: int, row: int) -> dict[str, np.ndarray]:
         drawn = texts.draw(np.random.default_rng((seed, index // count, row)), row)
         return {
             "latents": source.latents[source.rows[row].image].astype(np.float32),
             "negative_latents": source.latents[drawn.negative_image].astype(np.float32),
-            "input_ids": ids[drawn.caption],
-            "negative_ids": ids[drawn.negative_caption],
-            "random_ids": ids[drawn.random_caption],
+            "input_ids": of_text(drawn.caption),
+            "negative_ids": of_text(drawn.negative_caption),
+            "random_ids": of_text(drawn.random_caption),
         }
 
     # As good as endless; Grain cannot cut up what has no length.
@@ -243,7 +247,9 @@ class _Texts:
         return _Drawn(int(self.captions[row]), negative, other, int(image))
 
 
-def _token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
-    """int32 [num_texts, length]."""
+def _token_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Any:
+    """Arrays int32 [num_texts, ...], as the tokenizer returns them."""
+    import jax
+
     parts = [tokenizer(texts[start : start + _TEXTS_AT_ONCE]) for start in range(0, len(texts), _TEXTS_AT_ONCE)]
-    return np.concatenate(parts).astype(np.int32)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.int32), *parts)

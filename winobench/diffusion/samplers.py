@@ -84,10 +84,10 @@ def ddim_step(
     Returns:
       The latents at ``next_timestep``, float32.
     """
-    table, kind = schedule.alphas_cumprod, schedule.prediction_type
+    table = schedule.alphas_cumprod
     timesteps = jnp.broadcast_to(timestep, prediction.shape[:1])
-    noise = schedules.predicted_noise(kind, table, prediction, noisy, timesteps)
-    clean = schedules.predicted_latents(kind, table, prediction, noisy, timesteps)
+    noise = schedule.as_noise(prediction, noisy, timesteps)
+    clean = schedule.as_latents(prediction, noisy, timesteps)
     to_one = dict(schedule.sampler_options).get("set_alpha_to_one", schedule.scheduler_class != "PNDMScheduler")
     last = 1.0 if to_one else table[0]
     remaining = jnp.where(next_timestep < 0, last, jnp.asarray(table)[jnp.maximum(next_timestep, 0)])
@@ -99,8 +99,8 @@ def ddim_sample(
     params: Any,
     schedule: schedules.NoiseSchedule,
     noise: jax.Array,
-    text_states: jax.Array,
-    empty_states: jax.Array | None,
+    text_states: Any,
+    empty_states: Any | None,
     *,
     num_steps: int,
     guidance_scale: float | jax.Array = 1.0,
@@ -108,12 +108,12 @@ def ddim_sample(
     """Draws latents. Pure: call it inside of a ``jax.jit``, with ``schedule`` and ``num_steps`` static.
 
     Args:
-      denoiser: ``(params, noisy latents [n, h, w, c], timesteps int32 [n], text states [n, L, D]) -> prediction``.
+      denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], conditions) -> prediction``.
       params: passed on to the denoiser.
       schedule: the noise schedule.
       noise: float32 ``[B, h, w, c]``, standard normal.
-      text_states: ``[B, L, D]``.
-      empty_states: states of the empty text, ``[1, L, D]`` or ``[B, L, D]``; None for sampling without guidance, which
+      text_states: conditions, arrays ``[B, ...]``.
+      empty_states: those of the empty text, ``[1, ...]`` or ``[B, ...]``; None for sampling without guidance, which
         halves the work.
       num_steps: number of steps.
       guidance_scale: w in prediction = empty + w (text - empty) (Ho and Salimans 2022); 1 is no guidance.
@@ -122,8 +122,9 @@ def ddim_sample(
       Latents, float32 ``[B, h, w, c]``, scaled as in training: divide by the VAE's scaling factor before decoding.
     """
     if empty_states is not None:
-        empty_states = jnp.broadcast_to(empty_states, text_states.shape)
-        states = jnp.concatenate([empty_states, text_states])
+        states = jax.tree.map(
+            lambda empty, text: jnp.concatenate([jnp.broadcast_to(empty, text.shape), text]), empty_states, text_states
+        )
     else:
         states = text_states
 
@@ -131,7 +132,7 @@ def ddim_sample(
         timestep, next_timestep = times
         inputs = latents if empty_states is None else jnp.concatenate([latents, latents])
         timesteps = jnp.broadcast_to(timestep, inputs.shape[:1])
-        prediction = denoiser(params, inputs, timesteps, states).astype(jnp.float32)
+        prediction = denoiser(params, inputs, schedule.model_time(timesteps), states).astype(jnp.float32)
         if empty_states is not None:
             empty, text = jnp.split(prediction, 2)
             prediction = empty + guidance_scale * (text - empty)

@@ -1,12 +1,15 @@
 """Noise schedules: how much noise the latents of each timestep hold, and what a network is asked to predict.
 
-A schedule is a value. It is read from the ``scheduler_config.json`` of a diffusers folder, whichever sampler wrote the
-file: the samplers of Stable Diffusion (PNDM, DDIM, Euler, DPM-Solver, ...) differ in how they step, but share one
-training schedule, and only that decides an error. Timesteps are integers in ``[0, num_train_timesteps)``.
+A `Schedule` is three tables over the timesteps and a kind of prediction. It is a value: equal and hashed over all that
+changes a result, so it can be a static argument of ``jax.jit``. `NoiseSchedule` is that of Stable Diffusion; it is read
+from the ``scheduler_config.json`` of a diffusers folder, whichever sampler wrote the file: the samplers (PNDM, DDIM,
+Euler, DPM-Solver, ...) differ in how they step, but share one training schedule, and only that decides an error.
+Timesteps are integers in ``[0, num_train_timesteps)``.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import math
@@ -14,13 +17,17 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from winobench.errors import InputError
 
-PREDICTION_TYPES = ("epsilon", "v_prediction")
+PREDICTIONS = ("epsilon", "v", "flow")
+# As ``scheduler_config.json`` names them -> as above.
+_PREDICTION_NAMES = {"epsilon": "epsilon", "v_prediction": "v"}
+PREDICTION_TYPES = tuple(_PREDICTION_NAMES)
 BETA_SCHEDULES = ("linear", "scaled_linear", "squaredcos_cap_v2")
 
 # What beta_start, beta_end and beta_schedule are when the file leaves them out: each sampler class has its own.
@@ -122,8 +129,111 @@ _COSINE_OFFSET = 0.008
 _COSINE_MAX_BETA = 0.999
 
 
+class Schedule(abc.ABC):
+    """How noise enters latents, and what the network answers.
+
+    With the rates a and b of a timestep, the noisy latents are z_t = a z + b eps. A perfect network would answer
+
+    - ``epsilon``: the noise eps (Ho et al. 2020);
+    - ``v``: the velocity a eps - b z (Salimans and Ho 2022, Appendix D);
+    - ``flow``: the velocity eps - z of the straight path between the two (Liu et al. 2023).
+
+    Subclasses are frozen dataclasses, so that equal schedules share a compilation. All methods are pure, and broadcast:
+    timesteps are int ``[B, ...]``, and the arrays that they belong to have further axes behind these.
+    """
+
+    num_train_timesteps: int
+
+    @property
+    @abc.abstractmethod
+    def prediction(self) -> str:
+        """What the network answers: one of `PREDICTIONS`."""
+
+    @property
+    @abc.abstractmethod
+    def signal_rates(self) -> np.ndarray:
+        """What the clean latents are multiplied by at each timestep: float32 ``[T]``."""
+
+    @property
+    @abc.abstractmethod
+    def noise_rates(self) -> np.ndarray:
+        """What the noise is multiplied by at each timestep: float32 ``[T]``."""
+
+    @property
+    @abc.abstractmethod
+    def model_times(self) -> np.ndarray:
+        """What the network is told at each timestep: float32 ``[T]``."""
+
+    def rates(self, timesteps: ArrayLike, ndim: int) -> tuple[jax.Array, jax.Array]:
+        """The rates of signal and noise, float32, of the timesteps' shape with further axes of 1 up to ``ndim``."""
+        timesteps = jnp.asarray(timesteps)
+        shape = timesteps.shape + (1,) * (ndim - timesteps.ndim)
+        signal, noise = (
+            jnp.asarray(table)[timesteps].reshape(shape) for table in (self.signal_rates, self.noise_rates)
+        )
+        return signal, noise
+
+    def add_noise(self, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jax.Array:
+        """The noisy latents z_t.
+
+        Args:
+          latents: z, ``[B, ...]``, scaled as in training.
+          noise: eps, like ``latents``.
+          timesteps: int ``[B]``.
+
+        Returns:
+          float32, like ``latents``.
+        """
+        signal_rate, noise_rate = self.rates(timesteps, jnp.ndim(latents))
+        return signal_rate * latents + noise_rate * noise
+
+    def target(self, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jax.Array:
+        """What a perfect network would answer; arguments and result as of `add_noise`."""
+        if self.prediction == "epsilon":
+            return jnp.asarray(noise, jnp.float32)
+        if self.prediction == "flow":
+            return jnp.asarray(noise, jnp.float32) - jnp.asarray(latents, jnp.float32)
+        signal_rate, noise_rate = self.rates(timesteps, jnp.ndim(latents))
+        return signal_rate * noise - noise_rate * latents
+
+    def as_noise(self, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike) -> jax.Array:
+        """The noise that a network's answer stands for.
+
+        Args:
+          prediction: the network's answer, ``[B, ...]``.
+          noisy: z_t, what the network was given, like ``prediction``.
+          timesteps: int ``[B]``.
+
+        Returns:
+          float32, like ``prediction``.
+        """
+        if self.prediction == "epsilon":
+            return jnp.asarray(prediction, jnp.float32)
+        signal_rate, noise_rate = self.rates(timesteps, jnp.ndim(prediction))
+        if self.prediction == "flow":
+            return (noisy + signal_rate * prediction) / (signal_rate + noise_rate)
+        return signal_rate * prediction + noise_rate * noisy
+
+    def as_latents(self, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike) -> jax.Array:
+        """The clean latents that a network's answer stands for; arguments and result as of `as_noise`.
+
+        An ``epsilon`` network says nothing about them where no signal is left (zero terminal SNR): the result is then
+        not finite.
+        """
+        signal_rate, noise_rate = self.rates(timesteps, jnp.ndim(prediction))
+        if self.prediction == "epsilon":
+            return (noisy - noise_rate * prediction) / signal_rate
+        if self.prediction == "flow":
+            return (noisy - noise_rate * prediction) / (signal_rate + noise_rate)
+        return signal_rate * noisy - noise_rate * prediction
+
+    def model_time(self, timesteps: ArrayLike) -> jax.Array:
+        """What the network is told of timesteps: float32, like ``timesteps``."""
+        return jnp.asarray(self.model_times)[jnp.asarray(timesteps)]
+
+
 @dataclasses.dataclass(frozen=True)
-class NoiseSchedule:
+class NoiseSchedule(Schedule):
     """A discrete, variance-preserving training schedule; hashable.
 
     Two schedules are equal when nothing differs that can change a result: the training schedule, which alone decides
@@ -284,9 +394,27 @@ class NoiseSchedule:
             root = np.sqrt(signal)
             root = (root - root[-1]) * root[0] / (root[0] - root[-1])
             signal = root**2
-        table = signal.astype(np.float32)
-        table.setflags(write=False)
-        return table
+        return _read_only(signal.astype(np.float32))
+
+    @property
+    def prediction(self) -> str:
+        """What the network answers: ``epsilon`` or ``v``."""
+        return _PREDICTION_NAMES[self.prediction_type]
+
+    @functools.cached_property
+    def signal_rates(self) -> np.ndarray:
+        """sqrt(abar_t), float32 ``[T]``."""
+        return _read_only(np.sqrt(self.alphas_cumprod))
+
+    @functools.cached_property
+    def noise_rates(self) -> np.ndarray:
+        """sqrt(1 - abar_t), float32 ``[T]``."""
+        return _read_only(np.sqrt(np.float32(1) - self.alphas_cumprod))
+
+    @functools.cached_property
+    def model_times(self) -> np.ndarray:
+        """The timesteps themselves, float32 ``[T]``."""
+        return _read_only(np.arange(self.num_train_timesteps, dtype=np.float32))
 
     def _betas_before_rescaling(self) -> np.ndarray:
         if self.trained_betas is not None:
@@ -299,6 +427,11 @@ class NoiseSchedule:
         time = np.arange(steps + 1) / steps
         signal = np.cos((time + _COSINE_OFFSET) / (1 + _COSINE_OFFSET) * np.pi / 2) ** 2
         return np.minimum(1 - signal[1:] / signal[:-1], _COSINE_MAX_BETA)
+
+
+def _read_only(table: np.ndarray) -> np.ndarray:
+    table.setflags(write=False)
+    return table
 
 
 def _frozen(value: Any) -> Any:
@@ -316,84 +449,3 @@ def _shown(value: Any) -> str:
     """A value for a message, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def signal_and_noise_rates(alphas_cumprod: ArrayLike, timesteps: ArrayLike, ndim: int) -> tuple[jnp.ndarray, ...]:
-    """Returns sqrt(abar_t) and sqrt(1 - abar_t), float32 ``[B, 1, ...]`` with ``ndim`` axes.
-
-    Args:
-      alphas_cumprod: float32 ``[T]``.
-      timesteps: int ``[B]``.
-      ndim: number of axes of the arrays that the rates will scale.
-    """
-    remaining = jnp.asarray(alphas_cumprod, jnp.float32)[jnp.asarray(timesteps)]
-    remaining = remaining.reshape(remaining.shape + (1,) * (ndim - remaining.ndim))
-    return jnp.sqrt(remaining), jnp.sqrt(1.0 - remaining)
-
-
-def add_noise(alphas_cumprod: ArrayLike, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jnp.ndarray:
-    """Noisy latents z_t = sqrt(abar_t) z + sqrt(1 - abar_t) eps (Ho et al. 2020, Eq. 4).
-
-    Args:
-      alphas_cumprod: float32 ``[T]``.
-      latents: z, ``[B, ...]``, scaled by the VAE's scaling factor.
-      noise: eps, like ``latents``.
-      timesteps: int ``[B]``.
-
-    Returns:
-      float32, like ``latents``.
-    """
-    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(latents))
-    return signal_rate * latents + noise_rate * noise
-
-
-def velocity(alphas_cumprod: ArrayLike, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jnp.ndarray:
-    """v = sqrt(abar_t) eps - sqrt(1 - abar_t) z (Salimans and Ho 2022, Appendix D); arguments as in add_noise."""
-    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(latents))
-    return signal_rate * noise - noise_rate * latents
-
-
-def prediction_target(
-    prediction_type: str, alphas_cumprod: ArrayLike, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike
-) -> jnp.ndarray:
-    """What a perfect network would answer: the noise, or the velocity; arguments as in add_noise."""
-    if prediction_type == "epsilon":
-        return jnp.asarray(noise, jnp.float32)
-    if prediction_type == "v_prediction":
-        return velocity(alphas_cumprod, latents, noise, timesteps)
-    raise ValueError(f"prediction_type must be one of {PREDICTION_TYPES}, not {prediction_type!r}")
-
-
-def predicted_noise(
-    prediction_type: str, alphas_cumprod: ArrayLike, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike
-) -> jnp.ndarray:
-    """The noise that a network's answer stands for.
-
-    Args:
-      prediction_type: ``epsilon`` or ``v_prediction``.
-      alphas_cumprod: float32 ``[T]``.
-      prediction: the network's answer, ``[B, ...]``.
-      noisy: z_t, what the network was given, like ``prediction``.
-      timesteps: int ``[B]``.
-
-    Returns:
-      float32, like ``prediction``.
-    """
-    if prediction_type == "epsilon":
-        return jnp.asarray(prediction, jnp.float32)
-    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(prediction))
-    return signal_rate * prediction + noise_rate * noisy
-
-
-def predicted_latents(
-    prediction_type: str, alphas_cumprod: ArrayLike, prediction: ArrayLike, noisy: ArrayLike, timesteps: ArrayLike
-) -> jnp.ndarray:
-    """The clean latents that a network's answer stands for; arguments as in predicted_noise.
-
-    An ``epsilon`` network says nothing about them where no signal is left (zero terminal SNR): the result is then not
-    finite.
-    """
-    signal_rate, noise_rate = signal_and_noise_rates(alphas_cumprod, timesteps, jnp.ndim(prediction))
-    if prediction_type == "epsilon":
-        return (noisy - noise_rate * prediction) / signal_rate
-    return signal_rate * noisy - noise_rate * prediction

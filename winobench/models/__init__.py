@@ -3,7 +3,13 @@
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
 from winobench.models.blip import BlipConfig, BlipForImageTextRetrieval
-from winobench.models.clip import CLIPTextConfig, CLIPTextModel, CLIPTextOutput
+from winobench.models.clip import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    CLIPTextOutput,
+    CLIPTextProjectionConfig,
+)
 from winobench.models.clip_model import CLIPConfig, CLIPModel
 from winobench.models.clip_resnet import CLIPResNetConfig
 from winobench.models.clip_vision import CLIPVisionConfig
@@ -25,7 +31,9 @@ __all__ = [
     "CLIPResNetConfig",
     "CLIPTextConfig",
     "CLIPTextModel",
+    "CLIPTextModelWithProjection",
     "CLIPTextOutput",
+    "CLIPTextProjectionConfig",
     "CLIPVisionConfig",
     "Decoder",
     "DecoderConfig",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -153,6 +154,15 @@ class CLIPTextConfig(NetworkConfig):
         eos = self.eos_token_id
         self._require(is_count(eos) or (eos == 0 and eos is not False), "eos_token_id", "one token id")
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """As of ``NetworkConfig``; of the file of a whole CLIP, the text tower's part, which may name no class."""
+        if isinstance(values, Mapping) and values.get("model_type") == "clip":
+            part = values.get("text_config")
+            if isinstance(part, Mapping):
+                values = {**part, "model_type": cls._class_value}
+        return super().from_dict(values)
+
     def to_dict(self) -> dict[str, Any]:
         """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
         return {"architectures": ["CLIPTextModel"]} | super().to_dict()
@@ -164,10 +174,12 @@ class CLIPTextOutput(NamedTuple):
     Attributes:
       last_hidden_state: [B, L, hidden_size], after the final layer norm.
       pooled: [B, hidden_size], the last hidden state at the end of the text.
+      penultimate: [B, L, hidden_size], what enters the last layer, without the final layer norm.
     """
 
     last_hidden_state: jax.Array
     pooled: jax.Array
+    penultimate: jax.Array
 
 
 class CLIPTextEmbeddings(nnx.Module):
@@ -264,11 +276,12 @@ class CLIPEncoder(nnx.Module):
             [CLIPEncoderLayer(config, is_causal=is_causal, **kwargs) for _ in range(config.num_hidden_layers)]
         )
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [B, L, hidden_size] -> the same shape."""
+    def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """x [B, L, hidden_size] -> (what the last layer returns, what enters it), both of the same shape."""
+        entering = x
         for layer in self.layers:
-            x = layer(x)
-        return x
+            entering, x = x, layer(x)
+        return x, entering
 
 
 class CLIPTextTransformer(nnx.Module):
@@ -280,9 +293,14 @@ class CLIPTextTransformer(nnx.Module):
         self.encoder = CLIPEncoder(config, is_causal=True, **kwargs)
         self.final_layer_norm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
-    def __call__(self, input_ids: jax.Array) -> jax.Array:
-        """input_ids [B, L] -> [B, L, hidden_size]."""
-        return self.final_layer_norm(self.encoder(self.embeddings(input_ids)))
+    def __call__(self, input_ids: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """input_ids [B, L] -> (last states after the final norm, what enters the last layer), [B, L, hidden_size]."""
+        last, entering = self.encoder(self.embeddings(input_ids))
+        return self.final_layer_norm(last), entering
+
+
+# A text encoder has one kind of attention: whatever is adapted in a denoiser, all of its projections are here.
+_ATTENTION = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
 
 
 class CLIPTextModel(layers.Network):
@@ -297,6 +315,7 @@ class CLIPTextModel(layers.Network):
 
     config_class: ClassVar = CLIPTextConfig
     weights_name: ClassVar[str] = "model"
+    lora_targets: ClassVar = dict.fromkeys(("cross", "all"), _ATTENTION)
 
     def __init__(
         self, config: CLIPTextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
@@ -321,6 +340,60 @@ class CLIPTextModel(layers.Network):
         return encode(self.text_model, self.config, input_ids)
 
 
+@dataclasses.dataclass(frozen=True)
+class CLIPTextProjectionConfig(CLIPTextConfig):
+    """As `CLIPTextConfig`, of a network with the projection to the joint space."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._require_positive("projection_dim")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        return super().to_dict() | {"architectures": ["CLIPTextModelWithProjection"]}
+
+
+class CLIPTextProjectionOutput(NamedTuple):
+    """What a text encoder with a projection returns.
+
+    Attributes:
+      text_embeds: [B, projection_dim], the pooled state in the joint space.
+      penultimate: as of `CLIPTextOutput`.
+    """
+
+    text_embeds: jax.Array
+    penultimate: jax.Array
+
+
+class CLIPTextModelWithProjection(CLIPTextModel):
+    """As `CLIPTextModel`, with the projection of the pooled state to the joint space of texts and images."""
+
+    config_class: ClassVar = CLIPTextProjectionConfig
+
+    def __init__(
+        self,
+        config: CLIPTextProjectionConfig,
+        *,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        super().__init__(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.text_projection = layers.linear(
+            config.hidden_size,
+            config.projection_dim,
+            bias=False,
+            dtype=self.dtype,
+            param_dtype=jnp.dtype(param_dtype),
+            rngs=rngs,
+        )
+
+    def __call__(self, input_ids: jax.Array) -> CLIPTextProjectionOutput:
+        """Encodes texts; argument and errors as of `CLIPTextModel.__call__`."""
+        output = super().__call__(input_ids)
+        return CLIPTextProjectionOutput(self.text_projection(output.pooled), output.penultimate)
+
+
 def encode(transformer: CLIPTextTransformer, config: CLIPTextConfig, input_ids: jax.Array) -> CLIPTextOutput:
     """The states of some texts, and the one at the end of each; as ``CLIPTextModel.__call__``."""
     length, positions = input_ids.shape[-1], config.max_position_embeddings
@@ -328,10 +401,10 @@ def encode(transformer: CLIPTextTransformer, config: CLIPTextConfig, input_ids: 
         raise ValueError(
             f"CLIPTextModel: {length} tokens, but there are only {positions} positions; truncate the texts."
         )
-    states = transformer(input_ids)
+    states, penultimate = transformer(input_ids)
     if config.eos_token_id == _LEGACY_EOS_TOKEN_ID:
         end = jnp.argmax(input_ids, axis=-1)
     else:
         # The first one: padding may use the same id. A text without one pools position 0, as transformers does.
         end = jnp.argmax(input_ids == config.eos_token_id, axis=-1)
-    return CLIPTextOutput(states, states[jnp.arange(len(states)), end])
+    return CLIPTextOutput(states, states[jnp.arange(len(states)), end], penultimate)

@@ -101,5 +101,5 @@ class CLIPVisionTransformer(nnx.Module):
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, image_size, image_size, 3], normalised -> [B, hidden_size], the state of the whole image."""
-        states = self.encoder(self.pre_layrnorm(self.embeddings(pixels)))
+        states, _ = self.encoder(self.pre_layrnorm(self.embeddings(pixels)))
         return self.post_layernorm(states[:, 0])

@@ -30,6 +30,8 @@ class NetworkConfig:
 
     # Option -> the values at which it is implemented.
     _only: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    # Options that are not written where they are None: what other networks of the same class name do not have.
+    _optional: ClassVar[frozenset[str]] = frozenset()
     # Options that are read and dropped.
     _no_effect: ClassVar[frozenset[str]] = frozenset()
     # The name of the network in the file, and the key that holds it.
@@ -77,7 +79,10 @@ class NetworkConfig:
         header = {self._class_key: self._class_value}
         if self._class_key == "_class_name":
             header["_diffusers_version"] = _DIFFUSERS_VERSION
-        return header | {field.name: _thaw(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return header | {
+            key: _thaw(value) for key, value in values.items() if not (value is None and key in self._optional)
+        }
 
     def _require(self, condition: bool, key: str, expected: str) -> None:
         """Raises InputError, naming the option, its value and what was expected, unless ``condition`` holds."""

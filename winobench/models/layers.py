@@ -7,6 +7,8 @@ scores and softmax are float32 whatever the compute dtype.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -39,12 +41,19 @@ class Network(nnx.Module):
     Attributes:
       config_class: the config's class.
       weights_name: stem of the weight file in a published folder.
+      shares_rows: whether a denoiser computes what lies ahead of the texts once for several texts about one sample: it
+        then takes ``sample_rows``, int32 [N], the row of its other inputs that each of N texts belongs to.
+      lora_targets: name of a kind of adapted layers -> pattern of their dotted names; empty where LoRA is not for it.
+      keep_unquantized: pattern of the dotted names of layers that stay as they are where the others go to 8 bits.
       config: what the network was built from.
       dtype: compute dtype.
     """
 
     config_class: ClassVar[type[NetworkConfig]]
     weights_name: ClassVar[str] = "diffusion_pytorch_model"
+    shares_rows: bool = False
+    lora_targets: ClassVar[Mapping[str, re.Pattern[str]]] = {}
+    keep_unquantized: ClassVar[re.Pattern[str]] = re.compile("")
 
     @classmethod
     def from_pretrained(

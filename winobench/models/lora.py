@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -20,18 +19,9 @@ from flax import nnx
 
 from winobench.errors import InputError
 from winobench.models import layers
-from winobench.models.clip import CLIPTextModel
-from winobench.models.unet_2d_condition import UNet2DConditionModel
 
 TARGETS = ("cross", "all")
-
-# Of a UNet: the projections of the attention to the text (attn2), and of that to the image (attn1).
-_UNET_LAYERS = {
-    "cross": re.compile(r".*\.attn2\.to_(q|k|v|out\.0)"),
-    "all": re.compile(r".*\.attn[12]\.to_(q|k|v|out\.0)"),
-}
-# Of a text encoder: those of its only attention.
-_TEXT_LAYERS = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
+"""Kinds of adapted layers; which ones they are is for each network to say (`Network.lora_targets`)."""
 
 # peft starts the first factor as torch starts a dense layer, uniform within 1 / sqrt(inputs), and the second at zero.
 _DOWN_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
@@ -151,7 +141,7 @@ def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None
     """Gives a network fresh adapters, in place. They change no output until they are trained.
 
     Args:
-      network: a `UNet2DConditionModel`, or a `CLIPTextModel`, whose attention projections are all adapted.
+      network: one that names the layers to adapt (`winobench.models.layers.Network.lora_targets`).
       config: which layers, and what kind of adapter.
       rngs: source of the initial ``down``, one key of ``params`` a layer; ``up`` is zero.
 
@@ -159,12 +149,9 @@ def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None
       InputError: the network has adapters already, or no layer to adapt.
       TypeError: it is of another kind.
     """
-    if isinstance(network, UNet2DConditionModel):
-        pattern = _UNET_LAYERS[config.targets]
-    elif isinstance(network, CLIPTextModel):
-        pattern = _TEXT_LAYERS
-    else:
-        raise TypeError(f"LoRA is for UNet2DConditionModel and CLIPTextModel, not for {type(network).__name__}.")
+    pattern = getattr(network, "lora_targets", {}).get(config.targets)
+    if pattern is None:
+        raise TypeError(f"{type(network).__name__} names no layers of the kind {config.targets!r} for LoRA.")
     chosen = {name: layer for name, layer in linear_layers(network).items() if pattern.fullmatch(name)}
     if not chosen:
         raise InputError(

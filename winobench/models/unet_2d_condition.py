@@ -1,8 +1,12 @@
-"""The text-conditioned UNet of Stable Diffusion 1.x and 2.x (Rombach et al., 2022), in the published layout."""
+"""The text-conditioned UNet of Stable Diffusion 1.x, 2.x and XL (Rombach et al., 2022; Podell et al., 2023).
+
+In the published layout.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, ClassVar
 
 import jax
@@ -14,6 +18,13 @@ from winobench.models.config import NetworkConfig, is_count
 
 _DOWN_BLOCKS = ("CrossAttnDownBlock2D", "DownBlock2D")
 _UP_BLOCKS = ("CrossAttnUpBlock2D", "UpBlock2D")
+
+
+ADDITION = "text_time"
+"""The one kind of added conditioning that is implemented: pooled text and sizes."""
+
+NUM_SIZES = 6
+"""Original height and width, top and left of the crop, height and width of the target (Podell et al., 2023, 2.2)."""
 
 
 def _call(layer: nnx.Module, *inputs: jax.Array) -> jax.Array:
@@ -49,10 +60,14 @@ class UNet2DConditionConfig(NetworkConfig):
       attention_head_dim: the *number* of heads, for all levels or one number a level. The published name is a mistake
         of the first release that every published file has kept.
       use_linear_projection: see ``layers.Transformer2DModel``.
-      upcast_attention: kept for the file's sake; scores are float32 here in either case.
+      upcast_attention: kept for the file's sake, which may say null; scores are float32 here in any case.
       time_embedding_dim: width of the time embedding, or None for four times the first level's channels.
       conv_in_kernel: odd size of the first convolution.
       conv_out_kernel: odd size of the last convolution.
+      addition_embed_type: ``text_time`` adds an embedding of the pooled text and of six sizes to that of the timestep
+        (SDXL); None for none.
+      addition_time_embed_dim: features of the embedding of each size.
+      projection_class_embeddings_input_dim: width of the pooled text and the embedded sizes together.
     """
 
     sample_size: int | tuple[int, int] | None = None
@@ -79,10 +94,13 @@ class UNet2DConditionConfig(NetworkConfig):
     transformer_layers_per_block: int | tuple[int, ...] = 1
     attention_head_dim: int | tuple[int, ...] = 8
     use_linear_projection: bool = False
-    upcast_attention: bool = False
+    upcast_attention: bool | None = False
     time_embedding_dim: int | None = None
     conv_in_kernel: int = 3
     conv_out_kernel: int = 3
+    addition_embed_type: str | None = None
+    addition_time_embed_dim: int | None = None
+    projection_class_embeddings_input_dim: int | None = None
 
     _class_value: ClassVar = "UNet2DConditionModel"
     _only: ClassVar = {
@@ -96,8 +114,6 @@ class UNet2DConditionConfig(NetworkConfig):
         "num_attention_heads": (None,),
         "dual_cross_attention": (False,),
         "class_embed_type": (None,),
-        "addition_embed_type": (None,),
-        "addition_time_embed_dim": (None,),
         "num_class_embeds": (None,),
         "resnet_time_scale_shift": ("default",),
         "resnet_skip_time_act": (False,),
@@ -106,13 +122,15 @@ class UNet2DConditionConfig(NetworkConfig):
         "time_embedding_act_fn": (None,),
         "timestep_post_act": (None,),
         "time_cond_proj_dim": (None,),
-        "projection_class_embeddings_input_dim": (None,),
         "attention_type": ("default",),
         "class_embeddings_concat": (False,),
         "cross_attention_norm": (None,),
     }
-    # The number of heads of an addition embedding, which ``addition_embed_type`` None says is absent.
+    # The number of heads of an addition embedding of another kind than those that are implemented.
     _no_effect: ClassVar = frozenset({"addition_embed_type_num_heads"})
+    _optional: ClassVar = frozenset(
+        {"addition_embed_type", "addition_time_embed_dim", "projection_class_embeddings_input_dim"}
+    )
 
     def __post_init__(self):
         levels = len(self.block_out_channels) if isinstance(self.block_out_channels, tuple) else 0
@@ -136,7 +154,8 @@ class UNet2DConditionConfig(NetworkConfig):
                 f"a positive whole number or {levels} of them, as in block_out_channels",
             )
         self._require_positive("in_channels", "out_channels", "norm_num_groups")
-        self._require_bool("center_input_sample", "flip_sin_to_cos", "use_linear_projection", "upcast_attention")
+        self._require_bool("center_input_sample", "flip_sin_to_cos", "use_linear_projection")
+        self._require(self.upcast_attention in (None, False, True), "upcast_attention", "true, false or null")
         self._require_number("mid_block_scale_factor")
         self._require_epsilon("norm_eps")
         self._require(
@@ -164,12 +183,35 @@ class UNet2DConditionConfig(NetworkConfig):
             "time_embedding_dim",
             "null or a number",
         )
+        self._check_addition()
         size = self.sample_size
         self._require(
             size is None or is_count(size) or (isinstance(size, tuple) and len(size) == 2 and all(map(is_count, size))),
             "sample_size",
             "null, a positive whole number, or two of them",
         )
+
+    def _check_addition(self) -> None:
+        kind = self.addition_embed_type
+        self._require(kind in (None, ADDITION), "addition_embed_type", f"null or {ADDITION!r}")
+        features, width = self.addition_time_embed_dim, self.projection_class_embeddings_input_dim
+        if kind is None:
+            self._require(features is None, "addition_time_embed_dim", "null, as addition_embed_type is")
+            self._require(width is None, "projection_class_embeddings_input_dim", "null, as addition_embed_type is")
+            return
+        self._require_positive("addition_time_embed_dim", "projection_class_embeddings_input_dim")
+        self._require(
+            width > NUM_SIZES * features,
+            "projection_class_embeddings_input_dim",
+            f"more than {NUM_SIZES} x addition_time_embed_dim={features}, so that there is room for the pooled text",
+        )
+
+    @property
+    def pooled_text_dim(self) -> int | None:
+        """Width of the pooled text that the network takes; None if it takes none."""
+        if self.addition_embed_type is None:
+            return None
+        return self.projection_class_embeddings_input_dim - NUM_SIZES * self.addition_time_embed_dim
 
     def per_level(self, key: str) -> tuple[int, ...]:
         """The option ``key`` as one number a level, from fine to coarse."""
@@ -370,6 +412,14 @@ class UNet2DConditionModel(layers.Network):
     """
 
     config_class: ClassVar = UNet2DConditionConfig
+    # The projections of the attention to the text (attn2), and of that to the image (attn1).
+    lora_targets: ClassVar = {
+        "cross": re.compile(r".*\.attn2\.to_(q|k|v|out\.0)"),
+        "all": re.compile(r".*\.attn[12]\.to_(q|k|v|out\.0)"),
+    }
+    # 0.2% of the parameters of SD 2.1. With those of clevr-tiny in 8 bits as well, errors would be off by 1.3 (int8)
+    # and 2 (fp8) times as much.
+    keep_unquantized: ClassVar = re.compile(r"conv_in|conv_out|(time|add)_embedding\.linear_[12]")
 
     def __init__(
         self, config: UNet2DConditionConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
@@ -381,6 +431,9 @@ class UNet2DConditionModel(layers.Network):
         in_size, out_size = config.conv_in_kernel, config.conv_out_kernel
         self.conv_in = layers.Conv2d(config.in_channels, first, in_size, padding=in_size // 2, **kwargs)
         self.time_embedding = layers.TimestepEmbedding(first, time_channels(config), **kwargs)
+        width = config.projection_class_embeddings_input_dim
+        has_added = config.addition_embed_type is not None
+        self.add_embedding = layers.TimestepEmbedding(width, time_channels(config), **kwargs) if has_added else None
         self.down_blocks = nnx.List([DownBlock(config, level, **kwargs) for level in range(levels)])
         self.mid_block = MidBlock(config, **kwargs)
         self.up_blocks = nnx.List([UpBlock(config, index, **kwargs) for index in range(levels)])
@@ -388,6 +441,11 @@ class UNet2DConditionModel(layers.Network):
             config.norm_num_groups, first, epsilon=config.norm_eps, dtype=self.dtype, param_dtype=kwargs["param_dtype"]
         )
         self.conv_out = layers.Conv2d(first, config.out_channels, out_size, padding=out_size // 2, **kwargs)
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether anything but the first convolution lies ahead of the texts; added conditioning enters right after."""
+        return self.config.addition_embed_type is None
 
     def time_states(self, timesteps: jax.Array) -> jax.Array:
         """timesteps [B] -> [B, time channels]: the conditions that enter every residual block."""
@@ -400,6 +458,18 @@ class UNet2DConditionModel(layers.Network):
         )
         return self.time_embedding(waves.astype(self.dtype))
 
+    def added_states(self, text_embeds: jax.Array, time_ids: jax.Array) -> jax.Array:
+        """Pooled texts [B, pooled_text_dim] and sizes [B, 6] -> [B, time channels], added to the time states."""
+        config = self.config
+        waves = layers.timestep_embedding(
+            time_ids.reshape(-1),
+            config.addition_time_embed_dim,
+            flip_sin_to_cos=config.flip_sin_to_cos,
+            freq_shift=config.freq_shift,
+        ).reshape(len(time_ids), -1)
+        joined = jnp.concatenate([text_embeds.astype(self.dtype), waves.astype(self.dtype)], axis=-1)
+        return self.add_embedding(joined)
+
     def __call__(
         self,
         sample: jax.Array,
@@ -407,6 +477,8 @@ class UNet2DConditionModel(layers.Network):
         encoder_hidden_states: jax.Array,
         sample_rows: jax.Array | None = None,
         *,
+        text_embeds: jax.Array | None = None,
+        time_ids: jax.Array | None = None,
         remat: bool = False,
     ) -> jax.Array:
         """Predicts the training target of noisy latents.
@@ -419,20 +491,32 @@ class UNet2DConditionModel(layers.Network):
           sample_rows: int32 [N], where several texts are asked about one sample: the row of ``sample`` and
             ``timesteps`` that each of the text states belongs to. All that comes before the first cross-attention is
             then computed once for each sample.
+          text_embeds: pooled texts [B, pooled_text_dim] ([N, ...] with sample_rows), for added conditioning.
+          time_ids: the six sizes [B, 6] ([N, 6]) of added conditioning.
           remat: rematerialise: keep only the inputs of each residual block and each transformer for the gradient, which
             then computes their insides again. Less memory for about a third more computation; the result is the same.
 
         Returns:
           [B, h, w, out_channels] in the compute dtype; [N, h, w, out_channels] with sample_rows.
+
+        Raises:
+          ValueError: added conditioning is missing, or given to a network without it.
         """
+        if len({self.add_embedding is None, text_embeds is None, time_ids is None}) > 1:
+            wants = "no added conditioning" if self.add_embedding is None else "text_embeds and time_ids"
+            raise ValueError(f"this UNet takes {wants} (addition_embed_type={self.config.addition_embed_type!r}).")
         x = sample.astype(self.dtype)
         context = encoder_hidden_states.astype(self.dtype)
         if self.config.center_input_sample:
             x = 2 * x - 1
         time = self.time_states(timesteps)
         x = self.conv_in(x)
-        skips = [x]
         rows = sample_rows
+        if self.add_embedding is not None:
+            if rows is not None:
+                x, time, rows = x[rows], time[rows], None
+            time = time + self.added_states(text_embeds, time_ids)
+        skips = [x]
         for block in self.down_blocks:
             x, more = block(x, time, context, rows, remat=remat)
             if rows is not None and block.attentions is not None:

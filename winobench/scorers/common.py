@@ -1,15 +1,13 @@
-"""What scorers share: checks of their arguments, their devices, and what float32 means."""
+"""What scorers share: checks of their arguments, and their devices."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
@@ -31,25 +29,6 @@ def positive(name: str, value: Any) -> int:
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Returns one of the choices; raises InputError, with the argument's name, if it is none."""
     return options.choice(*choices).check(name, value)
-
-
-def checked_list(name: str, values: Any) -> list[Any]:
-    """Returns a list of at least one; raises InputError, with the argument's name, for anything but a sequence."""
-    if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
-        raise InputError(f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]")
-    values = list(values)
-    if not values:
-        raise InputError(f"{name} is an empty list: give at least one")
-    return values
-
-
-def checked_texts(texts: Any) -> list[str]:
-    """Returns a list of at least one string; raises InputError if it is none."""
-    texts = checked_list("texts", texts)
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
-    return texts
 
 
 def checked_pairs(pairs: ArrayLike, num_images: int, num_texts: int) -> np.ndarray:
@@ -116,10 +95,3 @@ def default_mesh(params: Sequence[jax.Array]) -> Mesh:
         copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
         devices = devices[: max(1, copies)]
     return parallel.make_mesh(devices)
-
-
-def precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
-    """Float32 means float32: without this, GPUs and TPUs round the factors of matrix products to 10 or 7 bits."""
-    if jnp.dtype(dtype) == jnp.float32:
-        return jax.default_matmul_precision("highest")
-    return contextlib.nullcontext()

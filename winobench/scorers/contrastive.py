@@ -26,11 +26,11 @@ from jax.typing import ArrayLike
 from winobench import parallel
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
-from winobench.models import clip_model
+from winobench.models import clip_model, functional
 from winobench.models.clip_model import CLIPModel
 from winobench.scorers import batch_size as batch_sizes
-from winobench.scorers import common, frozen, tables
-from winobench.texts import check_texts
+from winobench.scorers import common, tables
+from winobench.texts import check_texts, checked_list, checked_texts
 
 _log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ _OPTIONS = ("batch_size", "mesh")
 class _ImageEncoder:
     """Images as unit vectors: uint8 [n, size, size, 3] -> float32 [n, width]."""
 
-    structure: frozen.Structure
+    structure: functional.Structure
     processor: ImageProcessor
 
     def __call__(self, params: list[jax.Array], images: jax.Array) -> jax.Array:
         model = self.structure.module(params)
-        with common.precision(model.dtype):
+        with functional.precision(model.dtype):
             return clip_model.unit(model.encode_images(self.processor.normalize(images)))
 
 
@@ -66,11 +66,11 @@ class _ImageEncoder:
 class _TextEncoder:
     """Token ids as unit vectors: int32 [n, length] -> float32 [n, width]."""
 
-    structure: frozen.Structure
+    structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], ids: jax.Array) -> jax.Array:
         model = self.structure.module(params)
-        with common.precision(model.dtype):
+        with functional.precision(model.dtype):
             return clip_model.unit(model.encode_texts(ids))
 
 
@@ -109,7 +109,7 @@ class Contrastive:
         self.model = model
         self.tokenizer = tokenizer
         self.processor = processor
-        structure, params = frozen.freeze(model)
+        structure, params = functional.split(model)
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         on_cpu = self.mesh.devices.flat[0].platform == "cpu"
         height, width = processor.size
@@ -196,7 +196,7 @@ class Contrastive:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
             that cannot be read.
         """
-        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        images, texts = checked_list("images", images), checked_texts(texts)
         return self._run(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
@@ -211,7 +211,7 @@ class Contrastive:
         Raises:
           InputError: for an empty list, or an image that cannot be read.
         """
-        images = common.checked_list("images", images)
+        images = checked_list("images", images)
         first, number = common.distinct([common.image_key(image) for image in images])
         return np.concatenate(list(self._image_batches(images, first)))[number]
 
@@ -227,7 +227,7 @@ class Contrastive:
         Raises:
           InputError: for an empty list, or a text that is no string.
         """
-        texts = common.checked_texts(texts)
+        texts = checked_texts(texts)
         first, number = common.distinct(texts)
         return np.concatenate(list(self._text_batches(texts, first)))[number]
 

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
-from winobench.models import decoder, t5
-from winobench.scorers import common, frozen
+from winobench.models import decoder, functional, t5
 
 # The generator is named, so that jax_default_prng_impl cannot change an answer.
 GENERATOR = "threefry2x32"
@@ -41,7 +40,7 @@ class Program:
       ends: ids of tokens that end a text.
     """
 
-    structure: frozen.Structure
+    structure: functional.Structure
     mesh: Mesh
     dtype: str
     start: int | None = None
@@ -104,7 +103,7 @@ def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, len
 
     def run(params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
         model = program.structure.module(params)
-        with common.precision(program.dtype):
+        with functional.precision(program.dtype):
             cache = decoder.make_cache(model.config, 1, ids.shape[1], program.dtype)
             return model(ids, _positions(jnp.zeros(1, jnp.int32), length[None], ids.shape[1]), cache)[1]
 
@@ -131,7 +130,7 @@ def score_options(
     def run(params, prompts, options, option_lengths):
         _, count, longest = options.shape
         reader = program._reader(params, prompts)
-        with common.precision(program.dtype):
+        with functional.precision(program.dtype):
             logits, state, before = reader.read(longest - 1)
             scores = jnp.take_along_axis(jax.nn.log_softmax(logits), options[:, :, 0], axis=1)
             if longest > 1:
@@ -206,7 +205,7 @@ def generate(
                 else jax.lax.pmax(any_left.astype(jnp.int32), parallel.DATA_AXIS).astype(bool)
             )
 
-        with common.precision(program.dtype):
+        with functional.precision(program.dtype):
             logits, state, before = reader.read(width - 1)
             rows = len(limits)
             token = choose(logits, jnp.int32(0))

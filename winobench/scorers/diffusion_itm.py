@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,23 +21,25 @@ from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 import winobench
-from winobench import files, memory, options, parallel
+from winobench import caches, files, memory, options, parallel
+from winobench.checkpoints import models
 from winobench.data import images as image_files
-from winobench.diffusion import schedules, stable_diffusion
+from winobench.diffusion import families
+from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
 from winobench.metrics import normalization
-from winobench.models import quantized
+from winobench.models import functional, quantized
 from winobench.scorers import batch_size as batch_sizes
-from winobench.scorers import common, frozen, samples, sharing, tables
-
-if TYPE_CHECKING:
-    from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.scorers import common, samples, sharing, tables, text_store
+from winobench.texts import checked_list, checked_texts
 
 # Raised whenever an error that is computed here could change by more than rounding.
 SCORING_VERSION = 1
 
 ERRORS = ("squared_l2", "l2")
 TARGETS = ("own", "epsilon")
+ENCODERS = ("resident", "staged")
 NORMALIZE = ("auto", "none", "unconditional", "gray_image")
 
 # Work of one step on each device, as positions of the latents (batch x height x width). On a CPU, larger batches leave
@@ -63,7 +64,7 @@ Denoiser = Callable[..., jax.Array]
 def denoising_errors(
     denoiser: Denoiser,
     params: Any,
-    schedule: schedules.NoiseSchedule,
+    schedule: Schedule,
     latents: jax.Array,
     text_states: Any,
     image_index: jax.Array,
@@ -80,9 +81,10 @@ def denoising_errors(
     """Errors of some (image, text, sample) triples. Pure: call it inside of your own `jax.jit`.
 
     Args:
-      denoiser: ``(params, noisy latents [n, h, w, c], timesteps int32 [n], text states) -> prediction [n, h, w, c]``.
-        Any network will do, such as one that is being trained. With ``group_index`` it gets that, too, as a fifth
-        argument, and m noisy latents and timesteps.
+      denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], text states) -> prediction [n, h, w, c]``.
+        The times are what the network is told of the timesteps (`Schedule.model_time`): in Stable Diffusion, the
+        timesteps themselves. Any network will do, such as one that is being trained. With ``group_index`` it gets that,
+        too, as a fifth argument, and m noisy latents and times.
       params: passed on to the denoiser.
       schedule: which noisy latents a timestep means, and what the network predicts.
       latents: float32 [num_images, h, w, c], scaled as in training.
@@ -114,61 +116,22 @@ def denoising_errors(
         eps = samples.draw_noise(noise, sample_index, clean.shape[1:])
     else:
         eps = noise[sample_index].astype(jnp.float32)
-    noisy = schedules.add_noise(schedule.alphas_cumprod, clean, eps, timesteps)
+    noisy = schedule.add_noise(clean, eps, timesteps)
     states = jax.tree.map(lambda table: table[text_index], text_states)
     shared = () if group_index is None else (group_index,)
-    prediction = denoiser(params, noisy.astype(dtype), timesteps, states, *shared).astype(jnp.float32)
+    times = schedule.model_time(timesteps)
+    prediction = denoiser(params, noisy.astype(dtype), times, states, *shared).astype(jnp.float32)
 
     def of_texts(array: jax.Array) -> jax.Array:
         return array if group_index is None else array[group_index]
 
-    kind = schedule.prediction_type
-    if target == "epsilon" and kind != "epsilon":
-        prediction = schedules.predicted_noise(
-            kind, schedule.alphas_cumprod, prediction, of_texts(noisy), of_texts(timesteps)
-        )
-        kind = "epsilon"
-    wanted = of_texts(schedules.prediction_target(kind, schedule.alphas_cumprod, clean, eps, timesteps))
+    if target == "epsilon":
+        prediction = schedule.as_noise(prediction, of_texts(noisy), of_texts(timesteps))
+        wanted = of_texts(eps)
+    else:
+        wanted = of_texts(schedule.target(clean, eps, timesteps))
     squared = jnp.sum(jnp.square(wanted - prediction), axis=tuple(range(1, prediction.ndim)))
     return squared if error == "squared_l2" else jnp.sqrt(squared)
-
-
-@dataclasses.dataclass(frozen=True)
-class LatentEncoder:
-    """Images as latents, scaled as in training: uint8 [n, size, size, 3] -> float32 [n, h, w, c]."""
-
-    structure: frozen.Structure
-
-    def __call__(self, params: list[jax.Array], images: jax.Array) -> jax.Array:
-        """The autoencoder's parameters (`frozen.freeze`) and uint8 images -> latents, as the class says."""
-        vae = self.structure.module(params)
-        with common.precision(vae.dtype):
-            # The mean of the posterior, not a draw from it: a draw would add noise to every comparison.
-            mean, _ = vae.encode(images.astype(jnp.float32) / 127.5 - 1.0)
-        return mean.astype(jnp.float32) * vae.config.scaling_factor
-
-
-@dataclasses.dataclass(frozen=True)
-class _TextEncoder:
-    """Token ids as the states that the denoiser attends to: int32 [n, length] -> [n, length, width]."""
-
-    structure: frozen.Structure
-    dtype: str
-
-    def __call__(self, params: list[jax.Array], ids: jax.Array) -> jax.Array:
-        encoder = self.structure.module(params)
-        with common.precision(encoder.dtype):
-            return encoder(ids).last_hidden_state.astype(self.dtype)
-
-
-@dataclasses.dataclass(frozen=True)
-class _NetworkDenoiser:
-    """A denoising network as the pure function that `denoising_errors` takes."""
-
-    structure: frozen.Structure
-
-    def __call__(self, params: list[jax.Array], *inputs: Any) -> jax.Array:
-        return self.structure.module(params)(*inputs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +139,7 @@ class _Step:
     """What the fused step is compiled for: equal values share a compilation."""
 
     denoiser: Denoiser
-    schedule: schedules.NoiseSchedule
+    schedule: Schedule
     mesh: Mesh
     error: str
     target: str
@@ -202,7 +165,7 @@ def _fused_step(
 
     def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
         image_index, sample_index, timesteps = noised
-        with common.precision(how.dtype):
+        with functional.precision(how.dtype):
             return denoising_errors(
                 how.denoiser,
                 params,
@@ -231,7 +194,7 @@ class DiffusionITM:
     """Scores how well texts fit images with a text-to-image diffusion model.
 
     Attributes:
-      pipeline: the model's parts; with quantization, its denoiser is the one in 8 bits.
+      pipeline: the model; with quantization, its denoiser is the one in 8 bits.
       mesh: the devices.
       image_size: height and width, in pixels, that images are resized to.
       latent_shape: (h, w, c) of an image's latents and of a sample's noise.
@@ -244,7 +207,7 @@ class DiffusionITM:
 
     def __init__(
         self,
-        pipeline: StableDiffusion,
+        pipeline: Pipeline,
         *,
         error: str = "squared_l2",
         target: str = "own",
@@ -254,12 +217,13 @@ class DiffusionITM:
         table_rows: int | None = None,
         mesh: Mesh | None = None,
         quantization: str = "none",
+        encoders: str = "resident",
     ):
         """Puts a model on the devices.
 
         Args:
-          pipeline: the model, as `winobench.diffusion.stable_diffusion.StableDiffusion` holds it. It computes in the
-            dtype that it was loaded in.
+          pipeline: the model, of any family (`winobench.diffusion.families`). It computes in the dtype that it was
+            loaded in.
           error: ``squared_l2`` is the squared Euclidean distance (the paper's error), ``l2`` the distance (what the
             published code computes).
           target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` always in noise.
@@ -277,56 +241,57 @@ class DiffusionITM:
             in 8 bits, weights and activations, but for the few at its ends (`winobench.models.quantized`); what lies
             between them keeps the dtype that it was loaded in. The given pipeline stays as it is.
 
+          encoders: ``resident`` keeps the text encoders on the devices and encodes texts while it scores; ``staged``
+            encodes all texts of a session first and takes the encoders off the devices, and keeps the results on disk
+            (`winobench.scorers.text_store`). Errors are the same.
+
         Raises:
           InputError: when an option is not one of its choices, or for quantization without the package qwix, or of a
             network with LoRA adapters that are not fused.
         """
-        for part in ("unet", "vae", "text_encoder", "schedule"):
-            if not hasattr(pipeline, part):
-                raise InputError(
-                    f"{options.shown(pipeline)} is not a pipeline, as it has no {part}: pass one of"
-                    " StableDiffusion.from_pretrained, or call DiffusionITM.from_pretrained with a model's name"
-                )
+        if not isinstance(pipeline, Pipeline):
+            raise InputError(
+                f"{options.shown(pipeline)} is not a pipeline: pass one of StableDiffusion.from_pretrained, or call"
+                " DiffusionITM.from_pretrained with a model's name"
+            )
         quantized.check(quantization)
         self.quantization = quantization
         self._model: str | None = None
         if quantization != "none":
-            unet = quantized.quantize(pipeline.unet, quantization)
+            denoiser = quantized.quantize(pipeline.denoiser, quantization)
             # The model is told by its weights before rounding, whose last bits do not depend on the device.
             self._model = pipeline.fingerprint
-            pipeline = dataclasses.replace(pipeline, unet=unet)
+            pipeline = pipeline.replace(**{pipeline.DENOISER: denoiser})
         self.pipeline = pipeline
         self.lora: dict[str, Any] | None = None
-        denoiser, params = frozen.freeze(pipeline.unet)
+        self._denoiser, params = pipeline.denoiser_function()
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         self.error = common.choice("error", error, ERRORS)
         self.target = common.choice("target", target, TARGETS)
         self._schedule = pipeline.schedule
         if timestep_range is None:
-            timestep_range = getattr(pipeline, "timestep_range", None)  # pipelines of other kinds need not have it
+            timestep_range = pipeline.timestep_range
         elif isinstance(timestep_range, str):
             common.choice("timestep_range", timestep_range, (options.ALL,))
             timestep_range = None
         if timestep_range is not None:
             timestep_range = samples.check_timestep_range(timestep_range, self._schedule.num_train_timesteps)
         self.timestep_range = timestep_range
-        self.image_size = stable_diffusion.check_image_size(pipeline, image_size)
-        stable_diffusion.check_encoding(pipeline.vae.config, self.image_size, 1, self.mesh.devices.flat[0])
+        self.image_size = pipeline.check_image_size(image_size)
+        pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
 
-        self._dtype = jnp.dtype(pipeline.unet.dtype).name
+        self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = parallel.place_parameters(params, self.mesh)
-        self._denoiser = _NetworkDenoiser(denoiser)
-        # Other networks than ours need not know of it.
-        self._shares = "sample_rows" in inspect.signature(type(pipeline.unet).__call__).parameters
-        image_encoder, image_params = frozen.freeze(pipeline.vae)
-        text_encoder, text_params = frozen.freeze(pipeline.text_encoder)
+        # Networks of other packages need not know of it.
+        self._shares = getattr(pipeline.denoiser, "shares_rows", False)
+        image_function, image_params = pipeline.image_function()
+        # In the denoiser's dtype, to which it would round them in any case.
+        text_function, text_params = pipeline.text_function(self._dtype)
 
         pixels = jax.ShapeDtypeStruct((1, self.image_size, self.image_size, 3), np.uint8)
-        latents = jax.eval_shape(LatentEncoder(image_encoder), image_params, pixels)
+        latents = jax.eval_shape(image_function, image_params, pixels)
         self.latent_shape = tuple(latents.shape[1:])
         ids = self._token_ids([""])
-        # In the denoiser's dtype, to which it would round them in any case.
-        text_function = _TextEncoder(text_encoder, self._dtype)
         states = jax.eval_shape(text_function, text_params, ids)
         platform = self.mesh.devices.flat[0].platform
         default = _default_batch_size(platform, self.latent_shape)
@@ -337,29 +302,43 @@ class DiffusionITM:
                     f" {batch_sizes.SEARCH}"
                 )
             default = options.BATCH_SIZE.check("batch_size", batch_size)
-            stable_diffusion.check_denoising(pipeline, self.latent_shape, default, self.mesh.devices.flat[0])
+            pipeline.check_denoising(self.latent_shape, default, self.mesh.devices.flat[0])
         self._size = batch_sizes.BatchSize(default, self.mesh, "triple")
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
         self._image_rows = table_rows or _default_rows(platform, latents)
         self._text_rows = table_rows or _default_rows(platform, states)
         self._image_encoder = tables.Encoder(
-            LatentEncoder(image_encoder),
+            image_function,
             parallel.place_parameters(image_params, self.mesh),
             self.mesh,
             _default_image_batch(platform, self.image_size),
             "image",
         )
+        text_batch = _TEXT_BATCH[platform == "cpu"]
+        self._text_store: text_store.TextStore | None = None
+        if common.choice("encoders", encoders, ENCODERS) == "staged":
+            networks = pipeline.text_encoders
+            identity = {
+                "weights": models.weights_sha256(*networks.values()),
+                "configs": [network.config.to_dict() for network in networks.values()],
+                "dtypes": [self._dtype, *(jnp.dtype(network.dtype).name for network in networks.values())],
+            }
+            self._text_store = text_store.TextStore(
+                text_function,
+                text_params,
+                identity,
+                os.path.join(caches.folder(), "text_states"),
+                self.mesh,
+                text_batch,
+            )
+            text_function, text_params = text_store.as_they_are, []
         self._text_encoder = tables.Encoder(
-            text_function,
-            parallel.place_parameters(text_params, self.mesh),
-            self.mesh,
-            _TEXT_BATCH[platform == "cpu"],
-            "text",
+            text_function, parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch, "text"
         )
         if batch_size == batch_sizes.SEARCH:
             self._size.per_device = batch_sizes.searched(
-                self._timed_steps(ids[0]), default, self.mesh, self._speed_key()
+                self._timed_steps(self._text_example(_row(ids, 0))), default, self.mesh, self._speed_key()
             )
 
     @property
@@ -379,6 +358,7 @@ class DiffusionITM:
         lora: str | os.PathLike[str] | None = None,
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
+        pipeline_options: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> DiffusionITM:
         """Loads a model and makes it a scorer.
@@ -395,6 +375,7 @@ class DiffusionITM:
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed beside
             each layer, and bfloat16 weights do not round them; quantization needs them fused.
+          pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           **keywords: of `DiffusionITM`.
 
         Raises:
@@ -409,7 +390,7 @@ class DiffusionITM:
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
         quantized.check(keywords.get("quantization", "none"), adapters=adapters is not None and not fuse_lora)
-        pipeline = stable_diffusion.StableDiffusion.from_pretrained(
+        pipeline = families.load_pipeline(
             source,
             dtype=dtype,
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
@@ -417,6 +398,8 @@ class DiffusionITM:
             variant=variant,
             revision=revision,
             allow_pickle=allow_pickle,
+            text_encoders_on_host=keywords.get("encoders") == "staged",
+            **dict(pipeline_options or {}),
         )
         if adapters is None:
             return cls(pipeline, **keywords)
@@ -459,7 +442,7 @@ class DiffusionITM:
           InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
         """
         common.choice("normalize", normalize, NORMALIZE)
-        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        images, texts = checked_list("images", images), checked_texts(texts)
         unconditional = normalize == "unconditional" or (normalize != "none" and len(images) > 1)
         gray = normalize == "gray_image"
         errors = self.errors(
@@ -500,7 +483,7 @@ class DiffusionITM:
         Raises:
           InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
         """
-        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        images, texts = checked_list("images", images), checked_texts(texts)
         first_image, image_of = common.distinct([common.image_key(image) for image in images])
         first_text, text_of = common.distinct(texts)
         chosen, _ = self._samples(num_samples, seed, timesteps, noise)
@@ -592,7 +575,7 @@ class DiffusionITM:
 
         Arguments and errors are those of `iter_errors`.
         """
-        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        images, texts = checked_list("images", images), checked_texts(texts)
         chosen, noise = self._samples(num_samples, seed, timesteps, noise)
         ids = self._token_ids(texts)
         load = functools.partial(_load, images, self.image_size)
@@ -603,8 +586,11 @@ class DiffusionITM:
             self._blank_image(),
             lambda numbers: tables.load_ahead(load, numbers, 2 * self._image_encoder.batch_size),
         )
+        items = [_row(ids, number) for number in range(len(texts))]
+        if self._text_store is not None:
+            self._text_store.prepare(items)
         text_table = tables.DeviceTable(
-            self._text_encoder, len(texts), self._text_rows, ids[0], lambda numbers: (ids[number] for number in numbers)
+            self._text_encoder, len(texts), self._text_rows, self._text_example(items[0]), self._text_loader(items)
         )
         noise = parallel.put(noise, parallel.replicated(self.mesh))
         return Session(self, image_table, text_table, chosen, noise)
@@ -700,7 +686,7 @@ class DiffusionITM:
 
         return step
 
-    def _timed_steps(self, ids: np.ndarray) -> Callable[[int, int], None]:
+    def _timed_steps(self, ids: Any) -> Callable[[int, int], None]:
         """What `batch_sizes.search` runs: the steps of an evaluation, without images and texts."""
         latents = self._image_encoder.empty_table(self._image_rows, self._blank_image())
         states = self._text_encoder.empty_table(self._text_rows, ids)
@@ -717,9 +703,9 @@ class DiffusionITM:
 
     def _speed_key(self) -> dict[str, Any]:
         """What the speed of a step depends on, beside the devices and JAX."""
-        unet = self.pipeline.unet
+        denoiser = self.pipeline.denoiser
         parameters = [[list(array.shape), array.dtype.name] for array in self._params]
-        network = [type(unet).__name__, repr(getattr(unet, "config", None)), parameters]
+        network = [type(denoiser).__name__, repr(getattr(denoiser, "config", None)), parameters]
         return {
             "winobench": winobench.__version__,
             "network": files.digest(network),
@@ -730,8 +716,20 @@ class DiffusionITM:
     def _blank_image(self) -> np.ndarray:
         return np.zeros((self.image_size, self.image_size, 3), np.uint8)
 
-    def _token_ids(self, texts: Sequence[str]) -> np.ndarray:
-        return np.asarray(self.pipeline.tokenize(texts), np.int32)
+    def _text_example(self, item: Any) -> Any:
+        """What the table of texts encodes, of one text."""
+        if self._text_store is None:
+            return item
+        self._text_store.prepare([item])
+        return next(self._text_store.read([item]))
+
+    def _text_loader(self, items: Sequence[Any]) -> Callable[[Sequence[int]], Iterator[Any]]:
+        if self._text_store is None:
+            return lambda numbers: (items[number] for number in numbers)
+        return lambda numbers: self._text_store.read([items[number] for number in numbers])
+
+    def _token_ids(self, texts: Sequence[str]) -> Any:
+        return jax.tree.map(np.asarray, self.pipeline.tokenize(texts, image_size=self.image_size))
 
 
 class Session:
@@ -792,6 +790,10 @@ class Session:
         return tables.score_rows(
             self._images, self._texts, triples, scorer._size, step, order, None if shared is None else cut
         )
+
+
+def _row(tree: Any, number: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], tree)
 
 
 def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:

@@ -25,10 +25,11 @@ from winobench import json_files, parallel, registry
 from winobench.checkpoints import encoder_layouts, models, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
+from winobench.models import functional
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers import batch_size as batch_sizes
-from winobench.scorers import common, frozen, tables
-from winobench.texts import check_texts
+from winobench.scorers import common, tables
+from winobench.texts import check_texts, checked_list, checked_texts
 
 _log = logging.getLogger(__name__)
 
@@ -56,13 +57,13 @@ _MAX_ROWS = 4096
 class _ImageEncoder:
     """Images as the pairs need them: uint8 [n, size, size, 3] -> a pytree of arrays [n, ...]."""
 
-    structure: frozen.Structure
+    structure: functional.Structure
     processor: ImageProcessor
     head: str
 
     def __call__(self, params: list[jax.Array], images: jax.Array) -> Any:
         model = self.structure.module(params)
-        with common.precision(model.dtype):
+        with functional.precision(model.dtype):
             states = model.image_states(self.processor.normalize(images))
             return model.image_keys_values(states) if self.head == "itm" else model.image_features(states)
 
@@ -71,14 +72,14 @@ class _ImageEncoder:
 class _TextEncoder:
     """Texts as the pairs need them: int32 [n, tokens + 1], the last number the length, -> the same, or features."""
 
-    structure: frozen.Structure
+    structure: functional.Structure
     head: str
 
     def __call__(self, params: list[jax.Array], texts: jax.Array) -> jax.Array:
         if self.head == "itm":
             return texts
         model = self.structure.module(params)
-        with common.precision(model.dtype):
+        with functional.precision(model.dtype):
             return model.text_features(texts[:, :-1], texts[:, -1])
 
 
@@ -86,7 +87,7 @@ class _TextEncoder:
 class _Step:
     """What the step over pairs is compiled for: equal values share a compilation."""
 
-    structure: frozen.Structure
+    structure: functional.Structure
     head: str
     mesh: Mesh
 
@@ -101,7 +102,7 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: jax.Array, index: 
         if how.head == "itc":
             return (images * texts).sum(axis=-1)
         model = how.structure.module(params)
-        with common.precision(model.dtype):
+        with functional.precision(model.dtype):
             logits = model.match_logits(texts[:, :-1], texts[:, -1], images)
         return logits[:, 1] - logits[:, 0]
 
@@ -182,7 +183,7 @@ class ItmHead:
                 f" takes {vision.image_size} x {vision.image_size}: check that both are of the same model"
             )
 
-        structure, params = frozen.freeze(model)
+        structure, params = functional.split(model)
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         self._params = parallel.place_parameters(params, self.mesh)
         on_cpu = self.mesh.devices.flat[0].platform == "cpu"
@@ -258,7 +259,7 @@ class ItmHead:
         Raises:
           InputError: for an empty list, an image that cannot be read, or a text that is no string.
         """
-        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        images, texts = checked_list("images", images), checked_texts(texts)
         first_image, image_of = common.distinct([common.image_key(image) for image in images])
         first_text, text_of = common.distinct(texts)
         grid = (len(first_image), len(first_text))
@@ -290,7 +291,7 @@ class ItmHead:
           InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
             that cannot be read.
         """
-        images, texts = common.checked_list("images", images), common.checked_texts(texts)
+        images, texts = checked_list("images", images), checked_texts(texts)
         pairs = common.checked_pairs(pairs, len(images), len(texts))
         rows = self._tokenize(texts)
         image_table = tables.DeviceTable(

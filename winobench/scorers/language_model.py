@@ -27,7 +27,8 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.errors import InputError
-from winobench.scorers import common, decoding, frozen, prompts
+from winobench.models import functional
+from winobench.scorers import common, decoding, prompts
 from winobench.scorers.language import Generation, Options, Raw, Request, Response, check_request
 from winobench.scorers.samples import check_seed
 
@@ -137,7 +138,7 @@ class LanguageModel:
         network = loaded.module()
         self._int8 = getattr(network, "int8", False)
         self._program = decoding.Program(
-            frozen.Structure(graphdef, tree), self.mesh, network.dtype.name, start, loaded.stop_ids
+            functional.Structure(graphdef, tree), self.mesh, network.dtype.name, start, loaded.stop_ids
         )
 
     @classmethod

@@ -146,20 +146,21 @@ def check_scorer(
         return
     import jax
 
-    from winobench.diffusion import stable_diffusion
+    from winobench.diffusion import families, pipeline
 
-    schedule, _, configs = stable_diffusion.read_description(registry.model_source(name), revision=revision)
-    total = schedule.num_train_timesteps
+    description = families.read_description(registry.model_source(name), revision=revision)
+    description.family.check_settings(given.get("pipeline_options") or {})
+    total = description.schedule.num_train_timesteps
     chosen = given.get("timestep_range")
     if chosen is not None and chosen != options.ALL:
         options.span(total).check(f"timestep_range of {name!r}", chosen)
     if timesteps is not None and not isinstance(timesteps, str):
         options.items(options.whole(0, total - 1)).check(f"timesteps for {name!r}", list(timesteps))
     if (size := given.get("image_size")) is not None:
-        factor = configs["vae"].downsampling
+        factor = description.autoencoder_config.downsampling
         if size % factor:
             raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}")
-        stable_diffusion.check_encoding(configs["vae"], size, 1, jax.local_devices()[0])
+        pipeline.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
 def _check_options(name: str, kind: str | None, given: dict[str, Any], **others: Any) -> None:

@@ -73,12 +73,12 @@ def stretches(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tu
 class _Encoding:
     """What an encoding step is compiled for: equal values share a compilation."""
 
-    function: Callable[[Any, jax.Array], Any]
+    function: Callable[[Any, Any], Any]
     mesh: Mesh
 
 
 @functools.partial(jax.jit, static_argnames="how")
-def _encode(how: _Encoding, params: Any, batch: jax.Array) -> Any:
+def _encode(how: _Encoding, params: Any, batch: Any) -> Any:
     split = PartitionSpec(parallel.DATA_AXIS)
     return parallel.map_over_data(how.function, how.mesh, (PartitionSpec(), split), split)(params, batch)
 
@@ -99,7 +99,7 @@ def _write(mesh: Mesh, table: Any, rows: jax.Array, values: list[Any]) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("how", "rows"))
-def _empty(how: _Encoding, rows: int, params: Any, batch: jax.Array) -> Any:
+def _empty(how: _Encoding, rows: int, params: Any, batch: Any) -> Any:
     shapes = jax.eval_shape(functools.partial(_encode, how), params, batch)
     empty = jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape[1:]), leaf.dtype), shapes)
     return jax.lax.with_sharding_constraint(empty, parallel.replicated(how.mesh))
@@ -114,7 +114,7 @@ class Encoder:
 
     def __init__(
         self,
-        function: Callable[[Any, jax.Array], Any],
+        function: Callable[[Any, Any], Any],
         params: Any,
         mesh: Mesh,
         batch_per_device: int,
@@ -123,8 +123,8 @@ class Encoder:
         """Keeps what encoding needs.
 
         Args:
-          function: ``(params, batch [n, ...]) -> pytree of arrays [n, ...]``; pure, hashable, and equal to functions
-            that do the same.
+          function: ``(params, batch: a pytree of arrays [n, ...]) -> pytree of arrays [n, ...]``; pure, hashable, and
+            equal to functions that do the same.
           params: its parameters, on the mesh.
           mesh: the devices.
           batch_per_device: items that each device encodes at once.
@@ -139,20 +139,24 @@ class Encoder:
         """Items of a batch, over all devices."""
         return self.size.total
 
-    def _put(self, items: Sequence[np.ndarray]) -> jax.Array:
-        batch = np.zeros((self.batch_size, *items[0].shape), items[0].dtype)
-        batch[: len(items)] = items
-        return parallel.put(batch, parallel.split_axis(self._how.mesh))
+    def _put(self, items: Sequence[Any]) -> Any:
+        def stacked(*rows: np.ndarray) -> np.ndarray:
+            batch = np.zeros((self.batch_size, *np.shape(rows[0])), np.asarray(rows[0]).dtype)
+            batch[: len(rows)] = rows
+            return batch
 
-    def empty_table(self, rows: int, example: np.ndarray) -> Any:
+        split = parallel.split_axis(self._how.mesh)
+        return jax.tree.map(lambda *rows: parallel.put(stacked(*rows), split), *items)
+
+    def empty_table(self, rows: int, example: Any) -> Any:
         """A table of zeros for encoded items like ``example``."""
         return _empty(self._how, rows, self._params, self._put([example]))
 
-    def encode(self, items: Sequence[np.ndarray]) -> Any:
+    def encode(self, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
         return parallel.take_turns(self._how.mesh, _encode(self._how, self._params, self._put(items)))
 
-    def write(self, table: Any, rows: np.ndarray, items: Sequence[np.ndarray]) -> Any:
+    def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
         values = parallel.held_by_all(self.encode(items), self._how.mesh)
         padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
@@ -174,8 +178,8 @@ class DeviceTable:
         encoder: Encoder,
         num_items: int,
         rows: int,
-        example: np.ndarray,
-        load: Callable[[Sequence[int]], Iterator[np.ndarray]],
+        example: Any,
+        load: Callable[[Sequence[int]], Iterator[Any]],
     ):
         """Makes an empty table.
 
@@ -183,7 +187,7 @@ class DeviceTable:
           encoder: what fills it.
           num_items: number of items that there are.
           rows: number of items that it holds.
-          example: an array of an item's shape and dtype, before encoding.
+          example: an item before encoding: an array, or a tree of arrays.
           load: gives the items of a list of numbers, in order, before encoding; called anew for each stretch.
         """
         self.array = encoder.empty_table(rows, example)

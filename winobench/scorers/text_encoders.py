@@ -23,8 +23,9 @@ from jax.sharding import Mesh
 
 from winobench import json_files, parallel
 from winobench.errors import InputError
+from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
-from winobench.scorers import common, frozen, tables
+from winobench.scorers import common, tables
 from winobench.scorers.contrastive import Contrastive
 from winobench.scorers.language import Raw, Request, Response, check_request
 
@@ -110,11 +111,11 @@ def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.
 class _Classifier:
     """Packed pairs to logits: int32 [n, bucket + 2] -> float32 [n, number of labels]."""
 
-    structure: frozen.Structure
+    structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], rows: jax.Array) -> jax.Array:
         model = self.structure.module(params)
-        with common.precision(model.dtype):
+        with functional.precision(model.dtype):
             return classify(model, rows)
 
 
@@ -157,7 +158,7 @@ class NliEncoder:
         self.tokenizer = tokenizer
         self.max_tokens = model.config.max_position_embeddings
         self._entailment = entailment_label(model.config.labels)
-        structure, params = frozen.freeze(model)
+        structure, params = functional.split(model)
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         self._params = parallel.place_parameters(params, self.mesh)
         self._function = _Classifier(structure)

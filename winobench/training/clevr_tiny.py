@@ -444,8 +444,7 @@ def denoiser_step(
     loss = denoiser.make_loss(
         unet_graphdef,
         text_graphdef,
-        jnp.asarray(noise_schedule.alphas_cumprod),
-        prediction_type=settings.prediction_type,
+        noise_schedule,
         timestep_range=tuple(settings.timestep_range),
         timestep_power=settings.timestep_power,
     )

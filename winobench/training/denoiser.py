@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from winobench.diffusion.schedules import Schedule
 from winobench.training import losses
 
 
 def make_loss(
     unet_graphdef: Any,
     text_graphdef: Any,
-    alphas_cumprod: jax.Array,
+    schedule: Schedule,
     *,
-    prediction_type: str,
     timestep_range: tuple[int, int],
     timestep_power: float = 1.0,
 ):
@@ -25,8 +25,7 @@ def make_loss(
     Args:
       unet_graphdef: of a UNet2DConditionModel.
       text_graphdef: of a CLIPTextModel.
-      alphas_cumprod: [num_train_timesteps] float32.
-      prediction_type: ``epsilon`` or ``v_prediction``.
+      schedule: the noise schedule, and what is predicted.
       timestep_range: timesteps are drawn from [first, last).
       timestep_power: 1 draws them uniformly; p draws them with density proportional to (t - first)^(p - 1), so that
         values above 1 spend more of the batch on the noisy end, where the text decides most.
@@ -47,11 +46,10 @@ def make_loss(
         count = latents.shape[0]
         position = (jnp.arange(count) + jax.random.uniform(key_timesteps, (count,))) / count
         timesteps = (first + position ** (1.0 / timestep_power) * (last - first)).astype(jnp.int32)
-        abar = alphas_cumprod[timesteps][:, None, None, None]
-        noisy = jnp.sqrt(abar) * latents + jnp.sqrt(1.0 - abar) * noise
-        target = noise if prediction_type == "epsilon" else jnp.sqrt(abar) * noise - jnp.sqrt(1.0 - abar) * latents
+        noisy = schedule.add_noise(latents, noise, timesteps)
+        target = schedule.target(latents, noise, timesteps)
         text_states = text_encoder(batch["input_ids"]).last_hidden_state
-        per_example = losses.denoising_loss(unet(noisy, timesteps, text_states), target)
+        per_example = losses.denoising_loss(unet(noisy, schedule.model_time(timesteps), text_states), target)
         half = count // 2
         metrics = {"loss_low_noise": per_example[:half].mean(), "loss_high_noise": per_example[half:].mean()}
         return per_example.mean(), metrics

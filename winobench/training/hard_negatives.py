@@ -24,7 +24,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.diffusion import schedules
+from winobench.diffusion.pipeline import Pipeline, Tree
+from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
 from winobench.models import lora
 from winobench.training import losses
@@ -90,7 +91,7 @@ class LossConfig:
                 f"hard negatives: timestep_range is {span!r}, but must be two whole numbers, first and last"
             )
 
-    def timesteps(self, schedule: schedules.NoiseSchedule) -> tuple[int, int]:
+    def timesteps(self, schedule: Schedule) -> tuple[int, int]:
         """The timesteps of a schedule to draw from, as [first, last).
 
         Raises:
@@ -161,7 +162,7 @@ def draw_kinds(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
 def draw(
     key: jax.Array,
     shape: tuple[int, ...],
-    schedule: schedules.NoiseSchedule,
+    schedule: Schedule,
     config: LossConfig,
     *,
     first_example: int | jax.Array = 0,
@@ -192,9 +193,9 @@ def draw(
 
 
 def make_loss(
-    unet_graphdef: nnx.GraphDef,
-    text_graphdef: nnx.GraphDef | None,
-    schedule: schedules.NoiseSchedule,
+    family: type[Pipeline],
+    graphdefs: Mapping[str, nnx.GraphDef],
+    schedule: Schedule,
     config: LossConfig,
     *,
     remat: bool = False,
@@ -206,11 +207,10 @@ def make_loss(
     mesh, the means are those of the global batch, and results equal those of one device but for rounding.
 
     Args:
-      unet_graphdef: of a network (noisy latents [n, h, w, c], timesteps [n], text states [n, L, width]) -> prediction
-        [n, h, w, c], such as a UNet2DConditionModel, with adapters or without.
-      text_graphdef: of a CLIPTextModel, which then encodes the token ids in the step, with adapters if it is to be
-        trained; None if batches hold text states.
-      schedule: the network's noise schedule and target (noise or velocity).
+      family: how the model's networks work together (`Pipeline.denoise`, `Pipeline.encode_conditions`).
+      graphdefs: structures of the denoiser, and of the text encoders, by their names in the pipeline, with adapters or
+        without. The text encoders then encode the token ids in the step; without them, batches hold their results.
+      schedule: the denoiser's noise schedule and target.
       config: what is minimised.
       remat: have the UNet compute the insides of its layers again for the gradient rather than keep them.
       axis_name: axis over which the batch is split where the loss runs inside ``jax.shard_map``. The loss and the
@@ -220,13 +220,14 @@ def make_loss(
     Returns:
       loss_fn(params, frozen, batch, key) -> (loss, metrics).
 
-      ``params`` and ``frozen`` have the entries ``unet`` and ``text_encoder`` (in ``params`` only if it has adapters),
-      each a state; together, those of a network are all of it, as ``winobench.models.lora.split`` parts them.
+      ``params`` and ``frozen`` have the networks' names as entries (in ``params`` only those with adapters), each a
+      state; together, those of a network are all of it, as ``winobench.models.lora.split`` parts them.
 
-      ``batch`` has ``latents`` [B, h, w, c], scaled, of any float dtype, and ``input_ids`` [B, L] int32 (or
-      ``text_states`` [B, L, width]); for a text negative ``negative_ids`` or ``random_ids`` (``negative_text_states``,
-      ``random_text_states``), for an image negative ``negative_latents``, all of them for ``mixed``, of the same
-      shapes. Other entries are ignored.
+      ``batch`` has ``latents`` [B, h, w, c], scaled, of any float dtype, and ``input_ids``, what the pipeline's
+      tokenizer returns of B texts: [B, L] int32, or a tree of arrays (or ``text_states``, what the encoders make of
+      them); for a text negative ``negative_ids`` or ``random_ids`` (``negative_text_states``, ``random_text_states``),
+      for an image negative ``negative_latents``, all of them for ``mixed``, of the same shapes. Other entries are
+      ignored.
 
       ``loss`` is a float32 scalar, as are the metrics: ``loss``, ``positive_error``; with negatives ``negative_error``
       and ``share_clipped`` (1 where E_neg was above the threshold, otherwise 0; with a threshold over examples, the
@@ -237,7 +238,7 @@ def make_loss(
       InputError: at once if the schedule does not have the timesteps asked for, and when the loss is traced if the
         batch lacks an entry.
     """
-    loss_of_draws = make_loss_of_draws(unet_graphdef, text_graphdef, schedule, config, remat=remat, axis_name=axis_name)
+    loss_of_draws = make_loss_of_draws(family, graphdefs, schedule, config, remat=remat, axis_name=axis_name)
     config.timesteps(schedule)  # Refused here rather than in the first step.
 
     def loss_fn(params: Any, frozen: Any, batch: Batch, key: jax.Array) -> tuple[jax.Array, Metrics]:
@@ -252,9 +253,9 @@ def make_loss(
 
 
 def make_loss_of_draws(
-    unet_graphdef: nnx.GraphDef,
-    text_graphdef: nnx.GraphDef | None,
-    schedule: schedules.NoiseSchedule,
+    family: type[Pipeline],
+    graphdefs: Mapping[str, nnx.GraphDef],
+    schedule: Schedule,
     config: LossConfig,
     *,
     remat: bool = False,
@@ -266,32 +267,37 @@ def make_loss_of_draws(
       loss_fn(params, frozen, batch, draws) -> (loss, metrics).
     """
     contrasted = config.kind != "none"
+    encoders = tuple(name for name in graphdefs if name != family.DENOISER)
 
     def batch_mean(values: jax.Array) -> jax.Array:
         return values.mean() if axis_name is None else jax.lax.pmean(values.mean(), axis_name)
 
     def loss_fn(params: Any, frozen: Any, batch: Batch, draws: Draws) -> tuple[jax.Array, Metrics]:
+        # Of two, as of one encoder, so that runs of before go on.
         keys = [None] * 2 if draws.dropout_key is None else jax.random.split(draws.dropout_key)
-        unet = _merge(unet_graphdef, params, frozen, "unet", keys[0])
+        denoiser = _merge(graphdefs, params, frozen, family.DENOISER, keys[0])
 
-        def encode(ids: jax.Array) -> jax.Array:
-            if text_graphdef is None:
+        def encode(ids: Tree) -> Tree:
+            if not encoders:
                 return ids
             # Merged here, as this may run in a branch, to which a network from outside would be foreign.
-            return _merge(text_graphdef, params, frozen, "text_encoder", keys[1])(ids).last_hidden_state
+            networks = {}
+            for number, name in enumerate(encoders):
+                key = keys[1] if number == 0 or keys[1] is None else jax.random.fold_in(keys[1], number)
+                networks[name] = _merge(graphdefs, params, frozen, name, key)
+            return family.encode_conditions(networks, ids)
 
         # Axis 1 of all that follows: the positive and, if there is one, the negative.
         latents = _latents(batch, config, draws)
-        states = _text_states(batch, config, draws, encode, cached=text_graphdef is None)
+        states = _text_states(batch, config, draws, encode, cached=not encoders)
         noise = draws.noise.astype(jnp.float32)[:, None]
-        noisy = schedules.add_noise(schedule.alphas_cumprod, latents, noise, draws.timesteps)
+        noisy = schedule.add_noise(latents, noise, draws.timesteps)
         # A velocity is that of the row's own latents.
-        target = schedules.prediction_target(
-            schedule.prediction_type, schedule.alphas_cumprod, latents, noise, draws.timesteps
-        )
-        timesteps = jnp.broadcast_to(draws.timesteps[:, None], noisy.shape[:2])
+        target = schedule.target(latents, noise, draws.timesteps)
+        times = jnp.broadcast_to(schedule.model_time(draws.timesteps)[:, None], noisy.shape[:2])
         options = {"remat": True} if remat else {}
-        prediction = unet(_fold(noisy), _fold(timesteps), _fold(states), **options).reshape(noisy.shape)
+        conditions = jax.tree.map(_fold, states)
+        prediction = family.denoise(denoiser, _fold(noisy), _fold(times), conditions, **options).reshape(noisy.shape)
 
         positive_errors = losses.denoising_loss(prediction[:, 0], target[:, 0])
         positive_error = batch_mean(positive_errors)
@@ -320,9 +326,11 @@ def make_loss_of_draws(
     return loss_fn
 
 
-def _merge(graphdef: nnx.GraphDef, params: Any, frozen: Any, name: str, dropout_key: jax.Array | None) -> nnx.Module:
+def _merge(
+    graphdefs: Mapping[str, nnx.GraphDef], params: Any, frozen: Any, name: str, dropout_key: jax.Array | None
+) -> nnx.Module:
     """A network out of its two parts, either of which may be missing."""
-    network = nnx.merge(graphdef, *(part[name] for part in (params, frozen) if name in part))
+    network = nnx.merge(graphdefs[name], *(part[name] for part in (params, frozen) if name in part))
     lora.set_dropout_key(network, dropout_key)
     return network
 
@@ -341,34 +349,36 @@ def _latents(batch: Batch, config: LossConfig, draws: Draws) -> jax.Array:
 
 
 def _text_states(
-    batch: Batch, config: LossConfig, draws: Draws, encode: Callable[[jax.Array], jax.Array], *, cached: bool
-) -> jax.Array:
-    """Text states, [B, 1 or 2, L, width]; ``encode`` sees each text of an example once, where that is known ahead."""
+    batch: Batch, config: LossConfig, draws: Draws, encode: Callable[[Tree], Tree], *, cached: bool
+) -> Tree:
+    """Conditions, arrays [B, 1 or 2, ...]; ``encode`` sees each text of an example once, where that is known ahead."""
     names = ("text_states", "random_text_states", "negative_text_states")
     if not cached:
         names = ("input_ids", "random_ids", "negative_ids")
     own = _entry(batch, names[0], config.kind)
 
-    def encode_once() -> jax.Array:
-        states = encode(own)
-        return jnp.stack([states, states], axis=1)
+    def encode_once() -> Tree:
+        return jax.tree.map(lambda states: jnp.stack([states, states], axis=1), encode(own))
 
-    def encode_both(others: jax.Array) -> jax.Array:
-        pairs = jnp.stack([own, others], axis=1)
-        states = encode(_fold(pairs))
-        return states.reshape(*pairs.shape[:2], *states.shape[1:])
+    def encode_both(others: Tree) -> Tree:
+        pairs = jax.tree.map(lambda *two: jnp.stack(two, axis=1), own, others)
+        states = encode(jax.tree.map(_fold, pairs))
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, 2, *leaf.shape[1:]), states)
+
+    def where(condition: jax.Array, chosen: Tree, other: Tree) -> Tree:
+        return jax.tree.map(lambda a, b: jnp.where(_column(condition, a.ndim), a, b), chosen, other)
 
     if config.kind == "none":
-        return encode(own)[:, None]
+        return jax.tree.map(lambda states: states[:, None], encode(own))
     if config.kind == "hard_image":
         return encode_once()
     if config.kind != "mixed":
         return encode_both(_entry(batch, names[NEGATIVES.index(config.kind) + 1], config.kind))
     random, hard = (_entry(batch, name, config.kind) for name in names[1:])
-    others = jnp.where(_column(draws.kinds == _HARD_TEXT, own.ndim), hard, random)
+    others = where(draws.kinds == _HARD_TEXT, hard, random)
     is_image = draws.kinds == _HARD_IMAGE
     if cached or config.mixing == "example":
-        return encode_both(jnp.where(_column(is_image, own.ndim), own, others))
+        return encode_both(where(is_image, own, others))
     # Half of all batches need half of the encoder's work; one compiled step has both ways.
     return jax.lax.cond(is_image, encode_once, lambda: encode_both(others))
 
@@ -379,7 +389,7 @@ def _entry(batch: Batch, name: str, kind: str) -> jax.Array:
             f"hard negatives: the loss of kind {kind!r} needs {name!r}, but the batches have"
             f" {', '.join(sorted(batch)) or 'nothing'}: choose another kind, or data with such negatives"
         )
-    return jnp.asarray(batch[name])
+    return jax.tree.map(jnp.asarray, batch[name])
 
 
 def _column(values: jax.Array, ndim: int) -> jax.Array:

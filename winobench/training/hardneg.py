@@ -12,7 +12,6 @@ Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", secti
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import pathlib
@@ -26,8 +25,7 @@ from flax import nnx
 from winobench import json_files, options, parallel, registry
 from winobench.data import hard_negatives as negative_data
 from winobench.data.progress import Progress
-from winobench.diffusion import stable_diffusion
-from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.diffusion import families, pipeline
 from winobench.errors import InputError
 from winobench.models import lora
 from winobench.training import hard_negatives, latent_cache, loop, optimizers, writers
@@ -129,14 +127,14 @@ class Training:
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
-        schedule, _, _ = stable_diffusion.read_description(config.model, revision=config.revision)
+        schedule = families.read_description(config.model, revision=config.revision).schedule
         loss_config.timesteps(schedule)
         judged = _pair("validation.timestep_range", config.validation.timestep_range)
         (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
             "config.validation.timestep_range", judged
         )
 
-        self._pipeline = StableDiffusion.from_pretrained(
+        self._pipeline = families.load_pipeline(
             config.model,
             dtype=config.dtype,
             encoder_dtype="float32",
@@ -144,11 +142,10 @@ class Training:
             revision=config.revision,
             allow_pickle=config.allow_pickle,
         )
-        size = stable_diffusion.check_image_size(self._pipeline, config.image_size)
-        side, channels = size // self._pipeline.vae.config.downsampling, self._pipeline.vae.config.latent_channels
+        size = self._pipeline.check_image_size(config.image_size)
         rows = config.batch_size // (config.accumulate * self._mesh.size)
-        stable_diffusion.check_denoising(self._pipeline, (side, side, channels), rows, self._mesh.devices.flat[0])
-        stable_diffusion.check_encoding(self._pipeline.vae.config, size, 1, self._mesh.devices.flat[0])
+        self._pipeline.check_denoising(self._pipeline.latent_shape(size), rows, self._mesh.devices.flat[0])
+        self._pipeline.check_memory(size, 1, self._mesh.devices.flat[0])
         self._images = self._encode(source)
         self.num_steps = config.num_steps
         if self.num_steps is None:
@@ -158,9 +155,12 @@ class Training:
         params: dict[str, Any] = {}
         self._frozen: dict[str, Any] = {}
         rngs = nnx.Rngs(config.seed)
-        for name, is_adapted in (("unet", True), ("text_encoder", config.lora.text_encoder)):
-            network = getattr(self._pipeline, name)
-            if is_adapted:
+        self._adapted = [self._pipeline.DENOISER]
+        if config.lora.text_encoder:
+            self._adapted += self._pipeline.text_encoders
+        for name in (self._pipeline.DENOISER, *self._pipeline.text_encoders):
+            network = self._pipeline.networks[name]
+            if name in self._adapted:
                 lora.add_lora(network, lora_config, rngs=rngs)
                 self._graphdefs[name], trained, rest = lora.split(network)
                 params[name] = nnx.to_pure_dict(trained)
@@ -169,8 +169,8 @@ class Training:
             self._frozen[name] = nnx.to_pure_dict(rest)
         self._frozen = parallel.place_parameters(self._frozen, self._mesh)
         loss = hard_negatives.make_loss(
-            self._graphdefs["unet"],
-            self._graphdefs["text_encoder"],
+            type(self._pipeline),
+            self._graphdefs,
             self._pipeline.schedule,
             loss_config,
             remat=config.remat,
@@ -220,7 +220,7 @@ class Training:
     def _batches_from(self, first: int) -> Iterator[loop.Batch]:
         return negative_data.batches(
             self._images,
-            self._pipeline.tokenize,
+            lambda texts: self._pipeline.tokenize(texts, image_size=self._config.image_size),
             batch_size=self._config.batch_size,
             seed=self._config.seed,
             first_batch=first,
@@ -228,14 +228,14 @@ class Training:
             num_parts=jax.process_count(),
         )
 
-    def model(self, state: loop.TrainState) -> StableDiffusion:
+    def model(self, state: loop.TrainState) -> pipeline.Pipeline:
         """The pipeline as a state has it; averaged where there is an average."""
         params = state.params if state.ema is None else state.ema
         networks = {
             name: nnx.merge(graphdef, *(part[name] for part in (params, self._frozen) if name in part))
             for name, graphdef in self._graphdefs.items()
         }
-        return dataclasses.replace(self._pipeline, **networks)
+        return self._pipeline.replace(**networks)
 
     def train(self, *, max_seconds: float | None = None) -> None:
         """Trains up to the last step, with validations, checkpoints and exports."""
@@ -294,7 +294,7 @@ class Training:
             state = state._replace(ema=jax.tree.map(parallel.fetch, state.ema))
         if jax.process_index() == 0:
             model = self.model(state)
-            checkpoints.save_lora(folder, model.unet, model.text_encoder if self._config.lora.text_encoder else None)
+            checkpoints.save_lora(folder, **{name: model.networks[name] for name in self._adapted})
 
     def report(self) -> str:
         """What validation said, where the adapters are, and the command that evaluates them."""

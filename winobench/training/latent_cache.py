@@ -30,10 +30,10 @@ from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
 from winobench.errors import InputError
 from winobench.files import user_path
-from winobench.scorers import common, diffusion_itm, frozen, tables
+from winobench.scorers import common, tables
 
 if TYPE_CHECKING:
-    from winobench.diffusion.stable_diffusion import StableDiffusion
+    from winobench.diffusion.pipeline import Pipeline
 
 _FORMAT = 1  # raised whenever the files or the latents of the same images could change
 _IMAGES_A_SHARD = 1024
@@ -95,7 +95,7 @@ class _Latents(Sequence):
 
 
 def encode(
-    pipeline: StableDiffusion,
+    pipeline: Pipeline,
     source: hard_negatives.Source,
     folder: str | os.PathLike,
     *,
@@ -125,10 +125,7 @@ def encode(
       InputError: an image cannot be read, a latent is not finite, the folder cannot be written or is not shared by all
         processes, or an option is not one of its choices.
     """
-    size = pipeline.image_size if image_size is None else common.positive("image_size", image_size)
-    factor = pipeline.vae.config.downsampling
-    if size % factor:
-        raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
+    size = pipeline.check_image_size(image_size)
     about = _about(pipeline, source, size)
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
     place = pathlib.Path(user_path(folder)) / f"latents-{key[:16]}"
@@ -142,23 +139,23 @@ def encode(
     return LatentSet(place)
 
 
-def _about(pipeline: StableDiffusion, source: hard_negatives.Source, size: int) -> dict[str, Any]:
+def _about(pipeline: Pipeline, source: hard_negatives.Source, size: int) -> dict[str, Any]:
     """All that the cache depends on, as JSON values."""
     from winobench.checkpoints import models
 
-    vae = pipeline.vae
+    autoencoder = pipeline.autoencoder
     return {
         "format": _FORMAT,
-        "autoencoder": models.weights_sha256(vae),
-        "config": json_files.as_json(vae.config.to_dict()),
-        "dtype": np.dtype(vae.dtype).name,
+        "autoencoder": models.weights_sha256(autoencoder),
+        "config": json_files.as_json(autoencoder.config.to_dict()),
+        "dtype": np.dtype(autoencoder.dtype).name,
         "image_size": size,
         "source": source.fingerprint,
     }
 
 
 def _encode_shards(
-    pipeline: StableDiffusion,
+    pipeline: Pipeline,
     source: hard_negatives.Source,
     place: pathlib.Path,
     about: dict[str, Any],
@@ -192,16 +189,14 @@ def _encode_shards(
     _wait_for_all()
 
 
-def _encoder(pipeline: StableDiffusion, batch_size: int | None) -> tables.Encoder:
+def _encoder(pipeline: Pipeline, batch_size: int | None) -> tables.Encoder:
     """Of this process's devices; one compiled shape."""
-    structure, params = frozen.freeze(pipeline.vae)
+    function, params = pipeline.image_function()
     mesh = common.default_mesh(params)
     if batch_size is None:
         batch_size = _BATCH[mesh.devices.flat[0].platform == "cpu"]
     params = parallel.place_parameters(params, mesh)
-    return tables.Encoder(
-        diffusion_itm.LatentEncoder(structure), params, mesh, common.positive("batch_size", batch_size)
-    )
+    return tables.Encoder(function, params, mesh, common.positive("batch_size", batch_size))
 
 
 def _records(

@@ -30,6 +30,7 @@ from winobench import memory, options, parallel, registry
 from winobench.checkpoints import encoder_layouts, models
 from winobench.data import nli as nli_data
 from winobench.errors import InputError
+from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
 from winobench.scorers import common, text_encoders
 from winobench.training import loop, optimizers, writers
@@ -383,14 +384,14 @@ def _evenly(items: Sequence[Any], limit: int | None) -> list[Any]:
 def _predict(graphdef: Any, params: Any, rows: jax.Array) -> jax.Array:
     """The most probable label of each pair: int32 [B]."""
     model = nnx.merge(graphdef, params)
-    with common.precision(model.dtype):
+    with functional.precision(model.dtype):
         return jnp.argmax(text_encoders.classify(model, rows), axis=-1)
 
 
 def _loss(graphdef: Any, params: Any, batch: Mapping[str, jax.Array], key: jax.Array) -> tuple[jax.Array, Any]:
     """Cross-entropy in nats, and the share of the pairs that is labelled right."""
     model = nnx.merge(graphdef, params)
-    with common.precision(model.dtype):
+    with functional.precision(model.dtype):
         logits = text_encoders.classify(model, batch["rows"], key=key)
     right = jnp.take_along_axis(jax.nn.log_softmax(logits), batch["labels"][:, None], axis=-1)
     return -jnp.mean(right), {"accuracy": jnp.mean(jnp.argmax(logits, axis=-1) == batch["labels"])}

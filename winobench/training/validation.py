@@ -17,7 +17,7 @@ from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks.base import Task
 
 if TYPE_CHECKING:
-    from winobench.diffusion.stable_diffusion import StableDiffusion
+    from winobench.diffusion.pipeline import Pipeline
 
 # Its three numbers, and its error.
 _BYTES_OF_A_TRIPLE = 3 * 4 + 4
@@ -80,7 +80,7 @@ class Validation:
         """Passes of the denoiser that one validation takes."""
         return len(self._plan.pairs) * self._sampling["num_samples"]
 
-    def __call__(self, pipeline: StableDiffusion) -> dict[str, float]:
+    def __call__(self, pipeline: Pipeline) -> dict[str, float]:
         """Judges the model as it is now.
 
         Args:

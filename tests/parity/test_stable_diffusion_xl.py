@@ -1,0 +1,321 @@
+"""SDXL against torch diffusers on the same folder: networks, conditions, whole scores, pictures, LoRA, files."""
+
+import diffusers
+import jax
+import jax.numpy as jnp
+import numpy as np
+import peft
+import pytest
+import safetensors.torch
+import torch
+
+from tests import tiny_sdxl
+from tests.parity.test_scorer import pictures
+from tests.parity.torch_copy import relative_error
+from winobench import checkpoints, parallel
+from winobench.diffusion import families
+from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
+from winobench.errors import InputError
+from winobench.scorers.diffusion_itm import DiffusionITM
+
+TEXTS = ["a red cube left of the blue ball", "a photo", ""]
+TIMESTEPS = [3, 400, 990]
+SIZE = tiny_sdxl.TINY_IMAGE_SIZE
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_sdxl.write(tmp_path_factory.mktemp("sdxl"))
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    return diffusers.StableDiffusionXLPipeline.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def ours(folder):
+    pipeline = families.load_pipeline(folder)
+    assert type(pipeline) is StableDiffusionXL
+    return pipeline
+
+
+def encoded(pipeline, texts):
+    """Torch's states and pooled texts."""
+    states, _, pooled, _ = pipeline.encode_prompt(list(texts), device="cpu", do_classifier_free_guidance=False)
+    return states, pooled
+
+
+@torch.inference_mode()
+def torch_errors(pipeline, noise, *, zeros=False):
+    """Squared errors [image, text, sample] by a plain loop."""
+    scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
+    images = torch.tensor(np.stack(pictures(SIZE)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
+    latents = pipeline.vae.encode(images).latent_dist.mean * pipeline.vae.config.scaling_factor
+    states, pooled = encoded(pipeline, TEXTS)
+    if zeros:
+        states[-1], pooled[-1] = 0, 0
+    sizes = torch.tensor([[SIZE, SIZE, 0, 0, SIZE, SIZE]])
+    noise = torch.tensor(noise.transpose(0, 3, 1, 2))
+    errors = np.zeros((len(latents), len(TEXTS), len(noise)))
+    for i, z in enumerate(latents):
+        for j in range(len(TEXTS)):
+            for s, (eps, t) in enumerate(zip(noise, torch.tensor(TIMESTEPS), strict=True)):
+                noisy = scheduler.add_noise(z[None], eps[None], t[None])
+                added = {"text_embeds": pooled[j : j + 1], "time_ids": sizes}
+                prediction = pipeline.unet(noisy, t, states[j : j + 1], added_cond_kwargs=added).sample
+                errors[i, j, s] = float(((eps - prediction[0]).double() ** 2).sum())
+    return errors
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return np.random.default_rng(1).standard_normal((len(TIMESTEPS), 8, 8, 4), np.float32)
+
+
+def one_device(pipeline, **keywords):
+    return DiffusionITM(pipeline, batch_size=4, mesh=parallel.make_mesh(jax.devices()[:1]), **keywords)
+
+
+def test_conditions(ours, theirs):
+    with torch.inference_mode():
+        states, pooled = encoded(theirs, TEXTS)
+    got = ours.encode_texts(TEXTS)
+    assert relative_error(got["states"], states.numpy()) < 1e-5
+    assert relative_error(got["pooled"], pooled.numpy()) < 1e-5
+    np.testing.assert_array_equal(got["time_ids"], [[SIZE, SIZE, 0, 0, SIZE, SIZE]] * len(TEXTS))
+    assert ours.tokenize(["a"], image_size=64)["time_ids"].tolist() == [[64, 64, 0, 0, 64, 64]]
+
+
+def test_the_network(ours, theirs):
+    random = np.random.default_rng(2)
+    x, states = random.standard_normal((2, 8, 8, 4), np.float32), random.standard_normal((2, 77, 64), np.float32)
+    pooled, sizes = random.standard_normal((2, 32), np.float32), np.array([[32, 40, 3, 5, 24, 48], [9, 8, 7, 6, 5, 4]])
+    times = np.array([7.0, 951.0], np.float32)
+    with torch.inference_mode():
+        expected = theirs.unet(
+            torch.tensor(x.transpose(0, 3, 1, 2)),
+            torch.tensor(times),
+            torch.tensor(states),
+            added_cond_kwargs={"text_embeds": torch.tensor(pooled), "time_ids": torch.tensor(sizes)},
+        ).sample.numpy()
+    added = {"text_embeds": pooled, "time_ids": sizes}
+    got = jax.jit(lambda unet, *inputs, **added: unet(*inputs, **added))(ours.unet, x, times, states, **added)
+    assert relative_error(got, expected.transpose(0, 2, 3, 1)) < 1e-5
+    with pytest.raises(ValueError, match="takes text_embeds and time_ids"):
+        ours.unet(x, times, states)
+
+
+def test_errors(ours, theirs, noise):
+    scorer = one_device(ours)
+    got = scorer.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
+    np.testing.assert_allclose(got, torch_errors(theirs, noise), rtol=1e-4)
+    # The unconditional text is encoded as texts are; the sizes are those that images are resized to.
+    assert not scorer._shares
+
+
+def test_the_empty_text_as_zeros(ours, theirs, noise):
+    zeros = ours.replace(zero_empty_text=True)
+    got = one_device(zeros).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
+    np.testing.assert_allclose(got, torch_errors(theirs, noise, zeros=True), rtol=1e-4)
+    assert zeros.fingerprint != ours.fingerprint
+    with torch.inference_mode():
+        _, negative, _, negative_pooled = theirs.encode_prompt(["a photo"], device="cpu")
+    assert not negative.any()
+    assert not negative_pooled.any()
+    with pytest.raises(InputError, match="zero_empty_text"):
+        ours.replace(zero_empty_text="yes")
+    with pytest.raises(InputError, match="has no setting 'guidance'"):
+        ours.replace(guidance=1.0)
+
+
+def test_texts_about_one_sample_may_go_together(ours):
+    """Only the first convolution lies ahead of the pooled text, so the scorer does without; the network can."""
+    assert not ours.unet.shares_rows
+    random = np.random.default_rng(3)
+    x, times = random.standard_normal((2, 8, 8, 4), np.float32), np.array([7.0, 951.0], np.float32)
+    states, pooled = random.standard_normal((5, 77, 64), np.float32), random.standard_normal((5, 32), np.float32)
+    sizes, rows = np.full((5, 6), 32), np.array([0, 0, 1, 1, 1])
+    call = jax.jit(lambda unet, *inputs, **added: unet(*inputs, **added))
+    added = {"text_embeds": pooled, "time_ids": sizes}
+    apart = call(ours.unet, x[rows], times[rows], states, **added)
+    np.testing.assert_allclose(call(ours.unet, x, times, states, rows, **added), apart, atol=1e-5)
+
+
+def test_generation(ours, theirs):
+    texts = ["a red cube", "a photo"]
+    seed, shape = 3, (8, 8, 4)
+    key = jax.random.key(seed)
+    start = np.stack([jax.random.normal(jax.random.fold_in(key, i), shape) for i in range(2)])
+    theirs.scheduler, before = (
+        diffusers.DDIMScheduler.from_config(
+            theirs.scheduler.config, clip_sample=False, set_alpha_to_one=True, timestep_spacing="leading"
+        ),
+        theirs.scheduler,
+    )
+    try:
+        with torch.inference_mode():
+            expected = theirs(
+                texts,
+                negative_prompt=["", ""],
+                height=SIZE,
+                width=SIZE,
+                latents=torch.tensor(start.transpose(0, 3, 1, 2)),
+                num_inference_steps=4,
+                guidance_scale=3.0,
+                output_type="np",
+            ).images
+    finally:
+        theirs.scheduler = before
+    got = ours.generate(texts, num_steps=4, guidance_scale=3.0, seed=seed)
+    assert np.abs(got / 255 - expected).max() < 2 / 255
+
+
+def test_files_go_both_ways(ours, theirs, noise, tmp_path):
+    ours.save_pretrained(tmp_path / "saved", dtype="float32")
+    again = families.load_pipeline(tmp_path / "saved")
+    assert again.fingerprint == ours.fingerprint
+    torch_again = diffusers.StableDiffusionXLPipeline.from_pretrained(tmp_path / "saved")
+    np.testing.assert_allclose(torch_errors(torch_again, noise), torch_errors(theirs, noise), rtol=1e-5)
+    assert torch_again.config.force_zeros_for_empty_prompt
+
+
+@pytest.fixture(scope="module")
+def adapted(folder, tmp_path_factory):
+    """Torch's pipeline with random adapters on all three networks, and the file that diffusers writes of them."""
+    pipeline = diffusers.StableDiffusionXLPipeline.from_pretrained(folder)
+    unet_targets = ["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "proj_in"]
+    pipeline.unet.add_adapter(peft.LoraConfig(r=3, lora_alpha=6, target_modules=unet_targets))
+    for encoder in (pipeline.text_encoder, pipeline.text_encoder_2):
+        encoder.add_adapter(peft.LoraConfig(r=2, lora_alpha=2, target_modules=["q_proj", "out_proj"]))
+    for number, network in enumerate((pipeline.unet, pipeline.text_encoder, pipeline.text_encoder_2)):
+        generator = torch.Generator().manual_seed(10 + number)
+        for name, parameter in network.named_parameters():
+            if "lora_" in name:
+                parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator)
+    place = tmp_path_factory.mktemp("lora")
+    states = {
+        part: peft.get_peft_model_state_dict(getattr(pipeline, part))
+        for part in ("unet", "text_encoder", "text_encoder_2")
+    }
+    diffusers.StableDiffusionXLPipeline.save_lora_weights(
+        place,
+        unet_lora_layers=states["unet"],
+        text_encoder_lora_layers=states["text_encoder"],
+        text_encoder_2_lora_layers=states["text_encoder_2"],
+        unet_lora_adapter_metadata=pipeline.unet.peft_config["default"].to_dict(),
+    )
+    return pipeline, place, states
+
+
+def load_with(folder, lora):
+    pipeline = families.load_pipeline(folder)
+    checkpoints.load_lora(pipeline, lora)
+    return pipeline
+
+
+def test_lora_of_diffusers(folder, adapted, noise):
+    pipeline, place, _ = adapted
+    got = one_device(load_with(folder, place)).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
+    np.testing.assert_allclose(got, torch_errors(pipeline, noise), rtol=1e-4)
+
+
+# The original code's places of the blocks that the small UNet has, of SDXL's three levels and two layers.
+PLACES = {
+    "down_blocks.1.attentions.0": "input_blocks_4_1",
+    "down_blocks.1.attentions.1": "input_blocks_5_1",
+    "down_blocks.2.attentions.0": "input_blocks_7_1",
+    "mid_block.attentions.0": "middle_block_1",
+    "up_blocks.0.attentions.2": "output_blocks_2_1",
+    "up_blocks.1.attentions.0": "output_blocks_3_1",
+    "down_blocks.0.resnets.1.time_emb_proj": "input_blocks_2_0_emb_layers_1",
+    "mid_block.resnets.1.time_emb_proj": "middle_block_2_emb_layers_1",
+    "up_blocks.2.resnets.0.time_emb_proj": "output_blocks_6_0_emb_layers_1",
+}
+
+
+def kohya_name(part, layer, places=None):
+    for ours, theirs in (places or {}).items():
+        layer = layer.replace(ours, theirs)
+    prefix = {"unet": "unet", "text_encoder": "te1", "text_encoder_2": "te2"}[part]
+    return f"lora_{prefix}_{layer.replace('.', '_')}"
+
+
+def test_lora_of_kohya(folder, adapted, tmp_path):
+    """In diffusers' block names, as kohya's scripts write SD 1.5's, with the alphas of the file beside."""
+    _, place, states = adapted
+    tensors = {}
+    for part, state in states.items():
+        for key, value in state.items():
+            layer, side = key.removesuffix(".weight").rsplit(".lora_", 1)
+            name = kohya_name(part, layer)
+            tensors[f"{name}.lora_{ {'A': 'down', 'B': 'up'}[side] }.weight"] = value.contiguous()
+            tensors[f"{name}.alpha"] = torch.tensor(6.0 if part == "unet" else 2.0)
+    safetensors.torch.save_file(tensors, tmp_path / "kohya.safetensors")
+    read, known = checkpoints.read_lora(tmp_path / "kohya.safetensors"), checkpoints.read_lora(place)
+    assert {part: set(layers) for part, layers in read.parts.items()} == {
+        part: set(layers) for part, layers in known.parts.items()
+    }
+    assert read.sha256 == known.sha256
+    assert load_with(folder, read).fingerprint == load_with(folder, known).fingerprint
+
+
+def test_kohyas_names_of_sdxls_blocks_are_those_of_diffusers(tmp_path):
+    """Diffusers' own reading of such names, for the blocks of the released size, is the reference."""
+    random = np.random.default_rng(5)
+    layers = [f"{place}.transformer_blocks.1.attn1.to_q" if "attentions" in place else place for place in PLACES]
+    layers += ["mid_block.attentions.0.transformer_blocks.9.ff.net.0.proj", "up_blocks.0.attentions.2.proj_in"]
+    tensors = {}
+    for layer in layers:
+        name = kohya_name("unet", layer, PLACES)
+        tensors[f"{name}.lora_down.weight"] = torch.tensor(random.standard_normal((2, 4)), dtype=torch.float32)
+        tensors[f"{name}.lora_up.weight"] = torch.tensor(random.standard_normal((4, 2)), dtype=torch.float32)
+        tensors[f"{name}.alpha"] = torch.tensor(2.0)
+    safetensors.torch.save_file(tensors, tmp_path / "kohya.safetensors")
+    config = diffusers.UNet2DConditionModel(
+        block_out_channels=(8, 8, 8),
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        norm_num_groups=4,
+        cross_attention_dim=4,
+        attention_head_dim=2,
+    ).config
+    state, _ = diffusers.StableDiffusionXLPipeline.lora_state_dict(
+        str(tmp_path / "kohya.safetensors"), unet_config=config
+    )
+    safetensors.torch.save_file(
+        {key: value.contiguous() for key, value in state.items()}, tmp_path / "theirs.safetensors"
+    )
+    theirs = checkpoints.read_lora(tmp_path / "theirs.safetensors").parts["unet"]
+    read = checkpoints.read_lora(tmp_path / "kohya.safetensors").parts["unet"]
+    assert set(read) == set(theirs) == set(layers)
+    for layer, adapter in read.items():
+        np.testing.assert_array_equal(adapter.down, tensors[f"{kohya_name('unet', layer, PLACES)}.lora_down.weight"])
+
+
+def test_folders_that_contradict_themselves(folder, tmp_path):
+    import json
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "mixed")
+    path = tmp_path / "mixed" / "unet" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"projection_class_embeddings_input_dim": 90}))
+    with pytest.raises(InputError, match="pooled text of width 32, but the UNet takes one of width 42"):
+        families.load_pipeline(tmp_path / "mixed")
+    path.write_text(json.dumps(config | {"addition_time_embed_dim": None}))
+    with pytest.raises(InputError, match="addition_time_embed_dim=None"):
+        families.load_pipeline(tmp_path / "mixed")
+    index = tmp_path / "mixed" / "model_index.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"_class_name": "StableDiffusionPipeline"}))
+    with pytest.raises(InputError, match="with text_encoder_2: it is not a StableDiffusionPipeline"):
+        families.load_pipeline(tmp_path / "mixed")
+
+
+def test_bfloat16(folder, ours, noise):
+    exact = one_device(ours).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
+    rough = one_device(families.load_pipeline(folder, "bfloat16", encoder_dtype="float32"))
+    np.testing.assert_allclose(rough.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS), exact, rtol=0.05)
+    assert rough._text_encoder.empty_table(1, jax.tree.map(lambda x: x[0], ours.tokenize(["a"])))["pooled"].dtype == (
+        jnp.bfloat16
+    )

@@ -1,0 +1,71 @@
+"""The families of text-to-image models, and which one a folder or hub repository is of."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.checkpoints.sources import Source
+    from winobench.diffusion.pipeline import Description, Pipeline
+
+FAMILIES: dict[str, str] = {
+    "StableDiffusionPipeline": "winobench.diffusion.stable_diffusion:StableDiffusion",
+    "StableDiffusionXLPipeline": "winobench.diffusion.stable_diffusion_xl:StableDiffusionXL",
+}
+"""``_class_name`` of ``model_index.json`` -> the class of the family."""
+
+
+def load_pipeline(
+    source: str | os.PathLike, dtype: Any = "float32", *, revision: str | None = None, **keywords: Any
+) -> Pipeline:
+    """Loads a pipeline of any family; arguments and errors as of `Pipeline.from_pretrained`."""
+    from winobench.checkpoints import sources
+
+    source = sources.resolve(source, revision=revision)
+    return family_of(source).from_pretrained(source, dtype, **keywords)
+
+
+def read_description(source: str | os.PathLike | Source, *, revision: str | None = None) -> Description:
+    """Reads what a pipeline of any family is, without its weights.
+
+    Raises:
+      InputError: it is no pipeline, or one of an unknown family.
+    """
+    from winobench.checkpoints import sources
+
+    source = sources.resolve(source, revision=revision)
+    return family_of(source).read_description(source)
+
+
+def family_of(source: Source) -> type[Pipeline]:
+    """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has.
+
+    Raises:
+      InputError: it is no pipeline, or one of an unknown family.
+    """
+    from winobench.checkpoints import sources
+
+    path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
+    index = sources.read_json(path)
+    kind = index.get("_class_name")
+    if isinstance(kind, str) and kind.removeprefix("Flax") in FAMILIES:
+        return _family(kind.removeprefix("Flax"))
+    # Pipelines of other tasks are of the same parts: image to image, people's own.
+    problems = {}
+    for name in FAMILIES:
+        problems[name] = _family(name).mismatch(index)
+        if problems[name] is None:
+            return _family(name)
+    first = next(iter(problems.values()))
+    raise InputError(
+        f"{path} describes a {kind or 'pipeline'} {first}: only pipelines like {', '.join(FAMILIES)} can be used"
+    )
+
+
+def _family(name: str) -> type[Pipeline]:
+    module, _, attribute = FAMILIES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

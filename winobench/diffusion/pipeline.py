@@ -1,0 +1,742 @@
+"""What the scorer, training and drawing know of a text-to-image model that diffuses latents: `Pipeline`.
+
+A family of models is one file: a frozen dataclass with its networks, its tokenizers and its schedule, and four pure
+functions that say how they work together (`Pipeline.encode_conditions`, `Pipeline.denoise`, `Pipeline.encode_latents`,
+`Pipeline.decode_pictures`). `winobench.diffusion.families` lists the families.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winobench import memory, options
+from winobench.diffusion import samplers
+from winobench.diffusion.schedules import NoiseSchedule, Schedule
+from winobench.errors import InputError
+from winobench.models import functional, lora
+from winobench.models.layers import Network
+from winobench.texts import checked_texts
+
+if TYPE_CHECKING:
+    from winobench.checkpoints.sources import Source
+
+Tree = Any
+"""A pytree of arrays with one leading axis, such as the token ids of some texts."""
+
+# A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
+_OWN_KEY = "_winobench"
+# Of images as floats, which are in [-1, 1] but for rounding.
+_FARTHEST = 1.001
+# The version that model_index.json names; diffusers only compares it with versions of long ago.
+_DIFFUSERS_VERSION = "0.42.0"
+
+
+class Pipeline(abc.ABC):
+    """A text-to-image model that diffuses latents.
+
+    A family is a frozen dataclass (``eq=False``) whose fields are the networks of ``NETWORKS`` and the tokenizers of
+    ``TOKENIZERS`` under their names in the folder, ``schedule``, ``timestep_range``, and one field with a default for
+    each of ``SETTINGS``. Everything below works from these tables.
+
+    Attributes:
+      schedule: the noise schedule.
+      timestep_range: (first, end) of the timesteps that the model is judged on unless the caller says otherwise, as its
+        folder says (``"_winobench": {"timestep_range": [first, end]}`` in ``scheduler_config.json``); None for all. It
+        is not part of the fingerprint: which timesteps a score rests on is recorded beside it.
+    """
+
+    CLASS_NAME: ClassVar[str]
+    """What ``model_index.json`` calls the family."""
+    NETWORKS: ClassVar[Mapping[str, type[Network]]]
+    """Folder -> network. The order decides the fingerprint."""
+    TOKENIZERS: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    """Folders of tokenizers."""
+    PARTS: ClassVar[Mapping[str, tuple[str, str]]]
+    """Part -> (library, class), as ``model_index.json`` names the networks and tokenizers."""
+    INDEX: ClassVar[Mapping[str, Any]] = {}
+    """What else ``model_index.json`` says."""
+    DENOISER: ClassVar[str] = "unet"
+    AUTOENCODER: ClassVar[str] = "vae"
+    SETTINGS: ClassVar[Mapping[str, options.Range]] = {}
+    """Field -> what it may be, of the options that only this family has."""
+
+    schedule: Schedule
+    timestep_range: tuple[int, int] | None
+
+    # What a family says -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    @abc.abstractmethod
+    def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
+        """Raises InputError unless networks with these configs and tokenizers of these sizes can work together."""
+
+    @abc.abstractmethod
+    def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> Tree:
+        """Texts as a tree of int32 arrays ``[num_texts, ...]``: token ids, and what else conditions the denoiser.
+
+        Args:
+          texts: strings; the empty one is the unconditional text, and otherwise a text like others.
+          image_size: height and width of the pictures, in pixels; the model's own when None.
+        """
+
+    @staticmethod
+    @abc.abstractmethod
+    def encode_conditions(networks: Mapping[str, Network], ids: Tree) -> Tree:
+        """What the denoiser is given of texts: a tree of arrays ``[n, ...]``. Pure.
+
+        Args:
+          networks: the text encoders, by their names in ``NETWORKS``.
+          ids: from `tokenize`.
+        """
+
+    @staticmethod
+    def denoise(denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: Tree, **keywords: Any) -> jax.Array:
+        """The denoiser's answer. Pure.
+
+        Args:
+          denoiser: the network.
+          noisy: noisy latents ``[n, h, w, c]``.
+          times: float32 ``[n]``, what it is told of the timesteps (`Schedule.model_time`).
+          conditions: from `encode_conditions`.
+          **keywords: ``sample_rows`` where the network shares rows (`Network.shares_rows`), ``remat`` in training.
+        """
+        return denoiser(noisy, times, conditions, **keywords)
+
+    @staticmethod
+    def encode_latents(autoencoder: Network, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
+        """Images in [-1, 1] as latents, float32, scaled as in training; the posterior's mean, or a draw. Pure."""
+        mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
+        latents = mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise
+        return latents * autoencoder.config.scaling_factor
+
+    @staticmethod
+    def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
+        """Latents, scaled as in training, as images in [-1, 1]. Pure."""
+        return autoencoder.decode(latents / autoencoder.config.scaling_factor)
+
+    # What follows from it -----------------------------------------------------------------------------------------
+
+    def __post_init__(self):
+        if self.timestep_range is not None:
+            chosen = options.span(self.schedule.num_train_timesteps).check("timestep_range", self.timestep_range)
+            object.__setattr__(self, "timestep_range", chosen)
+        for name, value in self.check_settings({name: getattr(self, name) for name in self.SETTINGS}).items():
+            object.__setattr__(self, name, value)
+        configs = {name: network.config for name, network in self.networks.items()}
+        self.check_fit(configs, {name: len(getattr(self, name)) for name in self.TOKENIZERS})
+
+    @property
+    def networks(self) -> dict[str, Network]:
+        """The networks by their names in ``NETWORKS``."""
+        return {name: getattr(self, name) for name in self.NETWORKS}
+
+    @property
+    def denoiser(self) -> Network:
+        """The network that predicts noise or velocity."""
+        return getattr(self, self.DENOISER)
+
+    @property
+    def autoencoder(self) -> Network:
+        """The network between images and latents."""
+        return getattr(self, self.AUTOENCODER)
+
+    @property
+    def text_encoders(self) -> dict[str, Network]:
+        """The other networks."""
+        return {name: net for name, net in self.networks.items() if name not in (self.DENOISER, self.AUTOENCODER)}
+
+    def replace(self, **fields: Any) -> Self:
+        """The same pipeline with other networks, or with other values of ``SETTINGS``.
+
+        Raises:
+          InputError: the family has no such field.
+        """
+        known = {field.name for field in dataclasses.fields(self)}
+        self.check_settings({name: value for name, value in fields.items() if name not in known})
+        return dataclasses.replace(self, **fields)
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns values of ``SETTINGS`` as they are used.
+
+        Raises:
+          InputError: the family has no such setting, or it cannot be this.
+        """
+        for name in settings.keys() - cls.SETTINGS.keys():
+            has = f"the settings {', '.join(cls.SETTINGS)}" if cls.SETTINGS else "no settings of its own"
+            raise InputError(f"{cls.__name__} has no setting {name!r}: it has {has}")
+        return {name: cls.SETTINGS[name].check(name, value) for name, value in settings.items()}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike,
+        dtype: Any = "float32",
+        *,
+        encoder_dtype: Any = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        text_encoders_on_host: bool = False,
+        **settings: Any,
+    ) -> Self:
+        """Loads a pipeline in the diffusers layout.
+
+        Args:
+          source: a name in `winobench.registry.MODELS`, a local folder, or a hub id; of a hub repository, only the
+            files that are needed are downloaded.
+          dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
+            that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
+          encoder_dtype: of the text encoders and the autoencoder; ``dtype`` when None. They run once for each text and
+            image, so float32 costs little there.
+          variant: suffix of the weight files, e.g. ``fp16``; a part without that variant is an error.
+          revision: branch, tag or commit of a hub repository.
+          allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+          text_encoders_on_host: leave the text encoders' parameters in the host's memory, off an accelerator's.
+          **settings: options that only this family has.
+
+        Raises:
+          InputError: if there is no pipeline, if it is of another kind, or if a file is missing or damaged.
+        """
+        from winobench.checkpoints import models, sources, tokenizer_files
+
+        dtype = models.as_dtype(dtype)
+        encoder_dtype = dtype if encoder_dtype is None else models.as_dtype(encoder_dtype)
+        source = sources.resolve(source, revision=revision)
+        # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
+        settings = cls.check_settings(settings)
+        description = cls.read_description(source)
+        tokenizers = {name: tokenizer_files.read_clip_tokenizer(source, subfolder=name) for name in cls.TOKENIZERS}
+        cls.check_fit(
+            description.configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()}
+        )
+        networks = {}
+        for name, network in cls.NETWORKS.items():
+            its_dtype = dtype if name == cls.DENOISER else encoder_dtype
+            if name == cls.AUTOENCODER and description.configs[name].force_upcast and its_dtype == jnp.float16:
+                its_dtype = jnp.float32
+            on_host = text_encoders_on_host and name not in (cls.DENOISER, cls.AUTOENCODER)
+            with _on_host() if on_host else contextlib.nullcontext():
+                networks[name] = models.load_model(
+                    network, source, subfolder=name, dtype=its_dtype, variant=variant, allow_pickle=allow_pickle
+                )
+        return cls(
+            **networks,
+            **tokenizers,
+            schedule=description.schedule,
+            timestep_range=description.timestep_range,
+            **settings,
+        )
+
+    def save_pretrained(self, folder: str | os.PathLike, dtype: Any = "float16") -> None:
+        """Writes a folder that diffusers' pipeline of this name and :meth:`from_pretrained` load.
+
+        Every file is written whole or not at all. ``model_index.json``, without which a folder is no pipeline, goes
+        first and comes last, so that an interrupted save is never taken for a model.
+
+        Args:
+          folder: where to write; made if needed.
+          dtype: of the weight files: ``float32``, ``float16`` or ``bfloat16``.
+
+        Raises:
+          InputError: if a weight is not finite, or too large for ``dtype``; or the folder cannot be written.
+        """
+        from winobench import files
+
+        with files.writing(folder):
+            self._save(folder, dtype)
+
+    def _save(self, folder: str | os.PathLike, dtype: Any) -> None:
+        from winobench import files
+        from winobench.checkpoints import models, tokenizer_files
+
+        index_path = os.path.join(folder, "model_index.json")
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(index_path)
+        for name, network in self.networks.items():
+            models.save_model(network, os.path.join(folder, name), dtype=dtype)
+        for name in self.TOKENIZERS:
+            tokenizer_files.save_clip_tokenizer(getattr(self, name), os.path.join(folder, name))
+        os.makedirs(os.path.join(folder, "scheduler"), exist_ok=True)
+        schedule = {**self.schedule.to_config(), "_diffusers_version": _DIFFUSERS_VERSION}
+        if self.timestep_range is not None:
+            schedule[_OWN_KEY] = {"timestep_range": list(self.timestep_range)}
+        files.write_json(os.path.join(folder, "scheduler", "scheduler_config.json"), schedule)
+        parts = {name: list(named) for name, named in self.PARTS.items()}
+        parts["scheduler"] = ["diffusers", self.schedule.scheduler_class]
+        index = {"_class_name": self.CLASS_NAME, "_diffusers_version": _DIFFUSERS_VERSION}
+        files.write_json(index_path, index | dict(sorted((parts | dict(self.INDEX)).items())))
+
+    @classmethod
+    def read_description(cls, source: str | os.PathLike | Source, *, revision: str | None = None) -> Description:
+        """Reads what a pipeline is, without its weights: a few small files.
+
+        Args:
+          source: as of `from_pretrained`.
+          revision: branch, tag or commit of a hub repository.
+
+        Raises:
+          InputError: it is no pipeline, or one of another family.
+        """
+        from winobench.checkpoints import models, sources
+
+        source = sources.resolve(source, revision=revision)
+        path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
+        index = sources.read_json(path)
+        kind = index.get("_class_name", "pipeline")
+        if problem := cls.mismatch(index):
+            raise InputError(f"{path} describes a {kind} {problem}: it is not a {cls.CLASS_NAME}")
+        schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
+        content = sources.read_json(schedule_path)
+        try:
+            schedule = cls.read_schedule(content)
+            timestep_range = _own_timesteps(content, schedule)
+        except InputError as error:
+            raise InputError(f"{schedule_path}: {error}") from error
+        configs = {name: models.read_config(network, source, name) for name, network in cls.NETWORKS.items()}
+        return Description(cls, schedule, timestep_range, configs)
+
+    @staticmethod
+    def read_schedule(content: Mapping[str, Any]) -> Schedule:
+        """The schedule that a ``scheduler_config.json`` describes."""
+        return NoiseSchedule.from_config(content)
+
+    @classmethod
+    def mismatch(cls, index: Mapping[str, Any]) -> str | None:
+        """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
+        for part, (_, known) in cls.PARTS.items():
+            named = index.get(part)
+            name = named[1] if isinstance(named, list) and len(named) == 2 else None
+            # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
+            if name not in (known, f"Flax{known}", f"{known}Fast"):
+                return f"whose {part} is {name or 'missing'}, not {known}"
+        others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - cls.PARTS.keys()
+        if there := sorted(others & index.keys()):
+            return f"with {', '.join(there)}"
+        return None
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Identifies everything that can change an error: weights, dtypes, configs, tokenizers and noise schedule.
+
+        64 hexadecimal digits, the same for the same model on any machine. Takes seconds for a large model, once.
+        """
+        from winobench.checkpoints import models
+
+        networks = self.networks.values()
+        description = {
+            "configs": [_without_bookkeeping(network.config.to_dict()) for network in networks],
+            "compute_dtypes": [jnp.dtype(network.dtype).name for network in networks],
+            "schedule": self.schedule.training,
+            "weights": models.weights_sha256(*networks),
+            **self._identity(),
+        }
+        # The factors are among the weights; the numbers that their products are multiplied by are not.
+        scales = {
+            name: {layer: adapter.scale for layer, adapter in lora.adapters(network).items()}
+            for name, network in self.networks.items()
+        }
+        if any(scales.values()):
+            description["lora_scales"] = scales
+        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+    def _identity(self) -> dict[str, Any]:
+        """What the fingerprint holds of tokenizers, family and settings."""
+        return {
+            "family": self.CLASS_NAME,
+            "tokenizers": {name: tokenizer_identity(getattr(self, name)) for name in self.TOKENIZERS},
+            "settings": {name: getattr(self, name) for name in self.SETTINGS},
+        }
+
+    def refresh(self) -> None:
+        """Forgets what was compiled for the networks and what identifies them: call it once one has been changed."""
+        for kind in type(self).__mro__:
+            for name, attribute in vars(kind).items():
+                if isinstance(attribute, functools.cached_property):
+                    vars(self).pop(name, None)
+
+    @property
+    def image_size(self) -> int:
+        """Height and width, in pixels, of the pictures that the model was trained on.
+
+        Raises:
+          InputError: if the configs do not tell, or tell of pictures that are not square.
+        """
+        latent_size = self.denoiser.config.sample_size
+        size = self.autoencoder.config.sample_size if latent_size is None else latent_size
+        height, width = size if isinstance(size, tuple) else (size, size)
+        if height != width:
+            raise InputError(
+                f"the model was trained on {height} x {width} samples, which are not square: name an image size"
+            )
+        return height if latent_size is None else height * self.autoencoder.config.downsampling
+
+    # Pure functions with their parameters -------------------------------------------------------------------------
+
+    def text_function(self, dtype: Any = None) -> tuple[TextEncoding, dict[str, list[jax.Array]]]:
+        """(token ids from `tokenize` -> conditions, parameters); floats are rounded to ``dtype`` unless it is None."""
+        parts = {name: functional.split(network) for name, network in self.text_encoders.items()}
+        structures = tuple((name, structure) for name, (structure, _) in parts.items())
+        named = None if dtype is None else jnp.dtype(dtype).name
+        return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
+
+    def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
+        """(uint8 images ``[n, H, W, 3]`` -> latents, parameters)."""
+        structure, params = functional.split(self.autoencoder)
+        return ImageEncoding(type(self), structure), params
+
+    def denoiser_function(self) -> tuple[Denoising, list[jax.Array]]:
+        """(noisy latents, times, conditions -> prediction, parameters)."""
+        structure, params = functional.split(self.denoiser)
+        return Denoising(type(self), structure), params
+
+    # What users call ----------------------------------------------------------------------------------------------
+
+    def encode_texts(self, texts: Sequence[str], *, batch_size: int = 16) -> Tree:
+        """Encodes texts into what the denoiser is given of them.
+
+        Args:
+          texts: strings.
+          batch_size: texts that are encoded at once.
+
+        Returns:
+          A tree of arrays ``[num_texts, ...]`` in the text encoders' dtype; of Stable Diffusion 1.x and 2.x the states
+          alone, ``[num_texts, length, width]``.
+
+        Raises:
+          InputError: an empty list, a single string, or something else that is not a list of strings.
+        """
+        function, params = self._text_function
+        ids = self.tokenize(checked_texts(texts))
+        return _in_batches(functools.partial(_call, function, params), ids, batch_size=batch_size)
+
+    def encode_images(self, images: np.ndarray, *, noise: np.ndarray | None = None, batch_size: int = 8) -> jax.Array:
+        """Encodes images into latents, scaled as in training.
+
+        Args:
+          images: uint8 ``[n, H, W, 3]``, or float in [-1, 1]; H and W multiples of the autoencoder's factor.
+          noise: standard normal ``[n, h, w, c]`` to draw from the posterior; its mean is returned when None.
+          batch_size: images that are encoded at once.
+
+        Returns:
+          float32 ``[n, h, w, c]``.
+
+        Raises:
+          InputError: if the images are of another form.
+        """
+        images = np.asarray(images)
+        config = self.autoencoder.config
+        factor = config.downsampling
+        if images.ndim != 4 or images.shape[-1] != config.in_channels or 0 in images.shape:
+            raise InputError(f"images have the shape {list(images.shape)}, but must be [n, height, width, channels]")
+        if images.shape[1] % factor or images.shape[2] % factor:
+            raise InputError(
+                f"images are {images.shape[1]} x {images.shape[2]}, but height and width must be multiples of {factor}"
+            )
+        if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
+            raise InputError(f"images are {images.dtype}, but must be uint8, or float in [-1, 1]")
+        # NaN compares as false; rounding may leave the range by a little.
+        if images.dtype != np.uint8 and not (images.min() >= -_FARTHEST and images.max() <= _FARTHEST):
+            raise InputError(
+                f"images hold values from {images.min():g} to {images.max():g}, but floats must be in [-1, 1]: pass"
+                " uint8 for values from 0 to 255"
+            )
+        function, params = self._image_function
+        return _in_batches(functools.partial(_call, function, params), images, noise, batch_size=batch_size)
+
+    def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
+        """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``.
+
+        Raises:
+          InputError: the latents are of another form, or not finite.
+        """
+        latents = latents if isinstance(latents, jax.Array) else np.asarray(latents)
+        channels = self.autoencoder.config.latent_channels
+        is_float = jnp.issubdtype(latents.dtype, jnp.floating)
+        if not is_float or latents.ndim != 4 or latents.shape[-1] != channels or 0 in latents.shape:
+            raise InputError(
+                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}]"
+            )
+        if not bool(jnp.isfinite(latents).all()):
+            raise InputError("latents hold NaN or infinite numbers: check what they were made by")
+        function, params = self._image_function
+        decode = functools.partial(_call, PictureDecoding(function.family, function.structure), params)
+        return np.asarray(_in_batches(decode, latents, batch_size=batch_size))
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        num_steps: int = 50,
+        guidance_scale: float = 7.5,
+        seed: int = 0,
+        batch_size: int = 8,
+    ) -> np.ndarray:
+        """Draws a picture for each text with DDIM and classifier-free guidance.
+
+        Args:
+          texts: strings.
+          num_steps: number of DDIM steps.
+          guidance_scale: 1 for none; finite.
+          seed: the noise of picture i depends on (seed, i) alone.
+          batch_size: pictures that are drawn at once.
+
+        Returns:
+          uint8 ``[n, image_size, image_size, 3]``.
+
+        Raises:
+          InputError: an argument is not as described, or a batch does not fit into memory.
+        """
+        texts = checked_texts(texts)
+        options.whole(1, self.schedule.num_train_timesteps).check("num_steps", num_steps)
+        guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
+        seed = options.SEED.check("the seed", seed)
+        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+        size = self.check_image_size()
+        shape = self.latent_shape(size)
+        device = jax.local_devices()[0]
+        self.check_memory(size, batch_size, device)
+        self.check_denoising(shape, batch_size, device)
+        memory.check(f"{len(texts):,} pictures", 3 * size**2 * len(texts), "draw fewer at once")
+        states = self.encode_texts(texts, batch_size=batch_size)
+        key = jax.random.key(seed)
+        noise = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), shape))(jnp.arange(len(texts)))
+        empty = self.encode_texts([""]) if guidance_scale != 1 else None
+        function, params = self._denoiser_function
+
+        def draw(noise: jax.Array, states: Tree) -> jax.Array:
+            return _draw(function, self.schedule, num_steps, params, noise, states, empty, guidance_scale)
+
+        latents = _in_batches(draw, noise, states, batch_size=batch_size)
+        return self.decode_latents(latents, batch_size=batch_size)
+
+    _text_function = functools.cached_property(lambda self: self.text_function())
+    _image_function = functools.cached_property(lambda self: self.image_function())
+    _denoiser_function = functools.cached_property(lambda self: self.denoiser_function())
+
+    # Sizes --------------------------------------------------------------------------------------------------------
+
+    def latent_shape(self, image_size: int) -> tuple[int, int, int]:
+        """(h, w, c) of the latents of a picture of this many pixels, height and width."""
+        side = image_size // self.autoencoder.config.downsampling
+        return side, side, self.autoencoder.config.latent_channels
+
+    def check_image_size(self, image_size: int | None = None) -> int:
+        """The size that images are resized to: the model's own when None.
+
+        Raises:
+          InputError: it is no whole number, or no multiple of the autoencoder's factor.
+        """
+        size = options.IMAGE_SIZE.check("image_size", self.image_size if image_size is None else image_size)
+        factor = self.autoencoder.config.downsampling
+        if size % factor:
+            raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
+        return size
+
+    def check_memory(self, image_size: int, batch_size: int, device: jax.Device) -> None:
+        """Raises InputError if a device cannot hold what encoding a batch of images takes."""
+        check_encoding(self.autoencoder.config, image_size, batch_size, device)
+
+    def check_denoising(self, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
+        """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
+        height, width, channels = latent_shape
+        widths = getattr(getattr(self.denoiser, "config", None), "block_out_channels", (channels,))
+        memory.check(
+            f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",
+            batch_size * height * width * (channels + 2 * widths[0]) * jnp.dtype(self.denoiser.dtype).itemsize,
+            "lower batch_size",
+            device,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a pipeline's small files say.
+
+    Attributes:
+      family: the class that loads it.
+      schedule: its noise schedule.
+      timestep_range: the timesteps that it is judged on; None for all.
+      configs: network -> config.
+    """
+
+    family: type[Pipeline]
+    schedule: Schedule
+    timestep_range: tuple[int, int] | None
+    configs: dict[str, Any]
+
+    @property
+    def autoencoder_config(self) -> Any:
+        """The config of the network between images and latents."""
+        return self.configs[self.family.AUTOENCODER]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextEncoding:
+    """Token ids as conditions; hashable, and equal to those of pipelines that are built alike."""
+
+    family: type[Pipeline]
+    structures: tuple[tuple[str, functional.Structure], ...]
+    dtype: str | None
+
+    def __call__(self, params: Mapping[str, list[jax.Array]], ids: Tree) -> Tree:
+        """The text encoders' parameters and token ids -> conditions."""
+        networks = {name: structure.module(params[name]) for name, structure in self.structures}
+        with functional.precision(next(iter(networks.values())).dtype):
+            conditions = self.family.encode_conditions(networks, ids)
+        if self.dtype is None:
+            return conditions
+        return jax.tree.map(
+            lambda leaf: leaf.astype(self.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, conditions
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageEncoding:
+    """Images as latents, scaled as in training: uint8 [n, H, W, 3], or floats in [-1, 1] -> float32 [n, h, w, c]."""
+
+    family: type[Pipeline]
+    structure: functional.Structure
+
+    def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
+        """The autoencoder's parameters, images, and noise for a draw -> latents.
+
+        Without noise they are the posterior's mean: a draw would add noise to every comparison.
+        """
+        autoencoder = self.structure.module(params)
+        if images.dtype == jnp.uint8:
+            images = images.astype(jnp.float32) / 127.5 - 1.0
+        with functional.precision(autoencoder.dtype):
+            return self.family.encode_latents(autoencoder, images, noise)
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureDecoding:
+    """Latents as pictures: [n, h, w, c] -> uint8 [n, H, W, 3]."""
+
+    family: type[Pipeline]
+    structure: functional.Structure
+
+    def __call__(self, params: list[jax.Array], latents: jax.Array) -> jax.Array:
+        """The autoencoder's parameters and latents -> pictures."""
+        autoencoder = self.structure.module(params)
+        with functional.precision(autoencoder.dtype):
+            pictures = self.family.decode_pictures(autoencoder, latents).astype(jnp.float32)
+        return jnp.round(jnp.clip(pictures * 127.5 + 127.5, 0, 255)).astype(jnp.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Denoising:
+    """A denoiser as a pure function, the one that `winobench.scorers.diffusion_itm.denoising_errors` takes."""
+
+    family: type[Pipeline]
+    structure: functional.Structure
+
+    def __call__(
+        self,
+        params: list[jax.Array],
+        noisy: jax.Array,
+        times: jax.Array,
+        conditions: Tree,
+        sample_rows: jax.Array | None = None,
+    ) -> jax.Array:
+        """The denoiser's parameters and what `Pipeline.denoise` takes -> its prediction."""
+        rows = {} if sample_rows is None else {"sample_rows": sample_rows}
+        return self.family.denoise(self.structure.module(params), noisy, times, conditions, **rows)
+
+
+def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
+    """Raises InputError if a device cannot hold what an autoencoder's first layer reads and writes of a batch."""
+    # Other networks than ours need not say how wide they are.
+    channels = 3 + 2 * getattr(config, "block_out_channels", (0,))[0]
+    memory.check(
+        f"encoding an image of {image_size:,} x {image_size:,} pixels" if batch_size == 1 else f"{batch_size:,} images",
+        2 * batch_size * image_size**2 * channels,  # two bytes a number, in half precision
+        "lower image_size",
+        device,
+    )
+
+
+def tokenizer_identity(tokenizer: Any) -> list[Any]:
+    """What a tokenizer does, as JSON values that do not depend on the library's version."""
+    from winobench.checkpoints import tokenizer_files
+
+    vocabulary, merges = tokenizer_files.vocabulary_and_merges(tokenizer)
+    return [vocabulary, merges, tokenizer.pad_token_id]
+
+
+def _own_timesteps(content: Mapping[str, Any], schedule: Schedule) -> tuple[int, int] | None:
+    """The range of timesteps that a ``scheduler_config.json`` brings along, if it does."""
+    own = content.get(_OWN_KEY, {})
+    if not isinstance(own, dict) or own.keys() - {"timestep_range"}:
+        raise InputError(
+            f'{_OWN_KEY} is {options.shown(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}'
+        )
+    allowed = options.span(schedule.num_train_timesteps).or_none()
+    return allowed.check(f"timestep_range in {_OWN_KEY}", own.get("timestep_range"))
+
+
+def _on_host() -> contextlib.AbstractContextManager[Any]:
+    """Where arrays are made on the CPU, if JAX has one beside the accelerators."""
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:
+        return contextlib.nullcontext()
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
+    return function(params, *arguments)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _draw(
+    function: Denoising,
+    schedule: Schedule,
+    num_steps: int,
+    params: Any,
+    noise: jax.Array,
+    states: Tree,
+    empty: Tree | None,
+    guidance_scale: jax.Array,
+) -> jax.Array:
+    # Float32 means float32: accelerators would otherwise round the factors of matrix products to 10 bits or fewer.
+    with functional.precision(params[0].dtype):
+        return samplers.ddim_sample(
+            function, params, schedule, noise, states, empty, num_steps=num_steps, guidance_scale=guidance_scale
+        )
+
+
+def _in_batches(function: Callable[..., Tree], *trees: Tree, batch_size: int) -> Tree:
+    """Applies a compiled function to rows of trees (or None), always ``batch_size`` of them: one compilation."""
+    total = len(jax.tree.leaves(trees[0])[0])
+    results = []
+    for start in range(0, total, batch_size):
+        count = min(batch_size, total - start)
+
+        def rows(leaf: Any, start: int = start, count: int = count) -> jax.Array:
+            part = jnp.asarray(leaf[start : start + count])
+            return jnp.pad(part, [(0, batch_size - count)] + [(0, 0)] * (part.ndim - 1))
+
+        result = function(*jax.tree.map(rows, trees))
+        results.append(jax.tree.map(lambda leaf, count=count: leaf[:count], result))
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
+
+
+def _without_bookkeeping(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if not key.startswith("_")}
+
+
+__all__ = ["Denoising", "Description", "ImageEncoding", "Pipeline", "TextEncoding", "check_encoding"]

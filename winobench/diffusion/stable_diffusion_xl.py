@@ -1,0 +1,151 @@
+"""Stable Diffusion XL: two text encoders, whose pooled text and the picture's sizes condition the UNet as well."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winobench import options
+from winobench.diffusion import stable_diffusion
+from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
+from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.clip import CLIPTextModel, CLIPTextModelWithProjection
+from winobench.models.layers import Network
+from winobench.models.unet_2d_condition import ADDITION, UNet2DConditionModel
+
+if TYPE_CHECKING:
+    import transformers
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class StableDiffusionXL(Pipeline):
+    """Stable Diffusion XL (Podell et al., 2023), base models.
+
+    The UNet attends to the penultimate states of both encoders, side by side, and is told the second one's projected
+    pooled text and six sizes: that of the picture before it was resized, the corner of its crop, that of the result.
+    Images are scored as whole pictures of their size: (size, size, 0, 0, size, size), as in diffusers.
+
+    Attributes:
+      unet: the denoiser.
+      vae: the autoencoder.
+      text_encoder: CLIP ViT-L's.
+      text_encoder_2: OpenCLIP ViT-bigG's, with its projection.
+      tokenizer: a ``transformers.CLIPTokenizer``.
+      tokenizer_2: the same with another token for padding.
+      schedule: the noise schedule.
+      timestep_range: as of `Pipeline`.
+      zero_empty_text: give the empty text zeros in place of what the encoders make of it, as diffusers does for missing
+        negative prompts (``force_zeros_for_empty_prompt``). The unconditional errors are then those of zeros.
+    """
+
+    unet: UNet2DConditionModel
+    vae: AutoencoderKL
+    text_encoder: CLIPTextModel
+    text_encoder_2: CLIPTextModelWithProjection
+    tokenizer: transformers.CLIPTokenizer
+    tokenizer_2: transformers.CLIPTokenizer
+    schedule: NoiseSchedule
+    timestep_range: tuple[int, int] | None = None
+    zero_empty_text: bool = False
+
+    CLASS_NAME: ClassVar = "StableDiffusionXLPipeline"
+    NETWORKS: ClassVar = {
+        "unet": UNet2DConditionModel,
+        "vae": AutoencoderKL,
+        "text_encoder": CLIPTextModel,
+        "text_encoder_2": CLIPTextModelWithProjection,
+    }
+    TOKENIZERS: ClassVar = ("tokenizer", "tokenizer_2")
+    PARTS: ClassVar = {
+        "unet": ("diffusers", "UNet2DConditionModel"),
+        "vae": ("diffusers", "AutoencoderKL"),
+        "text_encoder": ("transformers", "CLIPTextModel"),
+        "text_encoder_2": ("transformers", "CLIPTextModelWithProjection"),
+        "tokenizer": ("transformers", "CLIPTokenizer"),
+        "tokenizer_2": ("transformers", "CLIPTokenizer"),
+    }
+    INDEX: ClassVar = {
+        "add_watermarker": None,
+        "feature_extractor": [None, None],
+        "force_zeros_for_empty_prompt": True,
+        "image_encoder": [None, None],
+    }
+    SETTINGS: ClassVar = {"zero_empty_text": options.flag()}
+
+    @property
+    def max_text_tokens(self) -> int:
+        """Number of tokens of every text, start, end and padding included."""
+        pairs = ((self.tokenizer, self.text_encoder), (self.tokenizer_2, self.text_encoder_2))
+        return min(stable_diffusion.max_text_tokens(*pair) for pair in pairs)
+
+    def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
+        """Turns texts into ids of both tokenizers, and adds the sizes.
+
+        Args:
+          texts: strings; the empty one is encoded as others are, unless ``zero_empty_text`` says otherwise.
+          image_size: of the pictures, height and width in pixels; the model's own when None.
+
+        Returns:
+          ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``time_ids`` int32 ``[num_texts, 6]``; ``keep``
+          int32 ``[num_texts]``, 0 where a text's conditions are zeros.
+
+        Raises:
+          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+        """
+        size = self.image_size if image_size is None else image_size
+        length = self.max_text_tokens
+        ids = stable_diffusion.clip_ids(self.tokenizer, texts, length)
+        ids_2 = stable_diffusion.clip_ids(self.tokenizer_2, texts, length)
+        sizes = np.tile(np.array([size, size, 0, 0, size, size], np.int32), (len(ids), 1))
+        zeros = [self.zero_empty_text and not text for text in texts]
+        return {"ids": ids, "ids_2": ids_2, "time_ids": sizes, "keep": 1 - np.asarray(zeros, np.int32)}
+
+    @staticmethod
+    def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """As of `Pipeline`.
+
+        Returns:
+          ``states`` ``[n, length, 2048]``, ``pooled`` ``[n, 1280]`` (widths of SDXL), ``time_ids`` int32 ``[n, 6]``.
+        """
+        first = networks["text_encoder"](ids["ids"])
+        second = networks["text_encoder_2"](ids["ids_2"])
+        states = jnp.concatenate([first.penultimate, second.penultimate], axis=-1)
+        pooled, keep = second.text_embeds, ids["keep"]
+        return {
+            "states": jnp.where(keep[:, None, None] == 0, jnp.zeros_like(states), states),
+            "pooled": jnp.where(keep[:, None] == 0, jnp.zeros_like(pooled), pooled),
+            "time_ids": ids["time_ids"],
+        }
+
+    @staticmethod
+    def denoise(
+        denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: Mapping[str, jax.Array], **keywords: Any
+    ) -> jax.Array:
+        """As of `Pipeline`."""
+        added = {"text_embeds": conditions["pooled"], "time_ids": conditions["time_ids"]}
+        return denoiser(noisy, times, conditions["states"], **added, **keywords)
+
+    @staticmethod
+    def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
+        """As of `Pipeline`."""
+        unet, first, second = configs["unet"], configs["text_encoder"], configs["text_encoder_2"]
+        stable_diffusion.check_latents(unet, configs["vae"])
+        stable_diffusion.check_states(unet, first.hidden_size + second.hidden_size)
+        if unet.pooled_text_dim != second.projection_dim:
+            takes = "none" if unet.pooled_text_dim is None else f"one of width {unet.pooled_text_dim}"
+            raise InputError(
+                f"the second text encoder gives a pooled text of width {second.projection_dim}, but the UNet takes"
+                f" {takes} (addition_embed_type {ADDITION!r}): the two are not of the same model"
+            )
+        stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
+        stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
+
+    def _identity(self) -> dict[str, Any]:
+        return {**super()._identity(), "max_text_tokens": self.max_text_tokens}
