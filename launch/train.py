@@ -39,12 +39,6 @@ Fine-tuning a BERT on natural language inference, for WinoViz:
 
   python -m launch.train --config=nli                             bert-large-uncased on SNLI and ANLI from the hub
   python -m launch.train --config=nli --config.data.folder=DIR    with the files of both in a folder
-
-The embedded model's denoiser can be trained on another machine that has only JAX, Flax, Optax and tqdm:
-
-  python -m launch.train --config=clevr_tiny --write_arrays=arrays    here; take the folder there
-  python -m winobench.training.from_arrays arrays --max_minutes=60    there; bring the folder back
-  python -m launch.train --config=clevr_tiny --state=arrays/state.npz here; trains what is left and exports
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; one in runs/ that tells of the config by default.")
@@ -56,12 +50,6 @@ _PROCESSES = flags.DEFINE_string(
     None,
     "Be one of several processes that train together and share --workdir: auto (TPU pod, SLURM, Open MPI), or"
     " host:port,count,number.",
-)
-_WRITE_ARRAYS = flags.DEFINE_string(
-    "write_arrays", None, "clevr_tiny: write what the denoiser learns from into this folder, and stop."
-)
-_STATE = flags.DEFINE_string(
-    "state", None, "clevr_tiny: go on from this state.npz, which was trained from such a folder."
 )
 
 
@@ -75,9 +63,6 @@ def main(config: ml_collections.ConfigDict) -> None:
     recipe = recipes.load(config.recipe)
     if _PROCESSES.value and config.recipe == "clevr_tiny":
         raise InputError("--processes is not for --config=clevr_tiny, which one process trains: leave it out")
-    for flag in (_WRITE_ARRAYS, _STATE):
-        if flag.value and config.recipe != "clevr_tiny":
-            raise InputError(f"--{flag.name} is for --config=clevr_tiny: leave it out")
     if _PROCESSES.value:
         parallel.one_device_per_core()
         parallel.join_processes(_PROCESSES.value)
@@ -86,13 +71,6 @@ def main(config: ml_collections.ConfigDict) -> None:
     workdir = pathlib.Path(user_path(_WORKDIR.value or f"runs/{name}"))
     alone = not _PROCESSES.value or parallel.is_first_process()
     with recipes.run_folder(values, workdir, free=free, alone=alone):
-        if _WRITE_ARRAYS.value:
-            recipe.write_arrays(config, workdir, _WRITE_ARRAYS.value)
-            train = f"python -m winobench.training.from_arrays {_WRITE_ARRAYS.value}"
-            print(f"wrote {_WRITE_ARRAYS.value}: train with {train}")
-            return
-        if _STATE.value:
-            recipe.read_state(config, workdir, _STATE.value)
         minutes = _MAX_MINUTES.value
         report = recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes)
         if parallel.is_first_process():

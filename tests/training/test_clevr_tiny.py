@@ -1,8 +1,6 @@
 """The embedded model's recipe, in miniature: its parts, and (slow) the whole of it with a resume."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -13,7 +11,7 @@ from configs import clevr_tiny as clevr_tiny_config
 from winobench.checkpoints import tokenizer_files
 from winobench.data import array_records, clevr_captions
 from winobench.errors import InputError
-from winobench.training import clevr_tiny, from_arrays, loop
+from winobench.training import clevr_tiny
 
 
 @pytest.fixture
@@ -91,79 +89,6 @@ def test_scaling_factor_gives_unit_variance():
 def test_pictures_survive_png():
     image = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
     np.testing.assert_array_equal(clevr_tiny.decode_png(clevr_tiny.encode_png(image)), image)
-
-
-@pytest.fixture
-def arrays(config, scenes):
-    """What a machine with only JAX, Flax and Optax is given; the latents are noise."""
-    generator = np.random.default_rng(0)
-    source = array_records.ShardSource(scenes / "scenes")
-    records = [
-        {"latents": generator.normal(size=(8, 8, 8)).astype(np.float16), "input_ids": source[index]["input_ids"]}
-        for index in range(len(source))
-    ]
-    about = clevr_tiny._about(config, "data", "autoencoder")
-    array_records.write_shards(scenes / "latents", records, num_shards=2, about=about)
-    clevr_tiny.write_arrays(config, scenes, scenes / "arrays")
-    return scenes / "arrays"
-
-
-def test_batches_from_arrays_can_start_anywhere(arrays):
-    def batches(first):
-        return from_arrays.batches(arrays, batch_size=8, seed=0, empty_fraction=0.5, first_batch=first)
-
-    from_start = [batch for batch, _ in zip(batches(0), range(4), strict=False)]
-    resumed = next(batches(3))
-    for name, array in resumed.items():
-        np.testing.assert_array_equal(array, from_start[3][name])
-    empty = np.load(arrays / "empty_ids.npy")
-    share = np.mean([(batch["input_ids"] == empty).all(axis=1).mean() for batch in from_start])
-    assert 0.2 < share < 0.8
-
-
-@pytest.mark.slow  # compiles the denoiser's step twice
-def test_training_from_arrays_goes_on_and_comes_back(config, scenes, arrays):
-    from_arrays.train(arrays, num_steps=2)
-    _, like = clevr_tiny.denoiser_step(config, clevr_tiny._vocab_size(scenes), clevr_tiny.schedule(config))
-    early = loop.load_state(like, arrays / "state.npz")
-    from_arrays.main([str(arrays), "--num_steps=4"])
-    late = loop.load_state(like, arrays / "state.npz")
-    assert (int(early.step), int(late.step)) == (2, 4)
-    rows = [json.loads(line) for line in (arrays / "metrics.jsonl").read_text().splitlines()]
-    # The network starts at zero output: the first losses are near the mean square of the target, 1 for such latents.
-    assert rows[0]["loss"] == pytest.approx(1.0, abs=0.2)
-    for name in ("unet", "text_encoder"):
-        before, after = (jax.tree.leaves(state.params[name]) for state in (early, late))
-        assert any(np.any(one != two) for one, two in zip(before, after, strict=True))
-
-    clevr_tiny.read_state(config, scenes, arrays / "state.npz")
-    assert loop.Checkpoints(scenes / "denoiser" / "checkpoints").latest_step() == 4
-    with pytest.raises(InputError, match=r"has 4 steps, but .* has 4 already"):
-        clevr_tiny.read_state(config, scenes, arrays / "state.npz")
-    config.denoiser.block_out_channels = (64,)
-    with pytest.raises(InputError, match="another network or optimizer"):
-        clevr_tiny.read_state(config, scenes, arrays / "state.npz")
-
-
-@pytest.mark.slow  # compiles the denoiser's step
-def test_training_from_arrays_needs_no_more_than_it_says(arrays):
-    code = """
-import sys
-for name in ("diffusers", "transformers", "grain", "array_record", "tensorflow_datasets", "PIL", "ml_collections",
-             "safetensors", "huggingface_hub", "pyarrow", "torch"):
-    sys.modules[name] = None  # importing it fails
-from winobench.training import from_arrays
-from_arrays.main([sys.argv[1], "--num_steps=1"])
-"""
-    subprocess.run([sys.executable, "-c", code, str(arrays)], check=True)
-    assert (arrays / "state.npz").exists()
-
-
-def test_a_folder_without_a_recipe_is_named(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        from_arrays.main([str(tmp_path)])
-    assert stopped.value.code == 2
-    assert "has no recipe.json: make it with launch.train --write_arrays" in capsys.readouterr().err
 
 
 @pytest.mark.slow

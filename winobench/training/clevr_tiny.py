@@ -8,10 +8,6 @@ Each stage keeps its result in ``<workdir>`` and is skipped when that is there a
               latents/              ArrayRecord shards: scaled latents and token ids
               denoiser/             checkpoints, metrics.jsonl, drawn pictures
               clevr_tiny/           the exported diffusers folder
-
-The denoiser, which takes most of the time, can also be trained on a machine that has only JAX, Flax, Optax and tqdm:
-``write_arrays`` makes a folder to take there, ``winobench.training.from_arrays`` trains from it, and ``read_state``
-takes in the result.
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
-import json
 import os
 import pathlib
 from collections.abc import Iterator
@@ -354,54 +349,6 @@ def make_latents(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> No
     scaled = (latents * factor).astype(np.float16)
     records = ({"latents": row, "input_ids": its_ids} for row, its_ids in zip(scaled, ids, strict=True))
     array_records.write_shards(workdir / "latents", records, num_shards=config.data.num_shards, about=about)
-
-
-def write_arrays(config: ml_collections.ConfigDict, workdir: str | os.PathLike, folder: str | os.PathLike) -> None:
-    """Makes the latents and writes what the denoiser's training needs into a folder.
-
-    ``winobench.training.from_arrays`` trains from it on a machine that has only JAX, Flax, Optax and tqdm.
-
-    Args:
-      config: the recipe.
-      workdir: where the stages' results are kept, as for ``run``.
-      folder: gets ``latents.npy`` (float16 [n, h, w, c]), ``input_ids.npy`` (uint16 [n, captions, length]),
-        ``empty_ids.npy``, ``recipe.json``, and ``state.npz`` if the denoiser's training has begun.
-    """
-    from winobench.data import array_records
-
-    workdir, folder = pathlib.Path(workdir), pathlib.Path(folder)
-    make_scenes(config, workdir)
-    make_latents(config, workdir)
-    folder.mkdir(parents=True, exist_ok=True)
-    source = array_records.ShardSource(workdir / "latents")
-    for name in ("latents", "input_ids"):
-        np.save(folder / f"{name}.npy", np.stack([source[index][name] for index in range(len(source))]))
-    np.save(folder / "empty_ids.npy", empty_ids(workdir))
-    vocab_size = _vocab_size(workdir)
-    recipe = {**config.to_dict(), "vocab_size": vocab_size}
-    (folder / "recipe.json").write_text(json.dumps(recipe, indent=2) + "\n")
-    checkpoints = loop.Checkpoints(workdir / "denoiser" / "checkpoints")
-    if checkpoints.latest_step() is not None:
-        _, state = denoiser_step(config, vocab_size, schedule(config))
-        loop.save_state(checkpoints.restore(state), folder / "state.npz")
-    checkpoints.close()
-
-
-def read_state(config: ml_collections.ConfigDict, workdir: str | os.PathLike, path: str | os.PathLike) -> None:
-    """Makes a state that was trained elsewhere (``from_arrays``) the newest checkpoint of ``workdir``.
-
-    Raises:
-      InputError: the state is another recipe's, or no further than the newest checkpoint.
-    """
-    workdir = pathlib.Path(workdir)
-    _, like = denoiser_step(config, _vocab_size(workdir), schedule(config))
-    state = loop.load_state(like, path)
-    checkpoints = loop.Checkpoints(workdir / "denoiser" / "checkpoints")
-    newest = checkpoints.latest_step()
-    if newest is not None and newest >= int(state.step):
-        raise InputError(f"{path} has {int(state.step)} steps, but {workdir} has {newest} already: leave --state out")
-    checkpoints.save(state)
-    checkpoints.close()
 
 
 def empty_ids(workdir: pathlib.Path) -> np.ndarray:

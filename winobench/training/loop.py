@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding
 
-from winobench import files, options, parallel
+from winobench import options, parallel
 from winobench.errors import InputError
 from winobench.training import writers as metric_writers
 
@@ -226,33 +226,6 @@ class Checkpoints:
 def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
     """Shape, dtype and placement of an array, which is what Orbax restores into."""
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
-
-
-def save_state(state: TrainState, path: str | pathlib.Path) -> None:
-    """Writes a state into one ``.npz`` file, for machines without Orbax; replaced when whole and on disk.
-
-    Raises:
-      InputError: an array has a type that such files have no name for, such as bfloat16.
-    """
-    arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
-    if odd := sorted({array.dtype.name for array in arrays if array.dtype.kind not in "biufc"}):
-        raise InputError(f"a state with arrays of {', '.join(odd)} cannot be kept in {path}: train in float32")
-    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, *arrays)
-
-
-def load_state(like: TrainState, path: str | pathlib.Path) -> TrainState:
-    """Reads a file of ``save_state``.
-
-    Raises:
-      InputError: the arrays are not those of a state like ``like``.
-    """
-    with np.load(path) as file:
-        arrays = [file[name] for name in file.files]
-    leaves, structure = jax.tree.flatten(like)
-    if [(a.shape, a.dtype) for a in arrays] != [(leaf.shape, leaf.dtype) for leaf in leaves]:
-        raise InputError(f"{path} holds the state of another network or optimizer: train with its own recipe")
-    return jax.tree.unflatten(structure, arrays)
 
 
 def local_rows(batch_size: int) -> slice:
