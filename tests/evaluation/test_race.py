@@ -481,9 +481,9 @@ def test_races_agree_with_the_whole_budget(shape, metric, effect):
     assert outcome.passes < (0.75 if effect == 2 and metric == "accuracy" else 1) * outcome.fixed_passes
 
 
-def end(one, errors):
-    """Looks after every sample until all is decided, with a level of 2% and few samples that hold much."""
-    for n in range(4, errors.shape[1] + 1):
+def end(one, errors, step=1):
+    """Looks after so many samples until all is decided, with a level of 2% and few samples that hold much."""
+    for n in range(4, errors.shape[1] + 1, step):
         if not one.decided:
             one.look(errors, n, errors.shape[1], 0.02, 0.1)
 
@@ -508,6 +508,26 @@ def test_races_stop_where_they_did(candidates, tops, num_samples, ranking):
     errors += random.permutation(candidates)[:, None]
     one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
     end(one, errors)
+    assert one.num_samples.tolist() == num_samples
+    assert np.argsort(-one.scores(errors)).tolist() == ranking
+
+
+@pytest.mark.parametrize(
+    ("candidates", "tops", "gap", "num_samples", "ranking"),
+    [
+        (3, (1,), 0.35, [137, 270, 270], [1, 2, 0]),
+        (4, (2,), 0.35, [263, 116, 144, 263], [1, 3, 0, 2]),
+        (5, (1, 4), 0.35, [417, 417, 368, 228, 368], [0, 1, 3, 2, 4]),
+        (3, (1, 2), 0.25, [445, 501, 501], [1, 2, 0]),
+    ],
+)
+def test_close_races_stop_where_they_did(candidates, tops, gap, num_samples, ranking):
+    """After later choices of whom to compare, each with its own share of the level."""
+    random = np.random.default_rng(candidates)
+    errors = random.exponential(size=(candidates, 700))
+    errors += gap * random.permutation(candidates)[:, None]
+    one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    end(one, errors, step=7)
     assert one.num_samples.tolist() == num_samples
     assert np.argsort(-one.scores(errors)).tolist() == ranking
 
