@@ -213,3 +213,11 @@ def test_the_digest_does_not_depend_on_the_order_in_the_file(tmp_path):
     again = {name: np.asarray(tensors[name]) for name in reversed(tensors)}
     safetensors.numpy.save_file(again, path, metadata=metadata)
     assert weights.read_weights([str(path)]).keys() == tensors.keys()
+
+
+def test_equal_weights_are_equal_files(tmp_path):
+    arrays = {"b": np.arange(3, dtype=np.float32), "a": np.ones((2, 2), np.float16)}
+    for number in range(8):  # the library orders metadata at random
+        weights.write_weights(tmp_path / f"{number}.safetensors", arrays)
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+    assert set(weights.read_weights([str(tmp_path / "0.safetensors")])) == {"a", "b"}

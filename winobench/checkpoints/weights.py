@@ -245,3 +245,16 @@ def write_weights(path: str | os.PathLike, tensors: Mapping[str, np.ndarray]) ->
     with atomic_path(path) as temporary:
         # transformers refuses a file without this mark.
         safetensors.numpy.save_file(arrays, temporary, metadata={"format": "pt", _DIGEST: _digest(arrays.items())})
+        _order_metadata(temporary)
+
+
+def _order_metadata(path: str | os.PathLike) -> None:
+    """Gives equal weights equal files: the library writes its metadata in an order that changes from call to call."""
+    with open(path, "r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json_files.parse(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        ordered = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(ordered) <= length:
+            file.seek(8)
+            file.write(ordered.ljust(length))
