@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-TINY_IMAGE_SIZE = 32
-WORDS = ["a", "and", "ball", "blue", "cube", "left", "of", "photo", "red", "right", "the", "to"]
+from tests.conftest import TINY_IMAGE_SIZE, TINY_WORDS
 
 
 def write(folder: pathlib.Path) -> pathlib.Path:
@@ -16,7 +15,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     from tests.parity.torch_copy import randomize
     from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
 
-    vocab_size = write_clip_tokenizer(folder / "tokenizer", WORDS, 77)
+    vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
     unet = diffusers.UNet2DConditionModel(
         sample_size=8,
         block_out_channels=(16, 32),

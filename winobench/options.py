@@ -177,6 +177,7 @@ def settings() -> Range:
     def convert(value: Any) -> dict[str, Any]:
         if isinstance(value, Mapping):
             return dict(value)
+        _need(isinstance(value, str))
         parts = [part.partition("=") for part in value.split(",")]
         _need(all(re.fullmatch(r"[a-z]\w{0,99}", name.strip()) and equals for name, equals, _ in parts))
         _need(len({name.strip() for name, _, _ in parts}) == len(parts))

@@ -504,3 +504,13 @@ def test_an_alpha_pattern_names_a_layer_and_is_no_other_expression(pattern, path
     write(path, tensors_of(UNET_FORMS["peft"], unet_pairs()), {"unet.alpha_pattern": {pattern: 4}})
     with pytest.raises(InputError, match="which is not the name of a layer"):
         checkpoints.read_lora(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["input_blocks", "input_blocks_4", "input_blocks_x_1_to_q", "middle_block_7_to_q", "output_blocks_1_", "_", "To_Q"],
+)
+def test_names_of_kohyas_kind_without_sense_are_told(name, path):
+    write(path, {f"lora_unet_{name}.lora_down.weight": np.zeros((2, 4), np.float32)})
+    with pytest.raises(InputError, match="no LoRA factors"):
+        checkpoints.read_lora(path)

@@ -291,8 +291,10 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
 def _parse(key: str) -> tuple[str, str, str] | None:
     """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor's name; None if it is none of the known forms."""
     if match := _KOHYA.fullmatch(key):
-        part, layer, rest = _KOHYA_PARTS[match[1]], _dotted(match[2]), match[3]
-        key = f"{part}.{layer}{rest}"
+        layer = _dotted(match[2])
+        if layer is None:
+            return None
+        key = f"{_KOHYA_PARTS[match[1]]}.{layer}{match[3]}"
     match = _PREFIX.fullmatch(key)
     part, rest = match.groups() if match else (_FIRST_PART, key)
     match = _KEY.fullmatch(rest.replace(".processor.", "."))
@@ -319,6 +321,7 @@ def _describe_unknown(path: str, keys: list[str]) -> str:
     return f"{named}: only plain LoRA in diffusers' or kohya's names can be read"
 
 
+_ORIGINAL_BLOCK = re.compile(r"(?:(?:in|out)put_blocks_[0-9]{1,3}_[0-9]|middle_block_[0-2])_")
 _ORIGINAL_NAMES = {
     "time_embed_0": "time_embedding.linear_1",
     "time_embed_2": "time_embedding.linear_2",
@@ -327,12 +330,19 @@ _ORIGINAL_NAMES = {
 }
 
 
-def _dotted(name: str) -> str:
-    """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``."""
+def _dotted(name: str) -> str | None:
+    """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``.
+
+    None for a name that is not made of such words, or of a block without its numbers.
+    """
     if name in _ORIGINAL_NAMES:
         return _ORIGINAL_NAMES[name]
     words = _WORDS.findall(name)
+    if "_".join(words) != name:
+        return None
     if words[0] in ("input_blocks", "middle_block", "output_blocks"):
+        if _ORIGINAL_BLOCK.match(name) is None:
+            return None
         words = _diffusers_block(words)
     return ".".join(words)
 
