@@ -58,9 +58,9 @@ def test_requests_that_are_too_large(embedded, monkeypatch, call, message):
 
 
 def test_errors_of_many_images_and_texts(embedded, monkeypatch):
-    monkeypatch.setattr(memory, "of_host", lambda: 10**7)
-    with pytest.raises(InputError, match=r"errors of 1 images x 2 texts x 1,000,000 samples needs about 0\.056 GB"):
-        embedded.errors([IMAGE], ["a", "b"], num_samples=10**6)
+    monkeypatch.setattr(memory, "of_host", lambda: 10**5)
+    with pytest.raises(InputError, match=r"errors of 1 images x 2 texts x 10,000 samples needs about 0\.00056 GB"):
+        embedded.errors([IMAGE], ["a", "b"], num_samples=10**4)
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,12 @@ _CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", _CHANGES)
+_COMPILED_ANEW = {"dtype", "quantization", "image size", "target", "error"}  # for which a quick test compares fingerprints
+
+
+@pytest.mark.parametrize(
+    "change", [pytest.param(name, marks=[pytest.mark.slow] * (name in _COMPILED_ANEW)) for name in _CHANGES]
+)
 def test_what_can_change_an_error_is_another_run(scorer, tiny_pipeline, tasks, tmp_path, monkeypatch, change):
     arguments = {"num_samples": 2, "limit": 2, "progress": False}
     monkeypatch.chdir(tmp_path)

@@ -273,6 +273,33 @@ def test_resamples_without_variation_are_harmless():
     assert assoc.bootstrap_interval([1.0, 1.0], [0.0, 0.0]) == pytest.approx((2, 2, 2))
 
 
+def test_constant_resamples_count_as_no_difference():
+    x, y = np.array([[2.0, 2.0], [1.0, 3.0]]), np.array([[2.0, 2.0], [0.0, 2.0]])
+    assert assoc._effect_sizes(x, y, 1e-9).tolist() == pytest.approx([0, 1 / 1.25**0.5])
+
+
+def test_defaults():
+    """10,000 permutations, 2,000 resamples, 95%, seed 0: what the docstrings say is what is drawn."""
+    x, y = draw((9, 11), 0.3)
+    pairs = [assoc.PairAssociations("x", "y", x, y)]
+    drawn = {"num_resamples": 2_000, "level": 0.95, "seed": 0}
+    assert assoc.permutation_test(x, y) == assoc.permutation_test(x, y, num_permutations=10_000, seed=0)
+    assert assoc.permutation_test(x, y).num_permutations == 10_000
+    assert assoc.bootstrap_interval(x, y) == assoc.bootstrap_interval(x, y, **drawn)
+    assert assoc.average_interval(pairs) == assoc.average_interval(pairs, **drawn)
+    scores, groups = scores_of(A=x, B=y)
+    task = Association((pair("A-B"),))
+    explicit = assoc.association_results(
+        scores, GOOD + BAD, groups, task, seed=0, num_permutations=10_000, num_resamples=2_000
+    )
+    assert assoc.association_results(scores, GOOD + BAD, groups, task) == explicit
+
+
+def test_a_p_value_is_at_most_one():
+    # All four arrangements of the two values tie or lie on both sides: either tail holds more than half of them.
+    assert assoc.permutation_test([0.0, 1.0], [0.0, 1.0])[:2] == pytest.approx((5 / 6, 1.0))
+
+
 def test_pairs_that_share_images_are_resampled_jointly():
     x, y = draw((20, 20), -0.5)
     forth = assoc.PairAssociations("x", "y", x, y)

@@ -24,9 +24,11 @@ def test_wilson_at_the_ends_is_not_of_zero_width():
     # z^2 = 3.8415: 3.8415 / 103.8415 = 0.0370
     assert wilson(0, 100) == pytest.approx((0.0, 0.0, 0.0370), abs=1e-4)
     assert wilson(100, 100) == pytest.approx((1.0, 0.9630, 1.0), abs=1e-4)
+    # The closed form would miss them by rounding.
+    assert {(wilson(0, total).low, wilson(total, total).high) for total in range(1, 200)} == {(0.0, 1.0)}
 
 
-@pytest.mark.parametrize("arguments", [(1, 0), (-1, 5), (6, 5), (1, 2, 1.0)])
+@pytest.mark.parametrize("arguments", [(1, 0), (0, 0), (-1, 5), (6, 5), (1, 2, 1.0), (1, 2, 0.0)])
 def test_wilson_refuses_what_is_no_proportion(arguments):
     with pytest.raises(ValueError, match=r"wilson needs|confidence level"):
         wilson(*arguments)
@@ -143,3 +145,23 @@ def test_means_are_students_and_know_copies():
     np.testing.assert_allclose(doubled, [mean, low, high], rtol=1e-12)
     assert np.isnan(Design([0, 0]).means(values[:2])[1:]).all()
     assert np.isnan(Design([0]).means(values[:1])[1:]).all()
+
+
+def test_means_of_values_that_cancel_are_as_sure_as_independent_ones():
+    values = np.array([[1.0], [-1.0], [3.0], [-3.0], [0.5], [-0.5]])
+    mean, low, high = Design([0, 0, 1, 1, 2, 2]).means(values)
+    half = scipy.stats.t.ppf(0.975, 3 - 1) * scipy.stats.sem(values, axis=0)
+    np.testing.assert_allclose([mean, high, -low], [[0.0], half, half], rtol=1e-9, atol=1e-12)
+
+
+def test_means_of_two():
+    mean, low, high = Design([0, 1]).means([[1.0], [4.0]])
+    half = 12.706204736 * 1.5  # Student's quantile of one degree of freedom, and 3 / sqrt(2) / sqrt(2)
+    np.testing.assert_allclose([mean, low, high], [[2.5], [2.5 - half], [2.5 + half]], rtol=1e-9)
+
+
+def test_the_usual_level_is_95_percent():
+    design, first, second = Design([0, 0, 1, 2]), *np.eye(4)[:, :2].T[:, :, None]
+    np.testing.assert_array_equal(design.differences(first, second), design.differences(first, second, 0.95))
+    np.testing.assert_array_equal(design.proportions(first), design.proportions(first, 0.95))
+    np.testing.assert_array_equal(design.means(first), design.means(first, 0.95))

@@ -116,7 +116,14 @@ def outputs(unet):
     return np.asarray(compute(arrays, *inputs))
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("int8", jnp.float32), ("int8", jnp.bfloat16), ("fp8", jnp.float32)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("int8", jnp.float32),
+        pytest.param("int8", jnp.bfloat16, marks=pytest.mark.slow),
+        pytest.param("fp8", jnp.float32, marks=pytest.mark.slow),
+    ],
+)
 def test_a_unet(kind, dtype):
     unet = filled(UNet2DConditionModel, UNET, dtype=dtype, param_dtype=dtype)
     before = outputs(unet)

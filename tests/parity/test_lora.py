@@ -258,7 +258,8 @@ def test_names_of_the_time_between(theirs, ours, tmp_path):
     assert_close(our_outputs(ours), expected, base)
 
 
-@pytest.mark.parametrize("fuse", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # two whole scorers each
+@pytest.mark.parametrize("fuse", [False, True])
 def test_errors_of_the_scorer(theirs, tiny_pipeline, tmp_path, fuse):
     """Denoising errors under a LoRA equal those computed with torch, image by text by sample."""
     images = [np.random.default_rng(seed).integers(0, 256, (32, 32, 3), np.uint8) for seed in range(2)]

@@ -142,6 +142,7 @@ def test_texts_about_one_sample_may_go_together(ours):
     np.testing.assert_allclose(call(ours.unet, x, times, states, rows, **added), apart, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_generation(ours, theirs):
     texts = ["a red cube", "a photo"]
     seed, shape = 3, (8, 8, 4)
@@ -312,6 +313,7 @@ def test_folders_that_contradict_themselves(folder, tmp_path):
         families.load_pipeline(tmp_path / "mixed")
 
 
+@pytest.mark.slow
 def test_bfloat16(folder, ours, noise):
     exact = one_device(ours).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
     rough = one_device(families.load_pipeline(folder, "bfloat16", encoder_dtype="float32"))

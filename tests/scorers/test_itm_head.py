@@ -125,6 +125,7 @@ def test_number_of_devices_changes_nothing(parts, one_device):
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_split_parameters(parts, expected):
     scorer = ItmHead(*parts, mesh=parallel.make_mesh(jax.devices()[:4], model_parallel=2))
     np.testing.assert_allclose(scorer.score(IMAGES, TEXTS), expected["itm"], rtol=1e-5, atol=1e-6)

@@ -53,7 +53,7 @@ def in_int8(load):
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [
-        ("int8", "float32"),
+        pytest.param("int8", "float32", marks=pytest.mark.slow),  # a quick one: models/test_quantized.py
         pytest.param("fp8", "float32", marks=pytest.mark.slow),
         pytest.param("int8", "bfloat16", marks=pytest.mark.slow),
     ],

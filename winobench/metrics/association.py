@@ -151,7 +151,7 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     x, y, _ = _checked(psi_x, psi_y)
     spread = _spread(x, y)
 
-    def statistic(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
+    def statistic(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
         return np.round((x.mean(axis) - y.mean(axis)) / spread, _DECIMALS)
 
     found = scipy.stats.permutation_test(
@@ -417,7 +417,7 @@ def _bootstrap(
     names = list(sizes)
     places = [(names.index(pair.group_x), names.index(pair.group_y)) for pair in pairs]
 
-    def statistic(*indices: np.ndarray, axis: int = -1) -> np.ndarray:
+    def statistic(*indices: np.ndarray, axis: int) -> np.ndarray:
         del axis  # always the last
         # A sum of arrays, not one array of them: scipy's jackknife gives them leading axes that only broadcast.
         return sum(
