@@ -49,23 +49,26 @@ def _single_threaded_torch():
         sys.modules["torch"].set_num_threads(1)
 
 
-# Files of a minute and more ahead of the others, so that none decides by itself when a run in two workers ends.
+# The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = (
-    "training/test_hardneg.py",
-    "scorers/test_itm_head.py",
-    "scorers/test_hosted.py",
-    "scorers/test_quantization.py",
-    "parity/test_scorer.py",
-    "parity/test_hard_negative_loss.py",
+    "parity/test_scorer_recorded.py",
     "parity/test_unet.py",
-    "launch/test_whole_benchmark.py",
-    "training/test_hard_negatives.py",
     "parity/test_lora.py",
-    "scorers/test_loading.py",
-    "benchmarks/test_race.py",
+    "scorers/test_diffusion_itm.py",
+    "scorers/test_hosted.py",
+    "diffusion/test_stable_diffusion.py",
+    "parity/test_stable_diffusion_xl.py",
+    "models/test_lora.py",
+    "models/test_clip.py",
+    "scorers/test_itm_head.py",
+    "training/test_hard_negatives.py",
+    "models/test_layers.py",
+    "parity/test_loading.py",
+    "models/test_quantized.py",
     "launch/test_eval.py",
     "evaluation/test_processes.py",
-    "scorers/test_diffusion_itm.py",
+    "scorers/test_hosted_hostile.py",
+    "training/test_loop.py",
 )
 
 

@@ -171,6 +171,7 @@ def test_a_folder_that_is_not_shared_is_told(tmp_path, monkeypatch):
         rounds._wait_for([there, missing])
 
 
+@pytest.mark.slow  # starts two processes
 def test_a_failure_is_told_to_all(tmp_path):
     first, second = finish(*start_two(tmp_path / "run", "fail"), status=1)
     assert "process 1 of 2 failed: ValueError: out of luck" in first

@@ -133,7 +133,13 @@ _CHANGES = {
 }
 
 
-_COMPILED_ANEW = {"dtype", "quantization", "image size", "target", "error"}  # for which a quick test compares fingerprints
+_COMPILED_ANEW = {
+    "dtype",
+    "quantization",
+    "image size",
+    "target",
+    "error",
+}  # for which a quick test compares fingerprints
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,9 @@ def test_published_size(targets, count):
     ("name", "dtype"),
     [
         ("text", jnp.bfloat16),
-        *(pytest.param(name, dtype, marks=pytest.mark.slow) for name, dtype in [("text", jnp.float32), ("unet", jnp.float32), ("unet", jnp.bfloat16)]),
+        pytest.param("text", jnp.float32, marks=pytest.mark.slow),
+        pytest.param("unet", jnp.bfloat16, marks=pytest.mark.slow),
+        pytest.param("unet", jnp.float32, marks=pytest.mark.slow),
     ],
 )
 def test_fresh_adapters_change_no_bit(name, dtype):

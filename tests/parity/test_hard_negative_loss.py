@@ -240,7 +240,7 @@ def compare(result, expected_loss, expected_gradients):
         pytest.param("hinged", 1.0, "v_prediction", {0, 1}, marks=pytest.mark.slow),
         pytest.param("hinged", None, "epsilon", {0}, marks=pytest.mark.slow),
         pytest.param("relativistic", 0.1, "epsilon", {0, 1}, marks=pytest.mark.slow),
-        ("relativistic", None, "v_prediction", {0}),
+        pytest.param("relativistic", None, "v_prediction", {0}, marks=pytest.mark.slow),
     ],
 )
 def test_every_kind(objective, threshold, prediction_type, clipped, networks, unet, batch):

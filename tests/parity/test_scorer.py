@@ -105,6 +105,7 @@ def test_errors_and_scores(folder, expected, error, target):
     assert relative_error(normalised, difference) < 1e-4
 
 
+@pytest.mark.slow
 def test_bfloat16(tiny_pipeline):
     noise, difference, _ = torch_loop(tiny_pipeline)
     scorer = one_device(tiny_pipeline, "bfloat16")

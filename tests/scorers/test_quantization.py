@@ -64,9 +64,8 @@ def test_errors_are_near_those_of_float32(load, exact, kind, dtype):
     assert 1e-3 < off.max() < TOLERANCE[kind] + (0.02 if dtype == "bfloat16" else 0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype"), [("int8", jnp.int8), pytest.param("fp8", jnp.float8_e4m3fn, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # a quick one: models/test_quantized.py
+@pytest.mark.parametrize(("kind", "dtype"), [("int8", jnp.int8), ("fp8", jnp.float8_e4m3fn)])
 def test_parameters_are_small(load, kind, dtype):
     scorer = load(kind)
     kernels = {
@@ -100,6 +99,7 @@ def test_devices_and_batches_change_rounding_only(load, in_int8, change):
     assert off.max() < TOLERANCE["int8"]
 
 
+@pytest.mark.slow
 def test_equal_scorers_share_a_compilation(load, compilations):
     in_int8 = errors(load("int8"))
     with compilations() as count:

@@ -56,6 +56,7 @@ def tensors(folder):
     return safetensors.numpy.load_file(folder / FILE)
 
 
+@pytest.mark.slow  # a whole run: its parts have quick tests in test_hard_negatives, test_latent_cache and test_loop
 def test_training_leaves_adapters_and_numbers(finished, tiny_pipeline):
     _, folder, report = finished
     rows = rows_of(folder)
