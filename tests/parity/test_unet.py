@@ -121,7 +121,12 @@ def pair(options):
     return network, from_torch(UNet2DConditionModel, config, network)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+_SLOW_CONFIGS = ("both levels", "three levels")  # whose parts other ones have
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW_CONFIGS)) for name in CONFIGS]
+)
 def test_network(name):
     network, ours = pair(CONFIGS[name])
     arrays = inputs(ours.config)

@@ -245,8 +245,7 @@ def test_epochs_count_rows(config, tmp_path):
     assert hardneg.Training(config, tmp_path).num_steps == 11
 
 
-def test_the_command_of_a_run_has_all_that_its_model_needs(finished, tmp_path):
-    config, _, _ = finished
+def test_the_command_of_a_run_has_all_that_its_model_needs(config, tmp_path):
     config = config.copy_and_resolve_references()
     training = object.__new__(hardneg.Training)
     training._config = config
