@@ -152,10 +152,14 @@ def test_the_diagonals_scores_are_decided_together(means, needs_all):
 
 def test_a_verdict_that_the_means_have_left_does_not_end_the_race():
     """What is reported are means: where they no longer say what was sure, the race goes on."""
+    errors = np.float32(np.repeat([[0.25], [0.0], [0.5], [0.25]], BUDGET, axis=1))
     matching = _matching()
     matching._won = np.array([True, True])
-    errors = np.float32(np.repeat([[1.0], [0.0], [2.0], [1.0]], BUDGET, axis=1))
     matching.look(errors, 8, BUDGET, LEVEL, SHARE)
+    assert not matching.decided
+    matching = _matching()
+    matching._lost = np.array([True, True])
+    matching.look(-errors, 8, BUDGET, LEVEL, SHARE)
     assert not matching.decided
 
 

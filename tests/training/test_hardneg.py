@@ -238,6 +238,7 @@ def test_a_run_may_change_its_length_where_the_learning_rate_does_not_depend_on_
     assert not {"num_steps", "epochs"} & set(hardneg.free_fields(config))
 
 
+@pytest.mark.slow  # renders and encodes
 def test_epochs_count_rows(config, tmp_path):
     config.num_steps = None
     config.epochs = 1.5
