@@ -159,7 +159,7 @@ def test_a_verdict_that_the_means_have_left_does_not_end_the_race():
     assert not matching.decided
     matching = _matching()
     matching._lost = np.array([True, True])
-    matching.look(-errors, 8, BUDGET, LEVEL, SHARE)
+    matching.look(np.float32(np.repeat([[0.0], [0.25], [0.25], [0.0]], BUDGET, axis=1)), 8, BUDGET, LEVEL, SHARE)
     assert not matching.decided
 
 
