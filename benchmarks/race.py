@@ -206,7 +206,7 @@ def decisions(
     order = samples.visiting_order(budget, _SEED)
     figures: dict[str, Any] = {}
     for task in tasks:
-        questions, decision = plan.questions[task.name], metrics.decision_of(task.metric)
+        questions, decision = plan.questions[task.name], metrics.METRICS[task.metric].decision
         terms = summary.score_terms(plan, task.name)
         dependence = summary.image_dependence(questions)
         targets = [question.target for question in questions]
@@ -304,7 +304,7 @@ def simulations(budget: int, alpha: float, races: int = 1000) -> list[dict[str, 
     """
     found = []
     for question, (shape, metric, part) in QUESTIONS.items():
-        decision, number = metrics.decision_of(metric), max(5, round(part * races))
+        decision, number = metrics.METRICS[metric].decision, max(5, round(part * races))
         for kind, draw in DISTRIBUTIONS.items():
             random = np.random.default_rng(zlib.crc32(f"{question} {kind}".encode()))
             rules = {"before": _Before(budget, alpha), "now": _Now(budget, alpha, sequential.SHARE)}

@@ -41,7 +41,7 @@ def test_runs(tmp_path, capsys, monkeypatch):
 def test_the_rule_before_decided_too_early():
     """Four samples that miss the rare kind: the t test believed in their spread, and what is there today does not."""
     random = np.random.default_rng(0)
-    decision = metrics.decision_of("accuracy")
+    decision = metrics.METRICS["accuracy"].decision
     wrong = {"before": 0, "now": 0}
     for _ in range(40):
         ahead = race.DISTRIBUTIONS["a tenth at -3"](random, (1, 1, 250))

@@ -384,18 +384,10 @@ def test_a_folder_of_another_race_is_refused(tmp_path):
         _evaluate(Decided(), tmp_path / "run", rare_share=0.2)
 
 
-def _plain_metric(scores, targets):
-    return metrics.METRICS["accuracy"](scores, targets)
-
-
-@metrics.decided_by(metrics.Decision(tops=(1,)))
-def _marked_metric(scores, targets):
-    return metrics.METRICS["accuracy"](scores, targets)
-
-
 def test_a_metric_that_does_not_say_what_decides_is_refused_before_anything_is_read(tmp_path, monkeypatch):
-    monkeypatch.setitem(metrics.METRICS, "plain", _plain_metric)
-    monkeypatch.setitem(metrics.METRICS, "marked", _marked_metric)
+    for name, decision in (("plain", None), ("marked", metrics.Decision(tops=(1,)))):
+        metric = dataclasses.replace(metrics.ACCURACY, name=name, decision=decision)
+        monkeypatch.setitem(metrics.METRICS, name, metric)
     read = []
     task = fakes.text_task(metric="plain", load=lambda *_: read.append(1))
     with pytest.raises(InputError, match="task 'words' cannot race: its metric 'plain' does not say"):
@@ -513,6 +505,7 @@ def test_races_stop_where_they_did(candidates, tops, num_samples, ranking):
     one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
     end(one, errors)
     assert one.num_samples.tolist() == num_samples
+    assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
     assert np.argsort(-one.scores(errors)).tolist() == ranking
 
 
@@ -533,6 +526,7 @@ def test_close_races_stop_where_they_did(candidates, tops, gap, num_samples, ran
     one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
     end(one, errors, step=7)
     assert one.num_samples.tolist() == num_samples
+    assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
     assert np.argsort(-one.scores(errors)).tolist() == ranking
 
 

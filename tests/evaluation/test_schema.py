@@ -85,7 +85,7 @@ def test_what_is_written_fits_and_is_complete(run_folder, name):
     }  # fmt: skip
     left_out = (only_images if is_text else only_texts) | ({"race"} if name != "_race" else set())
     assert results.keys() == schema.Results.__annotations__.keys() - left_out
-    assert config.keys() == schema.Config.__annotations__.keys() - ({"rounds"} if is_text else set())
+    assert config.keys() == schema.Config.__annotations__.keys() - ({"rounds", "metrics"} if is_text else set())
     left_out = {"seeds"} if is_text else set()
     assert config["versions"].keys() == schema.Versions.__annotations__.keys() - left_out
 

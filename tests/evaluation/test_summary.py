@@ -95,8 +95,13 @@ def test_macro_mean_weighs_groups_alike():
 
 
 def test_a_chance_level_may_be_unknown():
-    found = summary.task_results(fakes.text_task(chance={}), [_question(0)], _matrices(1))
+    found = summary.task_results(fakes.text_task(chance={"accuracy": None}), [_question(0)], _matrices(1))
     assert found["accuracy"]["chance"] is None
+
+
+def test_a_task_without_chance_levels_has_those_of_guessing():
+    found = summary.task_results(fakes.text_task(chance={}), [_question(0)], _matrices(1))
+    assert found["accuracy"]["chance"] == 0.5
 
 
 def _tied(questions):

@@ -16,11 +16,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench import options, parallel
+from winobench import metrics, options, parallel
 from winobench.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, provenance, race, records, rounds, summary
 from winobench.evaluation import progress as progress_bars
-from winobench.metrics import sequential
+from winobench.metrics import association, sequential
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
 from winobench.tasks.base import Task
@@ -184,6 +184,7 @@ def evaluate(
         "config": config,
         "identity": identity,
         "rounds": [_described(one, is_sampled) for one in planned],
+        "metrics": {task.name: _metric_of(task) for task in usable},
         "versions": versions,
     }
     if workdir is None:
@@ -308,6 +309,13 @@ def _summarise(
     results["seconds"] = round(seconds, 3)
     records.write_json(folder.results_path, results)
     return results
+
+
+def _metric_of(task: Task) -> dict[str, Any]:
+    """A task's metric as ``config.json`` has it."""
+    if task.association is None:
+        return metrics.METRICS[task.metric].described()
+    return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
 
 
 def _described(one: rounds.Round, is_sampled: bool) -> dict[str, Any]:

@@ -63,11 +63,12 @@ def check_questions(plan: Plan, tasks: Iterable[Task]) -> None:
 
 
 def _check_shape(task: Task, shape: tuple[int, int], what: str) -> metrics.Decision:
-    decision = metrics.decision_of(task.metric)
+    metric = metrics.METRICS.get(task.metric)
+    decision = metric.decision if metric else None
     if decision is None:
         raise InputError(
             f"{what} cannot race: its metric {task.metric!r} does not say which comparisons decide a question"
-            " (winobench.metrics.decided_by); use mode='fixed' (--config.sampling.mode=fixed)"
+            " (`decision` of winobench.metrics.Metric); use mode='fixed' (--config.sampling.mode=fixed)"
         )
     if not decision.fits(shape):
         raise InputError(
@@ -457,7 +458,7 @@ class Race:
         self._pairs = plan.pairs
         entries = []
         for task in tasks:
-            decision = metrics.decision_of(task.metric)
+            decision = metrics.METRICS[task.metric].decision
             for terms in score_terms(plan, task.name):
                 pairs = np.stack([pairs for pairs, _ in terms], axis=-1)
                 signs = np.array([sign for _, sign in terms])

@@ -161,6 +161,15 @@ class Round(TypedDict):
     timesteps: NotRequired[list[Count] | None]  # None for a scorer that needs no samples
 
 
+class Metric(TypedDict):
+    """How a task was judged: see `winobench.metrics.Metric`."""
+
+    name: Required[str]
+    headline: Required[str]  # the row that an example counts as right or wrong by
+    shown: Required[list[str]]  # rows of charts and summaries
+    higher_is_better: NotRequired[bool]
+
+
 class Config(TypedDict):
     """``config.json``: what was asked, what the numbers depend on, and how far the run got."""
 
@@ -171,6 +180,7 @@ class Config(TypedDict):
     config: NotRequired[dict[str, Any] | None]  # the launcher's config, or the arguments
     identity: Required[Identity]
     rounds: NotRequired[list[Round]]  # runs with images
+    metrics: NotRequired[dict[str, Metric]]  # runs with images: task -> how it was judged
     versions: NotRequired[Versions]
 
 

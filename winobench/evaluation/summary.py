@@ -84,7 +84,9 @@ def task_results(
     """
     if task.association is not None:
         return _association_results(task, questions, scores, texts, seed)
-    outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
+    metric = metrics.METRICS[task.metric]
+    outcomes = metric(scores, [question.target for question in questions])
+    chances = {**metric.chance(task.shape), **task.chance}
     dependence = image_dependence(questions)
     members: dict[str, list[int]] = {}
     for index, question in enumerate(questions):
@@ -101,21 +103,21 @@ def task_results(
 
     results = {}
     for name, outcome in outcomes.items():
-        chance = task.chance.get(name)
+        chance = chances.get(name)
         results[name] = entry(name, metrics.clustered(outcome.correct, dependence), outcome.tie, chance)
-        if task.metric == f"macro_{name}" and members:
+        if metric.averages_groups and members:
             # An example counts once for each of its groups.
             rows = np.concatenate(list(members.values()))
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
             interval = metrics.clustered(outcome.correct[rows], dependence.take(rows), strata=strata)
             macro = f"macro_{name}"
-            results[macro] = entry(macro, interval, outcome.tie[rows], task.chance.get(macro, chance))
+            results[macro] = entry(macro, interval, outcome.tie[rows], chances.get(macro, chance))
     for group, indices in members.items():
         tied = dependence.take(indices)
         for name, outcome in outcomes.items():
             key = f"{group}/{name}"
             interval = metrics.clustered(outcome.correct[indices], tied)
-            results[key] = entry(key, interval, outcome.tie[indices], task.chance.get(key, task.chance.get(name)))
+            results[key] = entry(key, interval, outcome.tie[indices], chances.get(key, chances.get(name)))
     return results
 
 
@@ -151,17 +153,16 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
 
     Columns: ``id``; ``groups``; ``images`` (SHA-256 of each candidate); ``texts``; ``target`` (null for the diagonal);
     ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate; null where the best
-    score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the task's headline metric; where the
-    metric has several parts, also ``correct_<part>`` and ``tie_<part>``, and the headline is the last and hardest part
-    for the diagonal and the first otherwise. ``normalized_text`` and ``normalized_gray``: whether the scores subtract
-    the error under the empty text, and that of the gray image. For a bias task nothing is right or wrong: ``target``,
-    ``prediction``, ``correct`` and ``tie`` are null.
+    score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric; where
+    that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``. ``normalized_text`` and
+    ``normalized_gray``: whether the scores subtract the error under the empty text, and that of the gray image. For a
+    bias task nothing is right or wrong: ``target``, ``prediction``, ``correct`` and ``tie`` are null.
     """
     questions = plan.questions[task.name]
     outcomes, headline = {}, None
     if task.association is None:
-        outcomes = metrics.METRICS[task.metric](scores, [question.target for question in questions])
-        headline = "group" if "group" in outcomes else next(iter(outcomes))
+        metric = metrics.METRICS[task.metric]
+        outcomes, headline = metric(scores, [question.target for question in questions]), metric.headline
     columns = {
         "id": pa.array([question.id for question in questions], pa.string()),
         "groups": pa.array([list(question.groups) for question in questions], pa.list_(pa.string())),

@@ -8,62 +8,10 @@ maximum, which is the right answer wherever that is listed first.)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-
-class Outcome(NamedTuple):
-    """What became of each example under one metric.
-
-    Attributes:
-      correct: [num_examples] bool.
-      tie: [num_examples] bool, the answer hung on equal scores; such an example may still be wrong or right whatever
-        their order.
-    """
-
-    correct: np.ndarray
-    tie: np.ndarray
-
-
-_Metric = TypeVar("_Metric", bound=Callable)
-
-
-@dataclasses.dataclass(frozen=True)
-class Decision:
-    """Which comparisons of candidates decide a question under a metric: what a race has to settle, and no more.
-
-    Attributes:
-      tops: the sets of best candidates that the metric asks for: (1, 5) for the best one and the five best. A question
-        is one image and some texts, or one text and some images, with a target. Empty for the diagonal.
-    """
-
-    tops: tuple[int, ...] = ()
-
-    @property
-    def is_diagonal(self) -> bool:
-        """Whether n images and n texts belong together in order, and each pair is compared with the wrong ones."""
-        return not self.tops
-
-    @property
-    def asks_for(self) -> str:
-        """The questions that it fits, in words."""
-        return "as many images as texts, two at least" if self.is_diagonal else "one image or one text"
-
-    def fits(self, shape: tuple[int, int]) -> bool:
-        """Whether a question of so many images and texts is one that it decides."""
-        return shape[0] == shape[1] > 1 if self.is_diagonal else min(shape) == 1
-
-
-def decided_by(decision: Decision) -> Callable[[_Metric], _Metric]:
-    """Marks a metric, so that a race can be run for it: ``@decided_by(Decision(tops=(1,)))``."""
-
-    def mark(metric: _Metric) -> _Metric:
-        metric.decision = decision
-        return metric
-
-    return mark
+from winobench.metrics.metric import Decision, Metric, Outcome
 
 
 def recall(scores, targets, k: int = 1) -> Outcome:
@@ -72,7 +20,7 @@ def recall(scores, targets, k: int = 1) -> Outcome:
     ``tie`` marks the examples whose set of ``k`` best is not determined: the k-th and the next best score are equal.
 
     Args:
-      scores: [num_examples, num_candidates] floats, higher = better.
+      scores: [num_examples, num_candidates, ...] floats, higher = better; trailing axes are judged each by itself.
       targets: [num_examples] int, index of the right candidate.
       k: at least 1.
 
@@ -85,19 +33,19 @@ def recall(scores, targets, k: int = 1) -> Outcome:
     if targets.size and targets.dtype.kind not in "iu":
         raise ValueError(f"recall needs targets that are whole numbers, got {targets.dtype}.")
     targets = targets.astype(np.int64)
-    num_examples, num_candidates = scores.shape
+    num_examples, num_candidates = scores.shape[:2]
     if targets.shape != (num_examples,):
         raise ValueError(f"recall got scores of {num_examples} examples and targets of shape {targets.shape}.")
     if not _is_whole(k) or k < 1 or (num_examples and (targets.min() < 0 or targets.max() >= num_candidates)):
         raise ValueError(f"recall at {k} needs k >= 1 and targets from 0 to {num_candidates - 1}.")
-    right = np.take_along_axis(scores, targets[:, None], axis=1)
-    at_least_as_good = np.sum(scores >= right, axis=1)  # the right one included
+    right = np.take_along_axis(scores, targets.reshape(-1, *[1] * (scores.ndim - 1)), axis=1)
+    correct = np.sum(scores >= right, axis=1) <= k  # the right one included
     if k < num_candidates:
         best_first = -np.sort(-scores, axis=1)
         tie = best_first[:, k - 1] == best_first[:, k]
     else:
-        tie = np.zeros(num_examples, bool)
-    return Outcome(at_least_as_good <= k, tie)
+        tie = np.zeros_like(correct)
+    return Outcome(correct, tie)
 
 
 def winoground(scores) -> dict[str, Outcome]:
@@ -107,7 +55,8 @@ def winoground(scores) -> dict[str, Outcome]:
     scores higher. ``group``: both. A tie is an equality in any comparison that the score needs.
 
     Args:
-      scores: [num_examples, n images, n texts] floats, higher = better; n is 2 in Winoground.
+      scores: [num_examples, n images, n texts, ...] floats, higher = better; n is 2 in Winoground. Trailing axes are
+        judged each by itself.
 
     Raises:
       ValueError: another shape, or a score that is not finite.
@@ -116,8 +65,8 @@ def winoground(scores) -> dict[str, Outcome]:
     """
     scores = _finite(scores, 3)
     size = scores.shape[1]
-    if scores.shape[1:] != (size, size) or size < 2:
-        raise ValueError(f"winoground needs as many images as texts an example, two at least, got {scores.shape[1:]}.")
+    if scores.shape[1:3] != (size, size) or size < 2:
+        raise ValueError(f"winoground needs as many images as texts an example, two at least, got {scores.shape[1:3]}.")
     one, other = np.nonzero(~np.eye(size, dtype=bool))
     own = scores[:, one, one]
     text_margins = own - scores[:, one, other]
@@ -142,38 +91,58 @@ WINOGROUND_CHANCE = {"text": 1 / 4, "image": 1 / 4, "group": 1 / 6}
 """Winoground's scores under independent continuous random scores (of the 24 orders of four scores, 4 win the group)."""
 
 
-@decided_by(Decision(tops=(1,)))
-def score_accuracy(scores: Sequence[np.ndarray], targets: Sequence[int | None]) -> dict[str, Outcome]:
-    """``accuracy``: is the right candidate the best one? For the arguments see ``METRICS``."""
-    return {"accuracy": _ragged_recall(scores, targets, 1)}
+def _ranks(scores: np.ndarray, targets: np.ndarray | None) -> np.ndarray:
+    """[n, candidates, ...] of [n, images, texts, ...], of which one is one."""
+    if targets is None or min(scores.shape[1:3]) != 1:
+        raise ValueError(f"a target and one image or one text are needed, got {scores.shape[1:3]}.")
+    return scores.reshape(len(scores), -1, *scores.shape[3:])
 
 
-@decided_by(Decision(tops=(1, 5)))
-def score_recall(scores: Sequence[np.ndarray], targets: Sequence[int | None]) -> dict[str, Outcome]:
-    """``recall@1`` and ``recall@5``. For the arguments see ``METRICS``."""
-    return {f"recall@{k}": _ragged_recall(scores, targets, k) for k in (1, 5)}
+def _judge_accuracy(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    return {"accuracy": recall(_ranks(scores, targets), targets)}
 
 
-@decided_by(Decision())
-def score_winoground(scores: Sequence[np.ndarray], targets: Sequence[int | None]) -> dict[str, Outcome]:
-    """``text``, ``image`` and ``group``; the right answer is the diagonal. For the arguments see ``METRICS``."""
-    if any(target is not None for target in targets):
+def _judge_recall(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    ranks = _ranks(scores, targets)
+    return {f"recall@{k}": recall(ranks, targets, k) for k in (1, 5)}
+
+
+def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    if targets is not None:
         raise ValueError("winoground's right answer is the diagonal: its examples have the target None.")
-    return winoground(np.stack(scores))
+    return winoground(scores)
 
 
-def _ragged_recall(scores: Sequence[np.ndarray], targets: Sequence[int | None], k: int) -> Outcome:
-    """``recall`` over examples [images, texts] that may differ in their number of candidates."""
-    correct, tie = np.zeros(len(scores), bool), np.zeros(len(scores), bool)
-    by_size: dict[int, list[int]] = {}
-    for index, (matrix, target) in enumerate(zip(scores, targets, strict=True)):
-        if min(matrix.shape) != 1 or target is None:
-            raise ValueError(f"example {index}: a target and one image or one text are needed, got {matrix.shape}.")
-        by_size.setdefault(matrix.size, []).append(index)
-    for indices in by_size.values():
-        rows = np.stack([np.ravel(scores[index]) for index in indices])
-        correct[indices], tie[indices] = recall(rows, [targets[index] for index in indices], k)
-    return Outcome(correct, tie)
+ACCURACY = Metric(
+    "accuracy",
+    _judge_accuracy,
+    headline="accuracy",
+    chance=lambda shape: {"accuracy": recall_chance(max(shape))},
+    decision=Decision(tops=(1,)),
+)
+"""Is the right candidate the best one?"""
+
+MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_groups=True)
+"""Accuracy, and its mean over the task's groups."""
+
+RECALL = Metric(
+    "recall",
+    _judge_recall,
+    headline="recall@1",
+    chance=lambda shape: {f"recall@{k}": recall_chance(max(shape), k) for k in (1, 5)},
+    decision=Decision(tops=(1, 5)),
+)
+"""Is the right candidate the best one, and is it among the five best?"""
+
+WINOGROUND = Metric(
+    "winoground",
+    _judge_winoground,
+    headline="group",
+    shown=("text", "image", "group"),
+    chance=lambda shape: WINOGROUND_CHANCE if shape == (2, 2) else {},
+    decision=Decision(),
+)
+"""Text, image and group score; the right answer is the diagonal."""
 
 
 def _is_whole(number) -> bool:
@@ -182,7 +151,7 @@ def _is_whole(number) -> bool:
 
 def _finite(scores, ndim: int) -> np.ndarray:
     scores = np.asarray(scores, np.float64)
-    if scores.ndim != ndim:
+    if scores.ndim < ndim:
         raise ValueError(f"scores need {ndim} dimensions, got shape {scores.shape}.")
     if not np.isfinite(scores).all():
         raise ValueError("scores hold NaN or infinity.")

@@ -67,9 +67,10 @@ class Task:
       name: what ``--config.tasks`` calls it.
       version: raised whenever a number could change.
       description: one line for ``--list_tasks``.
-      metric: a name in ``winobench.metrics.METRICS``, or ``effect_size`` for a task with an ``association``.
+      metric: a name in `winobench.metrics.METRICS`, or ``effect_size`` for a task with an ``association``.
       shape: (images, texts) of an example, for listings.
-      chance: metric name -> chance level in [0, 1].
+      chance: row of the results -> chance level in [0, 1], or None where nobody knows it. Of rows that it lacks it is
+        the metric's, of guessing among ``shape``.
       load: ``load(data_dir, limit) -> iterable of Example``; ``limit`` counts scenes or items (or images of each group,
         for a bias task), None means all.
       ready: ``ready(data_dir) -> None`` or one sentence on how to get the data.

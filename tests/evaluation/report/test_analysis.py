@@ -147,7 +147,7 @@ def test_accuracy_on_subsets_is_the_metric_on_their_scores(metric, images, texts
         Batch(np.arange(20), errors[:20], empty[:20], None, (True, False)),
         Batch(np.arange(20, 30), errors[20:], empty[20:], None, (True, False)),
     ]
-    curves = analysis.accuracy_by_samples(batches, targets, metric, subsets=5, seed=9)
+    curves = analysis.accuracy_by_samples(batches, targets, metrics.METRICS[metric], subsets=5, seed=9)
     again = np.random.default_rng(9)
     orders = [again.permutation(6) for _ in range(5)]
     for name, curve in curves.items():
@@ -169,7 +169,7 @@ def test_curves_end_at_the_results(run_folders):
     for name, task in run.tasks.items():
         if task.is_bias:
             continue
-        curves = analysis.accuracy_by_samples(run.batches(name), task.examples.targets, task.metric)
+        curves = analysis.accuracy_by_samples(run.batches(name), task.examples.targets, task.judge)
         assert curves
         for metric, curve in curves.items():
             assert curve.sizes[-1] == NUM_SAMPLES
@@ -179,7 +179,7 @@ def test_curves_end_at_the_results(run_folders):
 def test_ties_are_wrong_in_curves_too():
     errors = np.ones((4, 1, 2, 3), np.float32)
     curves = analysis.accuracy_by_samples(
-        [Batch(np.arange(4), errors, None, None, (False, False))], [0] * 4, "accuracy"
+        [Batch(np.arange(4), errors, None, None, (False, False))], [0] * 4, metrics.ACCURACY
     )
     np.testing.assert_array_equal(curves["accuracy"].mean, 0)
 

@@ -13,7 +13,7 @@ from winobench.evaluation.report import analysis, runs
 
 @pytest.fixture
 def renamed(run_folders, tmp_path):
-    """Two runs whose rows have names that winobench does not know."""
+    """Two runs with metrics of a package that is not installed."""
     folders = []
     for folder in run_folders[:2]:
         copied = shutil.copytree(folder, tmp_path / folder.name)
@@ -23,6 +23,11 @@ def renamed(run_folders, tmp_path):
             rows = results["tasks"][task]
             results["tasks"][task] = {name.replace(old, new): entry for name, entry in rows.items()}
         (copied / "results.json").write_text(json.dumps(results))
+        config = json.loads((copied / "config.json").read_text())
+        for task in ("clevr", "relations"):
+            config["metrics"][task] = {"name": "mine", "headline": "mine", "shown": ["mine"]}
+        config["metrics"]["square"].update(name="own", shown=["own_text", "image", "group"])
+        (copied / "config.json").write_text(json.dumps(config))
         folders.append(copied)
     return folders
 
@@ -31,7 +36,7 @@ def test_rows_are_what_the_run_recorded(renamed):
     run = runs.read_run(renamed[0])
     for task in ("clevr", "relations"):
         record = run.tasks[task]
-        assert record.metric == runs.OTHER_METRIC
+        assert (record.metric, record.shown, record.judge) == ("mine", ("mine",), None)
         rows = {row.name: row for row in analysis.rows_of(record)}
         assert list(rows) == list(record.results)
         for name, found in rows.items():

@@ -54,18 +54,43 @@ def test_a_run_says_how_it_sampled(run_folders):
     assert direct.tasks["clevr"].timesteps is None
 
 
-def test_metrics_are_told_by_their_rows(run_folders):
+METRICS = {
+    "clevr": ("accuracy", ("accuracy",)),
+    "pictures": ("accuracy", ("accuracy",)),
+    "square": ("winoground", ("text", "image", "group")),
+    "retrieval": ("recall", ("recall@1",)),
+    "relations": ("macro_accuracy", ("accuracy",)),
+    "mmbias": ("effect_size", ("average_absolute_effect_size",)),
+}
+
+
+def rewrite(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_metrics_are_those_that_the_run_names(run_folders, tmp_path):
     run = runs.read_run(run_folders[0])
-    assert {name: task.metric for name, task in run.tasks.items()} == {
-        "clevr": "accuracy",
-        "pictures": "accuracy",
-        "square": "winoground",
-        "retrieval": "recall",
-        "relations": "macro_accuracy",
-        "mmbias": "effect_size",
-    }
-    assert runs.metric_of({"something": {}}) == runs.OTHER_METRIC
-    assert runs.metric_of({}) is None
+    assert {name: (task.metric, task.shown) for name, task in run.tasks.items()} == METRICS
+    assert {task.best for task in run.tasks.values()} == {1.0}
+    # Runs of before do not name them: their rows do.
+    old = shutil.copytree(run_folders[0], tmp_path / "old")
+    rewrite(old / "config.json", lambda config: config.pop("metrics"))
+    assert {name: (task.metric, task.shown) for name, task in runs.read_run(old).tasks.items()} == METRICS
+    rewrite(
+        old / "results.json",
+        lambda content: content["tasks"].update(pictures={"odd": content["tasks"]["clevr"]["accuracy"]}, clevr={}),
+    )
+    odd = runs.read_run(old).tasks
+    assert [(odd[name].metric, odd[name].shown) for name in ("pictures", "clevr")] == [("other", ("odd",)), (None, ())]
+
+
+def test_a_metric_without_its_row_is_told(run_folders, tmp_path):
+    path = shutil.copytree(run_folders[0], tmp_path / "run")
+    rewrite(path / "results.json", lambda content: content["tasks"]["clevr"].pop("accuracy"))
+    with pytest.raises(InputError, match=r"results\.json has no 'accuracy' of clevr, which is the headline"):
+        runs.read_run(path)
 
 
 def test_gray_normalisation_is_reproduced(tmp_path):
@@ -199,7 +224,7 @@ def test_a_run_that_is_being_extended_says_so(run_folders, tmp_path):
 
 def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32", **scorer):
     config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype, **scorer}}}
-    task = runs.TaskRun("pets", {}, "accuracy", {}, None, num_samples, None, False)
+    task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, None, num_samples, None, False)
     run = runs.Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
     run.label = runs.short_label(run)
     return run
@@ -257,7 +282,7 @@ def replaced(name, make):
     ("task", "change", "message"),
     [
         ("clevr", lambda table: table.slice(0, 0), "clevr.parquet has no examples"),
-        ("clevr", replaced("target", lambda _: None), "does not fit the metric accuracy (example 0"),
+        ("clevr", replaced("target", lambda _: None), "does not fit the metric accuracy (a target and one image or one text are needed"),
         ("square", replaced("target", lambda _: 0), "does not fit the metric winoground (winoground's right answer"),
         (
             "clevr",

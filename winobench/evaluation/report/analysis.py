@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from winobench import metrics
-from winobench.evaluation.report.runs import OTHER_METRIC, TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
+from winobench.evaluation.report.runs import TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
 
 SUBSETS = 32
 """Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""
@@ -73,7 +73,7 @@ def rows_of(record: TaskRun) -> list[Row]:
     rows = []
     for name, correct in answers.items():
         rows.append(Row(name, everything, correct, None))
-        if f"macro_{name}" in (record.metric, *(record.results if record.metric == OTHER_METRIC else ())) and members:
+        if f"macro_{name}" in record.results and members:
             counted = np.concatenate([np.array(indices) for indices in members.values()])
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
             rows.append(Row(f"macro_{name}", counted, correct[counted], strata))
@@ -287,7 +287,7 @@ def sample_sizes(num_samples: int) -> np.ndarray:
 def accuracy_by_samples(
     batches: Sequence[Batch],
     targets: Sequence[int | None],
-    metric: str,
+    metric: metrics.Metric,
     *,
     subsets: int = SUBSETS,
     seed: int = 0,
@@ -297,7 +297,7 @@ def accuracy_by_samples(
     Args:
       batches: the task's per-sample errors.
       targets: of all examples.
-      metric: a name in `winobench.metrics.METRICS`.
+      metric: the task's.
       subsets: how many of each size.
       seed: of the subsets; the same ones serve all pairs, as the samples themselves do.
 
@@ -424,27 +424,10 @@ def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
 
 
-def _right(scores: np.ndarray, targets: Sequence[int | None], metric: str) -> dict[str, np.ndarray]:
-    """Right or wrong under many sets of scores at once, as `winobench.metrics` decides it for one.
-
-    Args:
-      scores: [n, images, texts, sets].
-      targets: [n].
-      metric: a name in `winobench.metrics.METRICS`.
-
-    Returns:
-      Name -> [n, sets] bool.
-    """
-    if metric == "winoground":
-        own = scores[:, [0, 1], [0, 1]]
-        text = (own > scores[:, [0, 1], [1, 0]]).all(axis=1)
-        image = (own > scores[:, [1, 0], [0, 1]]).all(axis=1)
-        return {"text": text, "image": image, "group": text & image}
-    flat = scores.reshape(len(scores), -1, scores.shape[-1])
-    right = np.take_along_axis(flat, np.asarray(targets, np.int64)[:, None, None], axis=1)
-    better = (flat >= right).sum(axis=1)  # the right one included
-    ranks = {"recall@1": 1, "recall@5": 5} if metric == "recall" else {"accuracy": 1}
-    return {name: better <= rank for name, rank in ranks.items()}
+def _right(scores: np.ndarray, targets: Sequence[int | None], metric: metrics.Metric) -> dict[str, np.ndarray]:
+    """Outcome -> [n, sets] bool, right or wrong under many sets of scores, [n, images, texts, sets], at once."""
+    wanted = None if targets[0] is None else np.asarray(targets, np.int64)
+    return {name: outcome.correct for name, outcome in metric.judge(scores, wanted).items()}
 
 
 def _right_pairs(batch: Batch, targets: Sequence[int | None]) -> np.ndarray:

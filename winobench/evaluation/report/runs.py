@@ -28,7 +28,7 @@ from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, Question, text_has
 from winobench.evaluation.report.labels import model_label, shortened
 from winobench.evaluation.summary import image_dependence
 from winobench.files import user_path
-from winobench.metrics import normalization
+from winobench.metrics import association, normalization
 
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
@@ -72,11 +72,19 @@ _QUESTION_COLUMNS = _fields(
 _PICTURE_COLUMNS = _fields(image=pa.string(), jpeg=pa.binary())
 _ERROR_COLUMNS = _fields(image=pa.string(), text=pa.string(), first_sample=pa.int64(), errors=pa.list_(pa.float32()))
 
+# By which runs are known that do not name their metrics.
+_ROWS_OF_OLD_RUNS = {
+    "accuracy": {"accuracy"},
+    "macro_accuracy": {"accuracy", "macro_accuracy"},
+    "recall": {"recall@1", "recall@5"},
+    "winoground": {"text", "image", "group"},
+}
+
 BIAS_METRIC = "effect_size"
 """The metric of bias tasks, whose rows are effect sizes and not proportions."""
 
 OTHER_METRIC = "other"
-"""A metric that is not among `winobench.metrics.METRICS`: the examples' table alone says what is right under it."""
+"""A metric that the run does not name: the examples' table alone says what is right under it."""
 
 TEXT_METRIC = "answers"
 """The metric of text tasks, whose examples say by themselves whether they are right."""
@@ -195,8 +203,11 @@ class TaskRun:
     Attributes:
       name: the task's.
       results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
-      metric: a name in `winobench.metrics.METRICS`, ``effect_size`` for bias, ``answers`` for texts, ``other`` for a
-        metric of a plug-in, None where there are no rows.
+      metric: what the run calls it: a name in `winobench.metrics.METRICS`, unless the package that plugs it in is not
+        there; ``effect_size`` for bias, ``answers`` for texts; ``other`` where the run does not say and the rows do not
+        tell, None where there are no rows.
+      shown: its rows that charts and summaries show.
+      best: value of a perfect answer to everything, 1; or 0 where lower is better.
       identity: version and fingerprint of the task's data, as the run recorded them.
       examples: None where the run has no table of them.
       num_samples: samples a pair; None where the run does not say.
@@ -207,6 +218,8 @@ class TaskRun:
     name: str
     results: Mapping[str, Mapping[str, Any]]
     metric: str | None
+    shown: tuple[str, ...]
+    best: float
     identity: Mapping[str, Any]
     examples: Examples | None
     num_samples: int | None
@@ -217,6 +230,11 @@ class TaskRun:
     def is_bias(self) -> bool:
         """Whether the rows are effect sizes."""
         return self.metric == BIAS_METRIC
+
+    @property
+    def judge(self) -> metrics.Metric | None:
+        """The metric itself; None for bias and texts, and where its code is not at hand."""
+        return None if self.metric is None else metrics.METRICS.get(self.metric)
 
 
 @dataclasses.dataclass
@@ -460,34 +478,39 @@ def read_run(path: str | os.PathLike) -> Run:
     rounds = {task: described for described in config.get("rounds") or [] for task in described.get("tasks", [])}
     tasks = {}
     for name, entries in results["tasks"].items():
-        if metric_of(entries) != BIAS_METRIC:
-            for metric, entry in entries.items():
-                _check(entry, schemas.Proportion, f"tasks.{name}.{metric} of {results_path}")
-        tasks[name] = _task_run(path, name, entries, rounds.get(name), config["identity"])
-        if tasks[name].examples is None:
+        recorded = _recorded_metric(entries, (config.get("metrics") or {}).get(name))
+        if recorded["headline"] and recorded["headline"] not in entries:
+            raise InputError(
+                f"{results_path} has no {recorded['headline']!r} of {name}, which is the headline of its metric "
+                f"{recorded['name']!r} in {config_path}: restore them, or evaluate again with --overwrite."
+            )
+        if recorded["name"] != BIAS_METRIC:
+            for row, entry in entries.items():
+                _check(entry, schemas.Proportion, f"tasks.{name}.{row} of {results_path}")
+        task = tasks[name] = _task_run(path, name, entries, recorded, rounds.get(name), config["identity"])
+        if task.examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
-        elif tasks[name].metric == OTHER_METRIC:
+        elif task.metric not in (BIAS_METRIC, TEXT_METRIC) and task.judge is None:
             notes.append(
-                f"The metric of {name} is not winobench's own: right and wrong are taken as the run recorded them, and "
-                "accuracy against the number of samples is not drawn."
+                f"The metric of {name} is not winobench's own, nor that of an installed package: right and wrong are "
+                "taken as the run recorded them, and accuracy against the number of samples is not drawn."
             )
     run = Run(path, "", config, results, tasks, dict(results.get("failed") or {}), notes)
     run.label = short_label(run)
     return run
 
 
-def metric_of(entries: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Which metric wrote these rows: a name in `winobench.metrics.METRICS`, ``effect_size``, ``other``, or None."""
+def _recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:
+    """How a task was judged, as ``config.json`` says, or by the names of its rows where that is of an older version."""
+    if recorded is not None:
+        return recorded
     if any("p_one_sided" in entry or "pairs" in entry for entry in entries.values()):
-        return BIAS_METRIC
-    names = {name for name in entries if "/" not in name}
-    known = {
-        "accuracy": {"accuracy"},
-        "macro_accuracy": {"accuracy", "macro_accuracy"},
-        "recall": {"recall@1", "recall@5"},
-        "winoground": {"text", "image", "group"},
-    }
-    return next((metric for metric, rows in known.items() if rows == names), OTHER_METRIC if names else None)
+        return {"name": BIAS_METRIC, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
+    names = [name for name in entries if "/" not in name]
+    for metric, rows in _ROWS_OF_OLD_RUNS.items():
+        if set(names) == rows:
+            return metrics.METRICS[metric].described()
+    return {"name": OTHER_METRIC if names else "", "headline": "", "shown": names[:1]}
 
 
 def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
@@ -495,13 +518,13 @@ def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
 
     Of a plug-in's metric, whose function is not at hand, what the run recorded.
     """
-    if record.examples is None or record.metric not in (*metrics.METRICS, OTHER_METRIC):
+    if record.examples is None or record.metric in (BIAS_METRIC, TEXT_METRIC, None):
         return {}
-    if record.metric == OTHER_METRIC:
+    if record.judge is None:
         names = [name for name in record.results if "/" not in name]
         parts = {name: record.examples.parts[name] for name in names if name in record.examples.parts}
         return parts or {names[0]: record.examples.correct}
-    answers = metrics.METRICS[record.metric](record.examples.scores, record.examples.targets)
+    answers = record.judge(record.examples.scores, record.examples.targets)
     return {name: outcome.correct for name, outcome in answers.items()}
 
 
@@ -578,6 +601,7 @@ def _task_run(
     path: pathlib.Path,
     name: str,
     entries: Mapping[str, Mapping[str, Any]],
+    recorded: schemas.Metric,
     described: Mapping[str, Any] | None,
     identity: Mapping[str, Any],
 ) -> TaskRun:
@@ -587,6 +611,8 @@ def _task_run(
             name=name,
             results=entries,
             metric=TEXT_METRIC,
+            shown=tuple(row for row in entries if "/" not in row)[:1],
+            best=1.0,
             identity=(identity.get("tasks") or {}).get(name, {}),
             examples=_read_questions(table_path) if table_path.is_file() else None,
             num_samples=None,
@@ -605,11 +631,13 @@ def _task_run(
         timesteps = None if given is None else np.array(given, np.int64)
         num_samples = described.get("num_samples") if given is None else len(given)
         deterministic = given is None
-    metric = metric_of(entries)
+    metric = recorded["name"] or None
     return TaskRun(
         name=name,
         results=entries,
         metric=metric,
+        shown=tuple(recorded["shown"]),
+        best=1.0 if recorded.get("higher_is_better", True) else 0.0,
         identity=(identity.get("tasks") or {}).get(name, {}),
         examples=_read_examples(table_path, metric) if table_path.is_file() else None,
         num_samples=num_samples,

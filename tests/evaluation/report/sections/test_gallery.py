@@ -45,7 +45,7 @@ def test_many_candidates_are_cut_but_never_the_right_one():
     examples = runs.Examples(
         ["a"], [()], [("i",)], [tuple(map(str, range(37)))], [30], [scores], np.array([False]), None
     )
-    task = runs.TaskRun("pets", {}, "accuracy", {}, examples, 1, None, True)
+    task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
     run = runs.Run(pathlib.Path(), "one", {}, {}, {"pets": task}, {}, [])
     found, _ = gallery.task_gallery(run, "pets", {}, 1, 0)
     assert found.lacks_pictures
@@ -59,7 +59,7 @@ def test_many_candidates_are_cut_but_never_the_right_one():
 
 def test_a_tie_is_said_to_be_one():
     examples = runs.Examples(["a"], [()], [("i",)], [("x", "y")], [0], [np.zeros((1, 2))], np.array([False]), None)
-    task = runs.TaskRun("words", {}, "accuracy", {}, examples, 1, None, True)
+    task = runs.TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
     found, _ = gallery.task_gallery(runs.Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, []), "words", {}, 1, 0)
     (card,) = found.kinds[0][1]
     assert card.verdict.startswith("tied")

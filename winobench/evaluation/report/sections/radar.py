@@ -8,9 +8,8 @@ import numpy as np
 
 from winobench.evaluation.report import figures, paper
 from winobench.evaluation.report.figures import Mark, Panel
-from winobench.evaluation.report.sections.shared import HEADLINE_METRICS, Material, Section, listed, measure
+from winobench.evaluation.report.sections.shared import Material, Section, above_chance, listed
 
-_METRICS = (*HEADLINE_METRICS, "group")
 _FEWEST_AXES = 3
 # Where there are more axes than this without them, tasks that the paper lacks and that ask what others ask in another
 # form stay off the radar chart.
@@ -22,11 +21,13 @@ def radar_section(material: Material) -> Section | None:
     """The tasks at a glance (Figures 2 and 10)."""
     axes = []
     for task in material.tasks:
-        for metric in _METRICS:
+        for metric in material.shown(task):
+            if material.has_bias(task):
+                continue
             entries = [record.results.get(metric) if record else None for record in material.records(task)]
             known = [entry for entry in entries if entry and entry["chance"] is not None]
             if known:
-                axes.append((measure(task, metric), task, metric, known[0]["chance"], entries))
+                axes.append((material.measure(task, metric), task, metric, known[0]["chance"], entries))
     without = [axis for axis in axes if axis[1] not in _OTHER_FORMS]
     left_out = list(dict.fromkeys(axis[1] for axis in axes if axis[1] in _OTHER_FORMS))
     if len(without) > _MANY_AXES and left_out:
@@ -36,10 +37,11 @@ def radar_section(material: Material) -> Section | None:
     if len(axes) < _FEWEST_AXES:
         return None
     chances = np.array([chance for *_, chance, _ in axes])
+    best = np.array([material.best(task) for _, task, *_ in axes])
 
     def above(values: Sequence[float | None]) -> np.ndarray:
         found = np.array([np.nan if value is None else value for value in values], np.float64)
-        return (found - chances) / (1 - chances)
+        return above_chance(found, chances, best)
 
     series, rows = [], []
     for place, (run, mark) in enumerate(zip(material.runs, material.marks, strict=True)):

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from winobench.evaluation.report import analysis, figures
 from winobench.evaluation.report.figures import Panel
 from winobench.evaluation.report.labels import task_label
-from winobench.evaluation.report.runs import OTHER_METRIC
 from winobench.evaluation.report.sections.shared import Material, Section, folded, no_curve, percent, says_nothing
-
-# Proportions that have a panel of their own; macro means and the easier recall@5 follow the headline.
-_CURVE_METRICS = ("accuracy", "recall@1", "text", "image", "group")
 
 
 def sample_section(material: Material) -> Section | None:
@@ -25,7 +21,7 @@ def sample_section(material: Material) -> Section | None:
         levels: dict[str, list[tuple[int, float]]] = {}
         for place, run in enumerate(material.runs):
             record = run.tasks.get(task)
-            if record is None or record.metric in (None, OTHER_METRIC):
+            if record is None or record.judge is None:
                 continue
             if record.deterministic or record.num_samples == 1:
                 for metric, entry in record.results.items():
@@ -41,7 +37,7 @@ def sample_section(material: Material) -> Section | None:
             if batches is None:
                 absent.append(f"{task_label(task)} of {run.label}")
                 continue
-            found = analysis.accuracy_by_samples(batches, record.examples.targets, record.metric, seed=material.seed)
+            found = analysis.accuracy_by_samples(batches, record.examples.targets, record.judge, seed=material.seed)
             for metric, curve in found.items():
                 curves.setdefault(metric, []).append((place, curve))
                 rows += [
@@ -56,7 +52,7 @@ def sample_section(material: Material) -> Section | None:
                     }
                     for size, mean, low, high in zip(curve.sizes, curve.mean, curve.low, curve.high, strict=True)
                 ]
-        for metric in _CURVE_METRICS:
+        for metric in material.shown(task):
             if metric not in curves:
                 continue
             chance = next(

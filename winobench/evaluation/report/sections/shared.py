@@ -14,9 +14,6 @@ from winobench.evaluation.report.figures import Mark, Panel
 from winobench.evaluation.report.labels import task_label
 from winobench.evaluation.report.runs import Run, TaskRun
 
-HEADLINE_METRICS = ("accuracy", "individual", "recall@1", "text", "image")
-"""Metrics that sum a task up; its other ones follow from the same answers."""
-
 FEW_RUNS = 3
 """So many runs are compared each with each; more of them with the first."""
 
@@ -29,7 +26,6 @@ SHOWN_PANELS = 12
 MINUS, DASH = "−", "–"
 """What stands before negative numbers, and in ranges and empty cells."""
 
-_PART_METRICS = ("text", "image", "group")
 _FEW_MORE = 3
 # With fewer samples than this, a curve and its band say nothing.
 _FEWEST_SAMPLES = 4
@@ -172,6 +168,18 @@ class Material:
         """The task in each run."""
         return [run.tasks.get(task) for run in self.runs]
 
+    def shown(self, task: str) -> list[str]:
+        """The rows that charts and summaries show of a task; its other ones follow from the same answers."""
+        return list(dict.fromkeys(name for record in self.records(task) if record for name in record.shown))
+
+    def best(self, task: str) -> float:
+        """Value of a perfect answer to everything: 1, or 0 where lower is better."""
+        return next(record.best for record in self.records(task) if record)
+
+    def measure(self, task: str, metric: str) -> str:
+        """A task's label, with the metric where several are shown."""
+        return f"{task_label(task)} {metric}" if len(self.shown(task)) > 1 else task_label(task)
+
     def has_bias(self, task: str) -> bool:
         """Whether the task measures effect sizes."""
         return any(record is not None and record.is_bias for record in self.records(task))
@@ -211,9 +219,9 @@ def spread_of(values: set[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,}{DASH}{high:,}"
 
 
-def measure(task: str, metric: str) -> str:
-    """A task's label, with the metric where the task has several headlines."""
-    return f"{task_label(task)} {metric}" if metric in _PART_METRICS else task_label(task)
+def above_chance(value: float, chance: float, best: float = 1.0) -> float:
+    """How far a value is on the way from guessing, 0, to a perfect answer, 1."""
+    return (value - chance) / (best - chance)
 
 
 def listed(tasks: Sequence[str]) -> str:

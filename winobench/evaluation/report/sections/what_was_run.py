@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from winobench.evaluation.report.labels import task_label
-from winobench.evaluation.report.runs import Run
-from winobench.evaluation.report.sections.shared import DASH, HEADLINE_METRICS, Material, measure, percent
+from winobench.evaluation.report.runs import Run, TaskRun
+from winobench.evaluation.report.sections.shared import DASH, Material, above_chance, percent
 
 # Of what a model says about itself, what is said elsewhere or to machines alone.
 _NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")
@@ -74,21 +74,21 @@ def summary_sentences(material: Material) -> list[str]:
     sentences = []
     for run in material.runs:
         entries = [
-            (task, metric, record.results[metric])
+            (task, metric, record.results[metric]["value"], _distances(record, metric))
             for task, record in run.tasks.items()
-            for metric in HEADLINE_METRICS
+            for metric in record.shown
             if not record.is_bias and metric in record.results and record.results[metric]["chance"] is not None
         ]
         if not entries:
             continue
-        above = sum(entry["low"] > entry["chance"] for *_, entry in entries)
-        clearest = max(entries, key=lambda found: _above_chance(found[2]))
-        weakest = min(entries, key=lambda found: _above_chance(found[2]))
+        above = sum(least > 0 for *_, (_, least) in entries)
+        clearest = max(entries, key=lambda found: found[-1][0])
+        weakest = min(entries, key=lambda found: found[-1][0])
         text = f"{run.label} is above chance on {above} of {len(entries)} measures"
         if clearest is not weakest:
             text += (
-                f", furthest on {measure(*clearest[:2])} ({percent(clearest[2]['value'])}%) and least on "
-                f"{measure(*weakest[:2])} ({percent(weakest[2]['value'])}%)"
+                f", furthest on {material.measure(*clearest[:2])} ({percent(clearest[2])}%) and least on "
+                f"{material.measure(*weakest[:2])} ({percent(weakest[2])}%)"
             )
         sentences.append(text + ".")
     return sentences
@@ -120,8 +120,11 @@ def _asked(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def _above_chance(entry: Mapping[str, Any]) -> float:
-    return (entry["value"] - entry["chance"]) / (1 - entry["chance"])
+def _distances(record: TaskRun, metric: str) -> tuple[float, float]:
+    """How far a row is above chance, and how far its interval is at least."""
+    entry = record.results[metric]
+    value, *ends = (above_chance(entry[key], entry["chance"], record.best) for key in ("value", "low", "high"))
+    return value, min(ends)
 
 
 def _samples_text(run: Run) -> str:

@@ -1,0 +1,160 @@
+"""What a metric is: how answers are judged, and all that races, records and reports have to know of it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import importlib.metadata
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ENTRY_POINTS = "winobench.metrics"
+"""The group of entry points that plug in metrics: any name -> a `Metric`."""
+
+
+class Outcome(NamedTuple):
+    """What became of each example under one metric.
+
+    Attributes:
+      correct: [num_examples] bool.
+      tie: [num_examples] bool, the answer hung on equal scores; such an example may still be wrong or right whatever
+        their order.
+
+    Both have more axes where many sets of scores are judged at once.
+    """
+
+    correct: np.ndarray
+    tie: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """Which comparisons of candidates decide a question under a metric: what a race has to settle, and no more.
+
+    Attributes:
+      tops: the sets of best candidates that the metric asks for: (1, 5) for the best one and the five best. A question
+        is one image and some texts, or one text and some images, with a target. Empty for the diagonal.
+    """
+
+    tops: tuple[int, ...] = ()
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether n images and n texts belong together in order, and each pair is compared with the wrong ones."""
+        return not self.tops
+
+    @property
+    def asks_for(self) -> str:
+        """The questions that it fits, in words."""
+        return "as many images as texts, two at least" if self.is_diagonal else "one image or one text"
+
+    def fits(self, shape: tuple[int, int]) -> bool:
+        """Whether a question of so many images and texts is one that it decides."""
+        return shape[0] == shape[1] > 1 if self.is_diagonal else min(shape) == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """How answers are judged, and how a task is summed up by that.
+
+    Attributes:
+      name: what a task calls it, and what ``config.json`` records.
+      judge: ``judge(scores, targets) -> name -> Outcome``, one or more outcomes of examples that have one shape.
+        ``scores`` is [n, images, texts, ...] float64, higher = better match; trailing axes are sets of scores that are
+        judged at once, and outcomes are [n, ...]. ``targets`` is [n] int64, an index along the longer axis, or None
+        where the right answer is the diagonal. Raises ValueError for questions that it is not for.
+      headline: the outcome by which an example counts as right or wrong where there is room for one.
+      shown: the outcomes that charts and summaries show; the others follow from the same answers. The headline alone by
+        default.
+      chance: ``chance((images, texts)) -> outcome -> level in [0, 1]`` of guessing, for tasks that state none.
+      decision: which comparisons decide a question. A race needs it; None if nothing shorter than all of them does.
+      averages_groups: also give the mean over the task's groups, ``macro_<outcome>``, which differs from the mean over
+        examples where groups differ in size.
+      higher_is_better: False for metrics whose proportions count failures.
+    """
+
+    name: str
+    judge: Callable[[np.ndarray, np.ndarray | None], Mapping[str, Outcome]]
+    headline: str
+    shown: tuple[str, ...] = ()
+    chance: Callable[[tuple[int, int]], Mapping[str, float]] = lambda shape: {}
+    decision: Decision | None = None
+    averages_groups: bool = False
+    higher_is_better: bool = True
+
+    def __post_init__(self):
+        if not self.shown:
+            object.__setattr__(self, "shown", (self.headline,))
+
+    def __call__(self, scores: Sequence[np.ndarray], targets: Sequence[int | None]) -> dict[str, Outcome]:
+        """Judges examples that may differ in their number of candidates.
+
+        Args:
+          scores: [images, texts] floats an example, higher = better match.
+          targets: an index along the longer axis an example, or None for the diagonal.
+
+        Returns:
+          Name -> outcome over all examples, in the order of ``judge``.
+
+        Raises:
+          ValueError: no example, another number of targets, or an example that the metric is not for.
+        """
+        alike: dict[tuple[Any, bool], list[int]] = {}
+        for index, (matrix, target) in enumerate(zip(scores, targets, strict=True)):
+            alike.setdefault((np.shape(matrix), target is None), []).append(index)
+        if not alike:
+            raise ValueError(f"{self.name} needs at least one example.")
+        found: dict[str, Outcome] = {}
+        for (_, has_no_target), indices in alike.items():
+            wanted = None if has_no_target else np.array([targets[index] for index in indices])
+            judged = self.judge(np.stack([scores[index] for index in indices]), wanted)
+            for name, outcome in judged.items():
+                whole = found.setdefault(name, Outcome(*(np.zeros(len(scores), bool) for _ in range(2))))
+                whole.correct[indices], whole.tie[indices] = outcome
+        return found
+
+    def described(self) -> dict[str, Any]:
+        """What ``config.json`` records of it: enough to show a run where the metric's code is not at hand."""
+        return {
+            "name": self.name,
+            "headline": self.headline,
+            "shown": list(self.shown),
+            "higher_is_better": self.higher_is_better,
+        }
+
+
+class Metrics(collections.UserDict[str, Metric]):
+    """Name -> metric: winobench's, and those that other packages plug in, which are read when they are first needed."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data or name in self._plugged_in
+
+    def __getitem__(self, name: str) -> Metric:
+        return self.data[name] if name in self.data else self._plugged_in[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self.data, **self._plugged_in})
+
+    def __len__(self) -> int:
+        return len({**self.data, **self._plugged_in})
+
+    @functools.cached_property
+    def _plugged_in(self) -> dict[str, Metric]:
+        found: dict[str, Metric] = {}
+        for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+            where = f"the entry point {entry.name!r} ({entry.value})"
+            # A broken plug-in must not take the others away.
+            try:
+                metric = entry.load()
+                if not isinstance(metric, Metric):
+                    raise TypeError(f"{metric!r:.80} is no winobench.metrics.Metric")
+                if metric.name in self.data or metric.name in found:
+                    raise ValueError(f"there is a metric {metric.name!r} already")
+                found[metric.name] = metric
+            except Exception as error:
+                warnings.warn(f"{where} adds no metric: {type(error).__name__}: {error}", stacklevel=2)
+        return found
