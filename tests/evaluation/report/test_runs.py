@@ -282,7 +282,11 @@ def replaced(name, make):
     ("task", "change", "message"),
     [
         ("clevr", lambda table: table.slice(0, 0), "clevr.parquet has no examples"),
-        ("clevr", replaced("target", lambda _: None), "does not fit the metric accuracy (a target and one image or one text are needed"),
+        (
+            "clevr",
+            replaced("target", lambda _: None),
+            "does not fit the metric accuracy (a target and one image or one text are needed",
+        ),
         ("square", replaced("target", lambda _: 0), "does not fit the metric winoground (winoground's right answer"),
         (
             "clevr",

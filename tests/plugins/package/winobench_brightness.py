@@ -1,8 +1,11 @@
-"""A task and a scorer in a package of their own: is a picture bright or dark?"""
+"""Tasks, a metric and a scorer in a package of their own: is a picture bright or dark?"""
+
+import dataclasses
 
 import numpy as np
 
 from winobench import Example, Task
+from winobench.metrics import ACCURACY, Outcome
 
 TEXTS = ("a bright picture", "a dark picture")
 
@@ -29,6 +32,25 @@ TASK = Task(
     data_fingerprint=lambda data_dir, limit: f"1 {limit}",
     count=lambda data_dir: 16,
 )
+
+
+def judge(scores, targets):
+    """The opposite of accuracy: an example counts where the right candidate is not the best one."""
+    right = ACCURACY.judge(scores, targets)["accuracy"]
+    return {"failures": Outcome(~right.correct, right.tie)}
+
+
+FAILURES = dataclasses.replace(
+    ACCURACY,
+    name="failures",
+    judge=judge,
+    headline="failures",
+    shown=("failures",),
+    chance=lambda shape: {"failures": 1 - 1 / max(shape)},
+    higher_is_better=False,
+)
+
+TASKS = [TASK, dataclasses.replace(TASK, name="brightness_failures", metric="failures", chance={})]
 
 
 class BrightnessScorer:
