@@ -360,7 +360,7 @@ def test_parts_hold_what_pandas_and_duckdb_read(tmp_path):
     table = pq.read_table(tmp_path / "run" / "examples" / "square.parquet")
     assert table.column_names == [
         *("id", "groups", "images", "texts", "target", "scores", "prediction", "correct", "tie"),
-        *("normalized_text", "normalized_gray"),
+        "terms",
         *("correct_text", "tie_text", "correct_image", "tie_image", "correct_group", "tie_group"),
     ]
     rows = table.to_pylist()
@@ -466,9 +466,9 @@ def test_gray_image_normalisation_scores_one_more_image(tmp_path):
     words = {f"{group} {number}" for number in range(5) for group in ("colour", "shape")} | {"no colour", "no shape"}
     assert sorted(gray) == sorted(words)  # each once; where images compete, the gray one is not needed
     rows = pq.read_table(tmp_path / "run" / "examples" / "words.parquet").to_pylist()
-    assert all(row["normalized_gray"] and not row["normalized_text"] for row in rows)
+    assert all(row["terms"] == ["own", "gray_image"] for row in rows)
     rows = pq.read_table(tmp_path / "run" / "examples" / "pictures.parquet").to_pylist()
-    assert all(row["normalized_text"] and not row["normalized_gray"] for row in rows)
+    assert all(row["terms"] == ["own", "unconditional"] for row in rows)
 
 
 def test_a_task_with_bad_data_does_not_stop_the_others(tmp_path):

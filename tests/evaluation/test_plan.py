@@ -10,6 +10,7 @@ import pytest
 from tests.evaluation import fakes
 from winobench.errors import InputError
 from winobench.evaluation.plan import make_plan, text_hash
+from winobench.metrics import normalization
 from winobench.tasks.base import Example
 
 
@@ -44,7 +45,8 @@ def test_competing_images_need_the_empty_text_once_each():
     assert sorted(number for number, text in named if text == "") == [0, 1, 100, 101]
     # The pictures' pairs are among the square's.
     assert len(named) == 4 * 2 + 4
-    assert plan.normalized == {"pictures": True, "square": True}
+    terms = (normalization.OWN, normalization.UNCONDITIONAL)
+    assert plan.terms == {"pictures": terms, "square": terms}
     assert "" not in _plan(fakes.image_task(count=2), normalize="none").texts
 
 

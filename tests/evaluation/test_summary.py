@@ -10,7 +10,8 @@ from winobench import metrics
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation import summary
 from winobench.evaluation.plan import Plan, Question
-from winobench.evaluation.report.runs import mean_scores
+from winobench.evaluation.report.runs import Batch, mean_scores
+from winobench.metrics import normalization
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 
@@ -18,7 +19,7 @@ def _question(number, images=(0,), texts=(0, 1), target=0, groups=()):
     return Question(str(number), images, texts, target, groups)
 
 
-def _plan(questions, pairs, texts=("a", "b", ""), normalized=False, gray=False):
+def _plan(questions, pairs, texts=("a", "b", ""), terms=(normalization.OWN,)):
     return Plan(
         images=[None] * 3,
         image_hashes=["x", "y", image_hash(GRAY_IMAGE)],
@@ -26,8 +27,7 @@ def _plan(questions, pairs, texts=("a", "b", ""), normalized=False, gray=False):
         text_hashes=[""] * len(texts),
         pairs=np.array(pairs, np.int32),
         questions={"task": questions},
-        normalized={"task": normalized},
-        gray_normalized={"task": gray},
+        terms={"task": terms},
     )
 
 
@@ -39,14 +39,15 @@ def test_scores_are_minus_mean_errors():
 
 
 def test_normalised_scores_subtract_the_error_under_the_empty_text():
-    plan = _plan([_question(0, images=(1, 0), texts=(0,), target=0)], [[0, 0], [0, 2], [1, 0], [1, 2]], normalized=True)
+    question, pairs = _question(0, images=(1, 0), texts=(0,), target=0), [[0, 0], [0, 2], [1, 0], [1, 2]]
+    plan = _plan([question], pairs, terms=normalization.NORMALIZATIONS["unconditional"])
     (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [5, 5], [10, 20], [16, 16]]))
     assert scores.tolist() == [[1.0], [3.0]]  # image 1: 16 - 15; image 0: 5 - 2
 
 
 def test_the_gray_image_is_subtracted_text_by_text():
     pairs = [[0, 0], [0, 1], [2, 0], [2, 1]]
-    plan = _plan([_question(0)], pairs, gray=True)
+    plan = _plan([_question(0)], pairs, terms=(normalization.OWN, normalization.GRAY_IMAGE))
     (scores,) = summary.question_scores(plan, "task", np.float32([[1, 3], [4, 8], [1, 1], [5, 3]]))
     assert scores.tolist() == [[-1.0, -2.0]]  # minus (2 - 1) and minus (6 - 4)
 
@@ -162,8 +163,7 @@ def test_example_rows():
             "prediction": prediction,
             "correct": correct,
             "tie": tie,
-            "normalized_text": False,
-            "normalized_gray": False,
+            "terms": ["own"],
         }
         for name, groups, target, scores, prediction, correct, tie in [
             ("e1", ["g"], 0, [[2.0, 1.0]], 0, True, False),
@@ -186,13 +186,12 @@ def test_a_score_is_the_same_of_an_evaluation_a_report_and_a_call(normalize):
     errors = np.random.default_rng(4).uniform(5, 6, size=(3, 3, 6)).astype(np.float32)  # gray and empty: the last ones
     rows = [[image, text] for image in range(3) for text in range(3)]
     question = _question(0, images=(0, 1), texts=(0, 1), target=None)
-    plan = _plan([question], rows, normalized=normalize != "none", gray=normalize == "gray_image")
+    terms = normalization.NORMALIZATIONS[normalize]
+    plan = _plan([question], rows, terms=terms)
     (evaluated,) = summary.question_scores(plan, "task", errors.reshape(9, 6))
-    subtracted = [
-        errors[:2, 2] if normalize != "none" else None,
-        errors[2, :2] if normalize == "gray_image" else None,
-    ]
-    np.testing.assert_array_equal(mean_scores(errors[:2, :2], *subtracted), evaluated)
+    of_terms = {"own": errors[:2, :2], "unconditional": errors[:2, 2:], "gray_image": errors[2:, :2]}
+    batch = Batch(np.arange(1), {name: values[None] for name, values in of_terms.items()}, terms)
+    np.testing.assert_array_equal(mean_scores(batch)[0], evaluated)
 
     class Scorer(DiffusionITM):
         def __init__(self):

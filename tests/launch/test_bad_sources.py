@@ -220,8 +220,8 @@ def _winoground():
         # Where both are there, this is the one that is read.
         Fault(
             BROKEN,
-            lambda folder: (folder / "data.json").write_text('[{"id": 0,}]'),
-            "{root}/data.json is not JSON (Expecting property name enclosed in double quotes, column 11)" + RESTORE,
+            lambda folder: (folder / "data.json").write_text('[{"id" 0}]'),
+            "{root}/data.json is not JSON (Expecting ':' delimiter, column 8)" + RESTORE,
         ),
         _wrong(
             DUPLICATE,

@@ -10,6 +10,7 @@ import pytest
 from launch import configuration
 from winobench import options
 from winobench.errors import InputError
+from winobench.metrics import normalization
 
 NAMES = configuration.config_names()
 FIELDS = [(name, field) for name in NAMES for field in configuration.flat(configuration.load(name))]
@@ -229,7 +230,7 @@ def test_choices_are_those_of_the_library():
     """The ranges import nothing large, so they repeat a few names."""
     from winobench.checkpoints import models
     from winobench.data import nli as nli_data
-    from winobench.evaluation import importance, plan, race
+    from winobench.evaluation import importance, race
     from winobench.generation import prompts as generation
     from winobench.models import lora
     from winobench.scorers import diffusion_itm, prompts, samples
@@ -245,8 +246,7 @@ def test_choices_are_those_of_the_library():
     accepts("gdbench", "sampling.mode", *race.MODES)
     for rule in (importance.RULE, *samples.TIMESTEP_RULES):
         configuration.load("gdbench:race", [("sampling.timesteps", rule)])
-    accepts("gdbench", "normalize", *plan.NORMALIZE)
-    assert plan.NORMALIZE == diffusion_itm.NORMALIZE
+    accepts("gdbench", "normalize", normalization.AUTO, *normalization.NORMALIZATIONS)
     accepts("gdbench", "error", *diffusion_itm.ERRORS)
     accepts("gdbench", "target", *diffusion_itm.TARGETS)
     accepts("gdbench", "dtype", *models.DTYPES)

@@ -85,7 +85,7 @@ def evaluate(
       rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate; no single
         sample is taken to hold more than 1 / (rare_share * num_samples) of it. What is smaller assumes less and takes
         more samples (docs/race.md).
-      normalize: ``auto``, ``none``, ``unconditional`` or ``gray_image``; see `winobench.evaluation.plan.NORMALIZE`.
+      normalize: ``auto``, or a name in `winobench.metrics.normalization.NORMALIZATIONS`.
       overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
       reuse: look for errors in the folders beside ``workdir``.
       progress: show passes, passes a second and the time left.

@@ -13,20 +13,11 @@ from winobench.data import images as image_files
 from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
 from winobench.evaluation import contracts
+from winobench.metrics import normalization
 from winobench.tasks.base import Example, ImageSource, Task
 
 EMPTY_TEXT = ""
 """The text of the unconditional error."""
-
-NORMALIZE = ("auto", "none", "unconditional", "gray_image")
-"""How scores are normalised.
-
-``none``: a score is minus the mean error (the Diffusion Classifier). ``unconditional``: minus the mean of the error
-less the error under the empty text, wherever images compete; where only texts compete that error is the same for every
-candidate, so it is neither computed nor subtracted. ``gray_image``: as ``unconditional``, and where texts compete also
-less the error of a gray image under the same text (appendix F of the paper). ``auto`` is what the scorer is meant to be
-used with: ``unconditional`` for a diffusion model, ``none`` for others.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +48,7 @@ class Plan:
       text_hashes: SHA-256 of each text.
       pairs: [num_pairs, 2] int32, (image, text), in the order of scoring; each is scored on every sample.
       questions: task name -> its examples.
-      normalized: task name -> whether its scores subtract the error under the empty text.
-      gray_normalized: task name -> whether its scores subtract the error of the gray image.
+      terms: task name -> what its scores are made of.
     """
 
     images: list[ImageSource]
@@ -67,8 +57,7 @@ class Plan:
     text_hashes: list[str]
     pairs: np.ndarray
     questions: Mapping[str, list[Question]]
-    normalized: Mapping[str, bool]
-    gray_normalized: Mapping[str, bool]
+    terms: Mapping[str, tuple[normalization.Term, ...]]
 
     def pair_index(self) -> dict[tuple[int, int], int]:
         """(image, text) -> row of ``pairs``."""
@@ -97,7 +86,8 @@ def make_plan(
       tasks: what to ask.
       data_dir: handed to the tasks.
       limit: scenes or items a task; None means all.
-      normalize: one of ``NORMALIZE``; ``auto`` means ``unconditional`` here.
+      normalize: a name in `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``, which is ``unconditional``
+        here.
       failed: a task whose data are wrong is left out of the plan, and the reason is noted here under its name; without
         it, the first such task is an error.
 
@@ -107,8 +97,9 @@ def make_plan(
     """
     if not tasks:
         raise InputError("no task is chosen: name at least one, or list them with --list_tasks.")
-    if normalize not in NORMALIZE:
-        raise InputError(f"normalize is one of {', '.join(NORMALIZE)}, not {normalize!r}.")
+    if normalize not in (normalization.AUTO, *normalization.NORMALIZATIONS):
+        known = ", ".join((normalization.AUTO, *normalization.NORMALIZATIONS))
+        raise InputError(f"normalize is one of {known}, not {normalize!r}.")
     if limit is not None and limit < 1:
         raise InputError(f"limit is a number of scenes or items of at least 1, or none for all, not {limit}.")
 
@@ -118,9 +109,15 @@ def make_plan(
     hash_of_file: dict[str, str] = {}
     needed: dict[int, dict[int, None]] = collections.defaultdict(dict)
     questions: dict[str, list[Question]] = {}
-    # Bias compares differences between texts of one image, and these between images: both terms cancel.
-    normalized = {task.name: normalize != "none" and task.images_compete and task.association is None for task in tasks}
-    gray_normalized = {task.name: normalize == "gray_image" and task.texts_compete for task in tasks}
+    # Bias compares differences between texts of one image, and these between images: whatever is subtracted cancels.
+    terms = {
+        task.name: normalization.terms_of(
+            normalize,
+            images_compete=task.images_compete and task.association is None,
+            texts_compete=task.texts_compete,
+        )
+        for task in tasks
+    }
 
     def image_number(source: ImageSource, content: str) -> int:
         if content not in image_numbers:
@@ -153,12 +150,14 @@ def make_plan(
             )
             rows.append(question)
             for image in question.images:
-                needed[image].update(dict.fromkeys(question.texts))
-                if normalized[task.name]:
-                    needed[image][text_number(EMPTY_TEXT)] = None
-        if gray_normalized[task.name]:
-            gray = image_number(GRAY_IMAGE, image_files.image_hash(GRAY_IMAGE))
-            needed[gray].update(dict.fromkeys(text for question in rows for text in question.texts))
+                for term in terms[task.name]:
+                    if not term.of_gray_image:
+                        asked = [text_number(EMPTY_TEXT)] if term.of_empty_text else question.texts
+                        needed[image].update(dict.fromkeys(asked))
+        for term in terms[task.name]:
+            if term.of_gray_image:
+                gray = image_number(GRAY_IMAGE, image_files.image_hash(GRAY_IMAGE))
+                needed[gray].update(dict.fromkeys(text for question in rows for text in question.texts))
 
     texts = list(text_numbers)
     pairs = [(image, text) for image in range(len(images)) for text in needed[image]]
@@ -169,8 +168,7 @@ def make_plan(
         text_hashes=[text_hash(text) for text in texts],
         pairs=np.array(pairs, np.int32).reshape(-1, 2),
         questions=questions,
-        normalized={name: normalized[name] for name in questions},
-        gray_normalized={name: gray_normalized[name] for name in questions},
+        terms={name: terms[name] for name in questions},
     )
 
 

@@ -126,7 +126,7 @@ def reference(
       model: a registry name, a hub id, or anything else, which the paper does not have.
       kind: ``diffusion`` or ``baseline``.
       finetuned: whether the model is used with a LoRA.
-      normalize: what the run was asked for, one of `winobench.evaluation.plan.NORMALIZE`.
+      normalize: what the run was asked for, one of `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``.
       num_samples: samples a pair; None for the paper's most.
 
     Raises:

@@ -48,15 +48,16 @@ def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
       each sign times the errors of its rows.
     """
     rows = plan.pair_index()
-    empty = plan.texts.index(EMPTY_TEXT) if plan.normalized[task] else None
-    gray = plan.image_hashes.index(image_hash(GRAY_IMAGE)) if plan.gray_normalized[task] else None
-    questions = []
-    for question in plan.questions[task]:
-        own = [[rows[image, text] for text in question.texts] for image in question.images]
-        of_empty = None if empty is None else [rows[image, empty] for image in question.images]
-        of_gray = None if gray is None else [rows[gray, text] for text in question.texts]
-        questions.append(normalization.score_terms(own, of_empty, of_gray))
-    return questions
+    terms = plan.terms[task]
+    empty = plan.texts.index(EMPTY_TEXT) if any(term.of_empty_text for term in terms) else -1
+    gray = plan.image_hashes.index(image_hash(GRAY_IMAGE)) if any(term.of_gray_image for term in terms) else -1
+
+    def rows_of(question: Question, term: normalization.Term) -> np.ndarray:
+        images = [gray if term.of_gray_image else image for image in question.images]
+        texts = [empty if term.of_empty_text else text for text in question.texts]
+        return np.array([[rows[image, text] for text in texts] for image in images])
+
+    return [[(rows_of(question, term), term.sign) for term in terms] for question in plan.questions[task]]
 
 
 def task_results(
@@ -154,9 +155,9 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     Columns: ``id``; ``groups``; ``images`` (SHA-256 of each candidate); ``texts``; ``target`` (null for the diagonal);
     ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate; null where the best
     score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric; where
-    that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``. ``normalized_text`` and
-    ``normalized_gray``: whether the scores subtract the error under the empty text, and that of the gray image. For a
-    bias task nothing is right or wrong: ``target``, ``prediction``, ``correct`` and ``tie`` are null.
+    that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``; ``terms``, what the scores are made of
+    (`winobench.metrics.normalization.TERMS`). For a bias task nothing is right or wrong: ``target``, ``prediction``,
+    ``correct`` and ``tie`` are null.
     """
     questions = plan.questions[task.name]
     outcomes, headline = {}, None
@@ -177,8 +178,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
         "prediction": pa.array(_predictions(questions, scores), pa.int32()),
         "correct": pa.array(outcomes[headline].correct) if headline else pa.nulls(len(questions), pa.bool_()),
         "tie": pa.array(outcomes[headline].tie) if headline else pa.nulls(len(questions), pa.bool_()),
-        "normalized_text": pa.array([plan.normalized[task.name]] * len(questions), pa.bool_()),
-        "normalized_gray": pa.array([plan.gray_normalized[task.name]] * len(questions), pa.bool_()),
+        "terms": pa.array([[term.name for term in plan.terms[task.name]]] * len(questions), pa.list_(pa.string())),
     }
     if len(outcomes) > 1:
         for name, outcome in outcomes.items():

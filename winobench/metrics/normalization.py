@@ -1,36 +1,87 @@
-"""What a score is made of: the one definition, for single scores, whole evaluations and reports."""
+"""What a score is made of: the one definition, for plans, single scores, whole evaluations and reports.
+
+A new normalisation is a new entry of `NORMALIZATIONS`, with a new `Term` where it subtracts something new.
+
+Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5, appendix F.
+"""
 
 from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 
-def score_terms(own, unconditional=None, gray=None) -> list[tuple[np.ndarray, int]]:
-    """The terms of which a score is the sum: minus the error, plus what is subtracted from the error.
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """Errors that a score adds up with a sign: those of its image under its text, or with one of them replaced.
 
-    Subtracting the error under the empty text makes images comparable (Eq. 5), and that of the gray image texts
-    (appendix F). The error of the gray image under the empty text is in neither: it is the same for all candidates.
+    Attributes:
+      name: what records call it.
+      sign: -1 for the error itself, 1 for what is subtracted from it.
+      of_empty_text: of the image under the empty text.
+      of_gray_image: of a gray image under the text.
+    """
+
+    name: str
+    sign: int = 1
+    of_empty_text: bool = False
+    of_gray_image: bool = False
+
+    def tells_apart(self, images_compete: bool, texts_compete: bool) -> bool:
+        """Whether it may differ between candidates; what does not is the same for all and need not be computed."""
+        return (images_compete and not self.of_gray_image) or (texts_compete and not self.of_empty_text)
+
+
+OWN = Term("own", sign=-1)
+"""The error itself."""
+
+UNCONDITIONAL = Term("unconditional", of_empty_text=True)
+"""The error under the empty text, which makes images comparable (Eq. 5)."""
+
+GRAY_IMAGE = Term("gray_image", of_gray_image=True)
+"""The error of a gray image, which makes texts comparable (appendix F)."""
+
+NORMALIZATIONS: Mapping[str, tuple[Term, ...]] = {
+    "none": (OWN,),
+    "unconditional": (OWN, UNCONDITIONAL),
+    "gray_image": (OWN, UNCONDITIONAL, GRAY_IMAGE),
+}
+"""Name -> the terms of a score, in the order in which they are added, so that ties are the same everywhere.
+
+``none`` is the Diffusion Classifier. Terms that are the same for all candidates are left out.
+"""
+
+AUTO = "auto"
+"""What a scorer is meant to be used with: ``unconditional`` for a diffusion model, ``none`` for others."""
+
+TERMS: Mapping[str, Term] = {term.name: term for terms in NORMALIZATIONS.values() for term in terms}
+"""Name -> every term there is."""
+
+
+def terms_of(normalize: str, *, images_compete: bool, texts_compete: bool) -> tuple[Term, ...]:
+    """The terms of a diffusion model's scores where images, texts or both are ranked.
 
     Args:
-      own: [..., images, texts] errors of the pairs, or anything that stands for them, such as their row numbers.
-      unconditional: None, or [..., images] those of the images under the empty text.
-      gray: None, or [..., texts] those of the gray image under the texts.
-
-    Returns:
-      (array that broadcasts to [..., images, texts], sign) in the order in which they are to be added, so that ties are
-      the same wherever scores are computed.
-
-    Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5, appendix F.
+      normalize: a name in `NORMALIZATIONS`, or `AUTO`.
+      images_compete: images are ranked for a text.
+      texts_compete: texts are ranked for an image.
     """
-    own = np.asarray(own)
-    terms = [(own, -1)]
-    if unconditional is not None:
-        terms.append((np.asarray(unconditional)[..., :, None], 1))
-    if gray is not None:
-        terms.append((np.asarray(gray)[..., None, :], 1))
-    return [(np.broadcast_to(values, own.shape), sign) for values, sign in terms]
+    terms = NORMALIZATIONS["unconditional" if normalize == AUTO else normalize]
+    return tuple(term for term in terms if term is OWN or term.tells_apart(images_compete, texts_compete))
 
 
-def scores(own, unconditional=None, gray=None) -> np.ndarray:
-    """Scores from errors in float64, higher = better match; arguments as in `score_terms`, [..., images, texts]."""
-    return sum(sign * values.astype(np.float64) for values, sign in score_terms(own, unconditional, gray))
+def scores(
+    terms: Iterable[Term],
+    errors: Mapping[str, np.ndarray],
+    reduce: Callable[[np.ndarray], np.ndarray] = lambda values: values.astype(np.float64),
+) -> np.ndarray:
+    """Scores from errors in float64, higher = better match.
+
+    Args:
+      terms: of the scores.
+      errors: name of a term -> arrays that broadcast against each other.
+      reduce: applied to each of them, such as a mean over samples in float64.
+    """
+    return sum(term.sign * reduce(errors[term.name]) for term in terms)

@@ -40,7 +40,6 @@ SCORING_VERSION = 1
 ERRORS = ("squared_l2", "l2")
 TARGETS = ("own", "epsilon")
 ENCODERS = ("resident", "staged")
-NORMALIZE = ("auto", "none", "unconditional", "gray_image")
 
 # Work of one step on each device, as positions of the latents (batch x height x width). On a CPU, larger batches leave
 # the caches; on a GPU, smaller ones leave it idle. Pairs are (accelerator, CPU).
@@ -441,13 +440,17 @@ class DiffusionITM:
         Raises:
           InputError: for an empty list, an image that cannot be read, or an argument that is not as described.
         """
-        common.choice("normalize", normalize, NORMALIZE)
+        common.choice("normalize", normalize, (normalization.AUTO, *normalization.NORMALIZATIONS))
         images, texts = checked_list("images", images), checked_texts(texts)
-        unconditional = normalize == "unconditional" or (normalize != "none" and len(images) > 1)
-        gray = normalize == "gray_image"
+        if normalize == "unconditional":  # on request of a single image, too
+            terms = normalization.NORMALIZATIONS[normalize]
+        else:
+            terms = normalization.terms_of(normalize, images_compete=len(images) > 1, texts_compete=True)
+        with_gray = any(term.of_gray_image for term in terms)
+        with_empty = any(term.of_empty_text for term in terms)
         errors = self.errors(
-            [*images, image_files.GRAY_IMAGE] if gray else images,
-            [*texts, ""] if unconditional else texts,
+            [*images, image_files.GRAY_IMAGE] if with_gray else images,
+            [*texts, ""] if with_empty else texts,
             num_samples=num_samples,
             seed=seed,
             timesteps=timesteps,
@@ -456,12 +459,15 @@ class DiffusionITM:
         # Sample by sample: the errors' common part is large, and goes before anything is added up.
         errors = np.moveaxis(errors, -1, 0)
         num_images, num_texts = len(images), len(texts)
-        scores = normalization.scores(
-            errors[:, :num_images, :num_texts],
-            errors[:, :num_images, -1] if unconditional else None,
-            errors[:, -1, :num_texts] if gray else None,
-        )
-        return scores.mean(axis=0)
+        of_terms = {
+            term.name: errors[
+                :,
+                slice(num_images, None) if term.of_gray_image else slice(num_images),
+                slice(num_texts, None) if term.of_empty_text else slice(num_texts),
+            ]
+            for term in terms
+        }
+        return normalization.scores(terms, of_terms).mean(axis=0)
 
     def errors(
         self,

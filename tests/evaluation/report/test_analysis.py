@@ -9,6 +9,7 @@ from tests.evaluation.report.conftest import NUM_SAMPLES
 from winobench import metrics
 from winobench.evaluation.report import analysis, runs
 from winobench.evaluation.report.runs import Batch
+from winobench.metrics import normalization
 
 
 def row(correct, name="accuracy", members=None, strata=None):
@@ -141,11 +142,12 @@ def test_right_sets_by_hand():
 def test_accuracy_on_subsets_is_the_metric_on_their_scores(metric, images, texts):
     generator = np.random.default_rng(5)
     errors = generator.random((30, images, texts, 6)).astype(np.float32)
-    empty = generator.random((30, images, 6)).astype(np.float32)
+    empty = generator.random((30, images, 1, 6)).astype(np.float32)
+    terms = (normalization.OWN, normalization.UNCONDITIONAL)
     targets = [None] * 30 if metric == "winoground" else generator.integers(images * texts, size=30).tolist()
     batches = [
-        Batch(np.arange(20), errors[:20], empty[:20], None, (True, False)),
-        Batch(np.arange(20, 30), errors[20:], empty[20:], None, (True, False)),
+        Batch(np.arange(20), {"own": errors[:20], "unconditional": empty[:20]}, terms),
+        Batch(np.arange(20, 30), {"own": errors[20:], "unconditional": empty[20:]}, terms),
     ]
     curves = analysis.accuracy_by_samples(batches, targets, metrics.METRICS[metric], subsets=5, seed=9)
     again = np.random.default_rng(9)
@@ -156,7 +158,8 @@ def test_accuracy_on_subsets_is_the_metric_on_their_scores(metric, images, texts
             values = []
             for order in orders:
                 part = order[:size]
-                scores = list(runs.mean_scores(errors[..., part], empty[..., part], None))
+                some = {"own": errors[..., part], "unconditional": empty[..., part]}
+                scores = list(runs.mean_scores(Batch(np.arange(30), some, terms)))
                 values.append(metrics.METRICS[metric](scores, targets)[name].correct.mean())
             assert curve.mean[place] == pytest.approx(np.mean(values), abs=1e-12)
             low, high = np.percentile(values, analysis.BAND)
@@ -178,9 +181,7 @@ def test_curves_end_at_the_results(run_folders):
 
 def test_ties_are_wrong_in_curves_too():
     errors = np.ones((4, 1, 2, 3), np.float32)
-    curves = analysis.accuracy_by_samples(
-        [Batch(np.arange(4), errors, None, None, (False, False))], [0] * 4, metrics.ACCURACY
-    )
+    curves = analysis.accuracy_by_samples([Batch(np.arange(4), {"own": errors})], [0] * 4, metrics.ACCURACY)
     np.testing.assert_array_equal(curves["accuracy"].mean, 0)
 
 
@@ -209,8 +210,8 @@ def test_timesteps_are_binned_evenly():
 def test_a_profile_by_hand():
     # Two examples, one image each, right text first; timesteps 100 (samples 0 and 2) and 500 (sample 1).
     errors = np.array([[[[1, 10, 3], [5, 20, 7]]], [[[2, 30, 2], [4, 30, 4]]]], np.float32)
-    empty = np.array([[[3, 12, 3]], [[1, 25, 1]]], np.float32)
-    batch = Batch(np.arange(2), errors, empty, None, (False, False))
+    empty = np.array([[[[3, 12, 3]]], [[[1, 25, 1]]]], np.float32)
+    batch = Batch(np.arange(2), {"own": errors, "unconditional": empty})
     profile = analysis.timestep_profile(
         [batch], np.array([100, 500, 100]), [0, 0], metrics.Dependence.of_labels([0, 1])
     )
@@ -227,7 +228,7 @@ def test_a_profile_by_hand():
 
 def test_a_profile_of_the_diagonal_and_without_unconditional_errors():
     errors = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
-    batch = Batch(np.arange(1), errors, None, None, (False, False))
+    batch = Batch(np.arange(1), {"own": errors})
     profile = analysis.timestep_profile([batch], np.array([1, 2]), [None], metrics.Dependence.of_labels([0]))
     assert set(profile.series) == {"right", "wrong", "wrong_minus_right"}
     np.testing.assert_allclose(profile.series["right"][0], [(0 + 6) / 2, (1 + 7) / 2])

@@ -293,7 +293,7 @@ def test_an_older_run_is_reported_without_what_it_lacks(run_folders, tmp_path):
     del config["rounds"]
     (folder / "config.json").write_text(json.dumps(config))
     for path in (folder / "examples").glob("*.parquet"):
-        pq.write_table(pq.read_table(path).drop_columns(["normalized_text", "normalized_gray"]), path)
+        pq.write_table(pq.read_table(path).drop_columns(["terms"]), path)
     page = Page(report.write_report([folder]))
     assert "timesteps" not in page.ids
     assert "samples" in page.ids

@@ -1,5 +1,6 @@
 """Run folders as arrays: what was recorded comes back, and what cannot be used is said in one sentence."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -14,6 +15,11 @@ from tests.evaluation.report.conftest import NUM_SAMPLES, Skilled, make_run
 from winobench.errors import InputError
 from winobench.evaluation import records
 from winobench.evaluation.report import runs
+from winobench.metrics import normalization
+
+
+def names_of(batch):
+    return [term.name for term in batch.terms]
 
 
 def copied(folder, tmp_path):
@@ -34,14 +40,14 @@ def test_errors_come_back_with_the_scores_that_were_made_from_them(run_folders):
                 assert batches is None
                 continue
             (batch,) = batches
-            assert batch.errors.shape == (
+            assert batch.own.shape == (
                 len(task.examples.ids),
                 *task.examples.scores[0].shape,
                 1 if task.deterministic else NUM_SAMPLES,
             )
-            found = runs.mean_scores(batch.errors, *batch.subtracted)
-            np.testing.assert_array_equal(found, np.stack(task.examples.scores))
-            assert batch.normalized == (name in ("pictures", "square", "retrieval") and not task.deterministic, False)
+            np.testing.assert_array_equal(runs.mean_scores(batch), np.stack(task.examples.scores))
+            is_normalised = name in ("pictures", "square", "retrieval") and not task.deterministic
+            assert names_of(batch) == (["own", "unconditional"] if is_normalised else ["own"])
 
 
 def test_a_run_says_how_it_sampled(run_folders):
@@ -96,10 +102,10 @@ def test_a_metric_without_its_row_is_told(run_folders, tmp_path):
 def test_gray_normalisation_is_reproduced(tmp_path):
     run = runs.read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[fakes.text_task()], normalize="gray_image"))
     (batch,) = run.batches("words")
-    assert batch.normalized == (False, True)
+    assert names_of(batch) == ["own", "gray_image"]
     scores = np.stack(run.tasks["words"].examples.scores)
-    np.testing.assert_array_equal(runs.mean_scores(batch.errors, *batch.subtracted), scores)
-    assert np.abs(runs.mean_scores(batch.errors, None, None) - scores).max() > 0.1
+    np.testing.assert_array_equal(runs.mean_scores(batch), scores)
+    assert np.abs(runs.mean_scores(dataclasses.replace(batch, terms=(normalization.OWN,))) - scores).max() > 0.1
 
 
 def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path):
@@ -111,7 +117,7 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
     (folder / "config.json").write_text(json.dumps(config))
     for path in (folder / "examples").glob("*.parquet"):
         table = pq.read_table(path)
-        pq.write_table(table.drop_columns(["normalized_text", "normalized_gray"]), path)
+        pq.write_table(table.drop_columns(["terms"]), path)
     for path in (folder / "errors").glob("*.parquet"):
         table = pq.read_table(path)
         kept = {b"winobench.scores": table.schema.metadata[b"winobench.scores"]}
@@ -121,8 +127,31 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
     assert run.tasks["pictures"].timesteps is None
     assert run.pictures("pictures") == {}
     # Whether the scores are normalised is found by trying.
-    assert [batch.normalized for batch in run.batches("pictures")] == [(True, False)]
-    assert [batch.normalized for batch in run.batches("clevr")] == [(False, False)]
+    assert [names_of(batch) for batch in run.batches("pictures")] == [["own", "unconditional"]]
+    assert [names_of(batch) for batch in run.batches("clevr")] == [["own"]]
+    # Between, runs said so in two columns.
+    for path in (folder / "examples").glob("*.parquet"):
+        table = pq.read_table(path)
+        for column, are in (
+            ("normalized_text", path.stem in ("pictures", "square", "retrieval")),
+            ("normalized_gray", False),
+        ):
+            table = table.append_column(column, pa.array([are] * len(table)))
+        pq.write_table(table, path)
+    run = runs.read_run(folder)
+    assert run.tasks["pictures"].examples.terms == ("own", "unconditional")
+    assert run.tasks["clevr"].examples.terms == ("own",)
+
+
+def test_terms_that_nobody_knows_are_refused(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    path = folder / "examples" / "clevr.parquet"
+    table = pq.read_table(path)
+    for terms in (["own", "magic"], ["unconditional"]):
+        odd = pa.array([terms] * len(table), pa.list_(pa.string()))
+        pq.write_table(table.set_column(table.column_names.index("terms"), "terms", odd), path)
+        with pytest.raises(InputError, match="which nobody knows"):
+            runs.read_run(folder)
 
 
 def test_scores_that_do_not_follow_from_the_errors_have_none(run_folders, tmp_path):

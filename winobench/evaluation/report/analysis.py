@@ -9,6 +9,7 @@ import numpy as np
 
 from winobench import metrics
 from winobench.evaluation.report.runs import TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
+from winobench.metrics import normalization
 
 SUBSETS = 32
 """Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""
@@ -304,7 +305,7 @@ def accuracy_by_samples(
     Returns:
       Name of a proportion, such as ``recall@1`` -> its curve; the last point is the value of the results.
     """
-    num_samples = batches[0].errors.shape[-1]
+    num_samples = batches[0].own.shape[-1]
     sizes = sample_sizes(num_samples)
     generator = np.random.default_rng(seed)
     orders = [generator.permutation(num_samples) for _ in range(subsets)]
@@ -318,23 +319,19 @@ def accuracy_by_samples(
     count = 0
     for batch in batches:
         wanted = [targets[row] for row in batch.rows]
-        pairs_an_example = batch.errors.shape[1] * batch.errors.shape[2]
+        pairs_an_example = batch.own.shape[1] * batch.own.shape[2]
         step = max(1, _AT_ONCE // (pairs_an_example * max(1, weights.shape[1])))
         for start in range(0, len(batch.rows), step):
             part = slice(start, start + step)
-            errors = batch.errors[part]
-            subtracted = [None if other is None else other[part] for other in batch.subtracted]
-            whole = mean_scores(errors, *subtracted)[..., None]
+            errors = {name: values[part] for name, values in batch.errors.items()}
+            chunk = dataclasses.replace(batch, rows=batch.rows[part], errors=errors)
+            whole = mean_scores(chunk)[..., None]
             for name, right in _right(whole, wanted[part], metric).items():
                 exact[name] = exact.get(name, 0) + int(right.sum())
-            scores = -(errors.astype(np.float64) @ weights)
-            if subtracted[0] is not None:
-                scores += (subtracted[0].astype(np.float64) @ weights)[:, :, None]
-            if subtracted[1] is not None:
-                scores += (subtracted[1].astype(np.float64) @ weights)[:, None]
+            scores = normalization.scores(batch.terms, errors, lambda values: values.astype(np.float64) @ weights)
             for name, right in _right(scores, wanted[part], metric).items():
                 total[name] = total.get(name, 0) + right.sum(axis=0)
-            count += len(errors)
+            count += len(chunk.rows)
     curves = {}
     for name, sums in total.items():
         accuracies = (sums / count).reshape(len(sizes) - 1, subsets)
@@ -388,17 +385,18 @@ def timestep_profile(
     for place, members in enumerate(bins):
         weights[members, place] = 1 / len(members)
     rows = np.concatenate([batch.rows for batch in batches])
-    relative = all(batch.unconditional is not None for batch in batches)
+    unconditional = normalization.UNCONDITIONAL.name
+    relative = all(unconditional in batch.errors for batch in batches)
     parts: dict[str, list[np.ndarray]] = {}
     for batch in batches:
-        errors = batch.errors.astype(np.float64) @ weights  # [n, images, texts, bins]
+        errors = batch.own.astype(np.float64) @ weights  # [n, images, texts, bins]
         right = _right_pairs(batch, targets)[..., None]
         mean_right, mean_wrong = _masked_mean(errors, right), _masked_mean(errors, ~right)
         parts.setdefault("right", []).append(mean_right)
         parts.setdefault("wrong", []).append(mean_wrong)
         parts.setdefault("wrong_minus_right", []).append(mean_wrong - mean_right)
         if relative:
-            errors = errors - (batch.unconditional.astype(np.float64) @ weights)[:, :, None]
+            errors = errors - batch.errors[unconditional].astype(np.float64) @ weights
             parts.setdefault("right_relative", []).append(_masked_mean(errors, right))
             parts.setdefault("wrong_relative", []).append(_masked_mean(errors, ~right))
     design = metrics.Design(dependence.take(rows))
@@ -432,7 +430,7 @@ def _right(scores: np.ndarray, targets: Sequence[int | None], metric: metrics.Me
 
 def _right_pairs(batch: Batch, targets: Sequence[int | None]) -> np.ndarray:
     """[n, images, texts] bool: does the text belong to the image?"""
-    num_images, num_texts = batch.errors.shape[1:3]
+    num_images, num_texts = batch.own.shape[1:3]
     right = np.zeros((len(batch.rows), num_images * num_texts), bool)
     wanted = [targets[row] for row in batch.rows]
     for row, target in enumerate(wanted):

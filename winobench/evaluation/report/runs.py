@@ -102,8 +102,7 @@ class Examples:
       targets: index of the right candidate; None where the right answer is the diagonal.
       scores: [images, texts] float64, higher = better match.
       correct: [n] bool, under the task's headline metric.
-      normalized: whether the errors under the empty text and of the gray image were subtracted; None where the run
-        does not say.
+      terms: names of what the scores are made of; None where the run does not say.
       parts: part of the metric -> [n] bool, where it has several; as recorded.
     """
 
@@ -114,7 +113,7 @@ class Examples:
     targets: list[int | None]
     scores: list[np.ndarray]
     correct: np.ndarray
-    normalized: tuple[bool, bool] | None
+    terms: tuple[str, ...] | None
     parts: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -178,22 +177,18 @@ class Batch:
 
     Attributes:
       rows: [n] int, which examples.
-      errors: [n, images, texts, samples] float32.
-      unconditional: [n, images, samples] float32 errors under the empty text; None where they were not scored.
-      gray: [n, texts, samples] float32 errors of the gray image; None where they were not scored.
-      normalized: whether the task's scores subtract the one and the other.
+      errors: name of a term -> [n, images or 1, texts or 1, samples] float32, of all terms that were scored.
+      terms: what the task's scores are made of.
     """
 
     rows: np.ndarray
-    errors: np.ndarray
-    unconditional: np.ndarray | None
-    gray: np.ndarray | None
-    normalized: tuple[bool, bool]
+    errors: Mapping[str, np.ndarray]
+    terms: tuple[normalization.Term, ...] = (normalization.OWN,)
 
     @property
-    def subtracted(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Those of ``unconditional`` and ``gray`` that the scores subtract."""
-        return (self.unconditional if self.normalized[0] else None, self.gray if self.normalized[1] else None)
+    def own(self) -> np.ndarray:
+        """[n, images, texts, samples] float32 errors of the examples' pairs themselves."""
+        return self.errors[normalization.OWN.name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -364,54 +359,49 @@ class ErrorStore:
         by_shape: dict[tuple[int, int], list[int]] = {}
         for row, matrix in enumerate(examples.scores):
             by_shape.setdefault(matrix.shape, []).append(row)
-        empty_hash, gray_hash = text_hash(EMPTY_TEXT), image_hash(GRAY_IMAGE)
         hashes = {text: text_hash(text) for texts in set(examples.texts) for text in texts}
         batches = []
-        for (num_images, num_texts), rows in by_shape.items():
-            images = [image for row in rows for image in examples.images[row]]
-            texts = [hashes[text] for row in rows for text in examples.texts[row]]
-            errors = self.pairs(
-                np.repeat(np.array(images, object), num_texts),
-                np.repeat(np.array(texts, object).reshape(len(rows), 1, num_texts), num_images, axis=1).ravel(),
-                num_samples,
-            )
+        for rows in by_shape.values():
+            errors = self._errors_of_terms(examples, rows, hashes, num_samples)
             if errors is None:
                 return None
-            errors = errors.reshape(len(rows), num_images, num_texts, -1)
-            empty = self.pairs(images, [empty_hash] * len(images), errors.shape[-1])
-            gray = self.pairs([gray_hash] * len(texts), texts, errors.shape[-1])
-            batch = Batch(
-                np.array(rows),
-                errors,
-                None if empty is None else empty.reshape(len(rows), num_images, -1),
-                None if gray is None else gray.reshape(len(rows), num_texts, -1),
-                (False, False),
-            )
             stored = np.stack([examples.scores[row] for row in rows])
-            batch = _normalized(batch, stored, examples.normalized)
+            batch = _reproducing(Batch(np.array(rows), errors), stored, examples.terms)
             if batch is None:
                 return None
             batches.append(batch)
         return batches
 
+    def _errors_of_terms(
+        self, examples: Examples, rows: Sequence[int], hashes: Mapping[str, str], num_samples: int | None
+    ) -> dict[str, np.ndarray] | None:
+        """``Batch.errors`` of examples of one shape; None where those of their pairs themselves are incomplete."""
+        empty_hash, gray_hash = text_hash(EMPTY_TEXT), image_hash(GRAY_IMAGE)
+        found: dict[str, np.ndarray] = {}
+        for term in normalization.TERMS.values():
+            images = [(gray_hash,) if term.of_gray_image else examples.images[row] for row in rows]
+            texts = [
+                (empty_hash,) if term.of_empty_text else [hashes[text] for text in examples.texts[row]] for row in rows
+            ]
+            asked = [(image, text) for row in range(len(rows)) for image in images[row] for text in texts[row]]
+            errors = self.pairs([image for image, _ in asked], [text for _, text in asked], num_samples)
+            if errors is not None:
+                num_samples = errors.shape[-1]
+                found[term.name] = errors.reshape(len(rows), len(images[0]), len(texts[0]), -1)
+            elif term is normalization.OWN:
+                return None
+        return found
 
-def mean_scores(errors: np.ndarray, unconditional: np.ndarray | None, gray: np.ndarray | None) -> np.ndarray:
-    """Scores from errors: minus the mean, less the mean errors to subtract where they are given.
+
+def mean_scores(batch: Batch) -> np.ndarray:
+    """Scores from errors: their means over samples, added up as the task's normalisation says.
 
     In float64 and in the order in which an evaluation computes them, so that ties are the same.
 
-    Args:
-      errors: [..., images, texts, samples].
-      unconditional: None, or [..., images, samples].
-      gray: None, or [..., texts, samples].
-
     Returns:
-      [..., images, texts] float64, higher = better match.
+      [n, images, texts] float64, higher = better match.
     """
-    means = [
-        None if values is None else values.mean(axis=-1, dtype=np.float64) for values in (errors, unconditional, gray)
-    ]
-    return normalization.scores(*means)
+    return normalization.scores(batch.terms, batch.errors, lambda values: values.mean(axis=-1, dtype=np.float64))
 
 
 def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
@@ -666,9 +656,15 @@ def _read_examples(path: pathlib.Path, metric: str | None) -> Examples:
             raise InputError(
                 f"{path} does not fit the metric {metric} ({error}): restore it, or evaluate again."
             ) from None
-    normalized = None
-    if {"normalized_text", "normalized_gray"} <= set(table.column_names):
-        normalized = tuple(any(table[name].to_pylist()) for name in ("normalized_text", "normalized_gray"))
+    terms = None
+    if "terms" in table.column_names:
+        terms = tuple(table["terms"][0].as_py() or ())
+        unknown = [name for name in terms if name not in normalization.TERMS]
+        if unknown or normalization.OWN.name not in terms:
+            raise InputError(f"{path} has scores of the terms {terms!r:.80}, which nobody knows: evaluate again.")
+    elif {"normalized_text", "normalized_gray"} <= set(table.column_names):  # of runs before there were terms
+        is_of = {"unconditional": "normalized_text", "gray_image": "normalized_gray"}
+        terms = ("own", *(term for term, column in is_of.items() if any(table[column].to_pylist())))
     return Examples(
         ids=table["id"].to_pylist(),
         groups=[tuple(groups) for groups in table["groups"].to_pylist()],
@@ -677,7 +673,7 @@ def _read_examples(path: pathlib.Path, metric: str | None) -> Examples:
         targets=table["target"].to_pylist(),
         scores=[np.array(scores, np.float64) for scores in table["scores"].to_pylist()],
         correct=np.array(table["correct"].to_pylist(), object).astype(bool),
-        normalized=normalized,
+        terms=terms,
         parts={
             name.removeprefix("correct_").replace("_at_", "@"): np.array(table[name].to_pylist(), bool)
             for name in table.column_names
@@ -697,7 +693,7 @@ def _read_questions(path: pathlib.Path) -> Questions:
         targets=[row["answer"] for row in known],
         scores=[np.array([row["scores"] or []], np.float64) for row in known],
         correct=np.array([row["correct"] for row in known], bool),
-        normalized=None,
+        terms=None,
         named=[dict(row["texts"]) for row in known],
         options=[tuple(row["options"]) for row in known],
         pairs=[row["pair"] for row in known],
@@ -708,15 +704,20 @@ def _read_questions(path: pathlib.Path) -> Questions:
     )
 
 
-def _normalized(batch: Batch, stored: np.ndarray, said: tuple[bool, bool] | None) -> Batch | None:
-    """The batch with the normalisation that gives the stored scores; None where its errors do not give them at all."""
-    for text, gray in itertools.product((False, True), repeat=2) if said is None else (said,):
-        if (text and batch.unconditional is None) or (gray and batch.gray is None):
+def _reproducing(batch: Batch, stored: np.ndarray, said: tuple[str, ...] | None) -> Batch | None:
+    """The batch with the terms that give the stored scores; None where its errors do not give them at all."""
+    others = [name for name in normalization.TERMS if name != normalization.OWN.name]
+    choices = [
+        (normalization.OWN.name, *itertools.compress(others, chosen))
+        for chosen in itertools.product((False, True), repeat=len(others))
+    ]
+    for names in choices if said is None else (said,):
+        if not batch.errors.keys() >= set(names):
             continue
-        candidate = dataclasses.replace(batch, normalized=(text, gray))
+        candidate = dataclasses.replace(batch, terms=tuple(normalization.TERMS[name] for name in names))
         # Relative to the errors, whose rounding this is: normalised scores are small differences of them.
-        tolerance = _SAME_SCORE * max(1.0, float(np.abs(batch.errors).max()))
-        if np.allclose(mean_scores(batch.errors, *candidate.subtracted), stored, rtol=0, atol=tolerance):
+        tolerance = _SAME_SCORE * max(1.0, float(np.abs(batch.own).max()))
+        if np.allclose(mean_scores(candidate), stored, rtol=0, atol=tolerance):
             return candidate
     return None
 

@@ -35,7 +35,7 @@ def timestep_section(material: Material) -> Section | None:
                 few.setdefault(task, []).append(run.label)
                 continue
             batches = run.batches(task)
-            if batches is None or batches[0].errors.shape[-1] != len(record.timesteps):
+            if batches is None or batches[0].own.shape[-1] != len(record.timesteps):
                 continue
             profile = analysis.timestep_profile(
                 batches, record.timesteps, record.examples.targets, record.examples.dependence
