@@ -66,7 +66,6 @@ setuptools.setup(
         # Writes TensorBoard's event files without TensorFlow.
         "tensorboardX>=2.6.5,<3",
         "tensorflow-datasets>=4.9.10,<5",
-        "tqdm>=4.70,<5",
         # Brings the release of tokenizers that it fits.
         "transformers>=5.23,<6",
     ],

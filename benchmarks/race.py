@@ -28,9 +28,10 @@ from scipy import stats
 from benchmarks import common, machine
 from winobench import metrics, parallel
 from winobench.errors import InputError
-from winobench.evaluation import importance, progress, race, summary
+from winobench.evaluation import importance, race, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import sequential
+from winobench.progress import counting
 from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import get_task
@@ -58,7 +59,7 @@ def all_errors(
     triples = np.column_stack([grid, np.tile(np.arange(num_samples, dtype=np.int32), len(plan.pairs))])
     errors = np.empty(len(triples), np.float32)
     options = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
-    with progress.passes(len(triples)) as advance:
+    with counting(len(triples)) as advance:
         for rows, part in scorer.iter_errors(plan.images, plan.texts, triples, **options):
             errors[rows] = part
             advance(len(part))

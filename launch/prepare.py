@@ -178,7 +178,7 @@ def prepare_task(
       InputError: the files are missing, incomplete or wrong; says what to get where.
     """
     from winobench.data import prepared, preparing
-    from winobench.data.progress import Progress
+    from winobench.progress import Progress
 
     folder = prepared.task_folder(task.name, data_dir)
     root = download(task, data_dir) if source is None else source
@@ -211,7 +211,7 @@ def download(task: Task | TrainingSet, data_dir: str | None) -> pathlib.Path:
       InputError: nothing is there and nothing may be downloaded, or a download fails; says what to get where.
     """
     from winobench.data import downloads, prepared
-    from winobench.data.progress import Progress
+    from winobench.progress import Progress
 
     published = task.source
     root = prepared.data_folder(data_dir) / "sources" / (published.shared_folder or task.name)

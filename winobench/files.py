@@ -53,6 +53,43 @@ def writing(folder: str | os.PathLike) -> Iterator[None]:
         raise InputError(f"{os.fspath(folder)} cannot be written ({error.strerror or error}): name another") from error
 
 
+def lock(descriptor: int) -> bool:
+    """Keeps other processes from locking an open file or folder until it is closed; does not wait.
+
+    A lock on the thing itself leaves nothing behind and dies with the process, which a lock file does not.
+
+    Returns:
+      False if another process has it; True also where the system, or its file system, has no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some file systems that machines share
+        pass
+    return True
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
+    """Holds the lock of a folder.
+
+    Raises:
+      InputError: another process has it, in the words of ``taken``.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if not lock(descriptor):
+            raise InputError(taken)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[str]:
     """Gives a temporary name in the same folder, and renames it to ``path`` when the block ends without an error.

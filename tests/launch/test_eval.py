@@ -98,7 +98,7 @@ def test_a_killed_run_ends_with_the_numbers_of_a_whole_one(tiny_pipeline, tmp_pa
     before = _triples(workdir)
     status, again, err = launch(*words, f"--workdir={workdir}")
     assert status == 0, err
-    assert f"{len(before):,} are recorded" in err
+    assert f"{len(before):,} are done" in err
     assert again.splitlines()[:-1] == out.splitlines()[:-1]  # the last one names the folder
     whole, resumed = _triples(tmp_path / "whole"), _triples(workdir)
     assert 0 < len(before) < len(whole)

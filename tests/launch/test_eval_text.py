@@ -196,7 +196,7 @@ def test_a_killed_evaluation_asks_a_server_for_nothing_twice(server, tmp_path):
     calls = len(server.calls)
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
-    assert f"{before} are recorded" in err
+    assert f"{before} are done" in err
     assert len(server.calls) - calls == 24 - before
     assert f"24 requests, {24 - before} of them made now" in out
 

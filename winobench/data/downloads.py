@@ -48,7 +48,7 @@ _OF_THE_DISK = frozenset(
 
 
 class Display(Protocol):
-    """What a download tells of its progress, such as `winobench.data.progress.Progress` in bytes."""
+    """What a download tells of its progress, such as `winobench.progress.Progress` in bytes."""
 
     def start(self, total: int | None, done: int = 0) -> None:
         """A file begins or goes on; ``total`` bytes, None where the server does not say."""

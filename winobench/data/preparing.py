@@ -645,23 +645,9 @@ def _locked(folder: pathlib.Path, task: str) -> Iterator[None]:
     """Makes the folder of an unfinished set and keeps other processes out of it."""
     for kind in (prepared.IMAGES, prepared.EXAMPLES):
         _make_folder(prepared.set_folder(folder, kind))
-    try:
-        import fcntl
-    except ImportError:  # no advisory locks on this system
+    taken = f"another process is preparing task {task!r} in {folder}: wait for it or stop it"
+    with whole_files.locked(folder, taken):
         yield
-        return
-    # Held on the folder itself, so that nothing is left behind and the lock dies with the process.
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"another process is preparing task {task!r} in {folder}: wait for it or stop it"
-            ) from None
-        yield
-    finally:
-        os.close(lock)
 
 
 def _make_folder(folder: pathlib.Path) -> None:

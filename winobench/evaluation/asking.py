@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 
 from winobench import json_files
-from winobench.evaluation import progress as progress_bars
+from winobench import progress as progress_bars
 from winobench.evaluation import responses
 from winobench.scorers.language import Raw, Request, Responder, Response
 
@@ -84,7 +84,7 @@ def _ask(
             progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
         return
     left = set(range(len(keys)))
-    bar = progress_bars.passes(total, total - len(keys), enabled=progress, doing="asking", noun="requests")
+    bar = progress_bars.counting(total, total - len(keys), enabled=progress, label="asking", unit="requests")
     with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
         last = time.monotonic()
         for index, raw in incoming:

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench import metrics, options, parallel
+from winobench import progress as progress_bars
 from winobench.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, provenance, race, records, rounds, summary
-from winobench.evaluation import progress as progress_bars
 from winobench.metrics import association, sequential
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task

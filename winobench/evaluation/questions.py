@@ -16,9 +16,9 @@ import jax
 import pyarrow as pa
 
 from winobench import parallel
+from winobench import progress as progress_bars
 from winobench.errors import InputError
 from winobench.evaluation import asking, provenance, records, responses
-from winobench.evaluation import progress as progress_bars
 from winobench.evaluation.evaluate import READY, choose_tasks
 from winobench.scorers.language import KINDS, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS

@@ -335,21 +335,10 @@ class RunFolder:
             path.unlink()
 
     def _take(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # no advisory locks on this system
-            return
-        # Held on the folder itself, so that nothing is left behind and the lock dies with the process.
         self._lock = os.open(self.examples_path, os.O_RDONLY)  # runs of all kinds have it
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not whole_files.lock(self._lock):
             self.close()
-            raise InputError(
-                f"another process is writing into {self.path}: wait for it, or choose another --workdir."
-            ) from None
-        except OSError:  # nor on some file systems that machines share
-            self.close()
+            raise InputError(f"another process is writing into {self.path}: wait for it, or choose another --workdir.")
 
 
 def read_errors(

@@ -155,7 +155,7 @@ class ResponseStore:
             self._path, self._size = path, 0
             try:
                 there = os.fstat(self._part)
-                if not _take(self._part) or there.st_size or not os.path.samestat(there, os.stat(path)):
+                if not files.lock(self._part) or there.st_size or not os.path.samestat(there, os.stat(path)):
                     self._size = None  # another process's, which is not to be deleted
                     raise _taken(self.folder)
                 for left in set(empty) - {path}:  # kills of older versions have left one each
@@ -431,7 +431,7 @@ def _mend(path: pathlib.Path) -> int:
     """
     part = os.open(path, os.O_RDWR)
     try:
-        if not _take(part):
+        if not files.lock(part):
             raise _taken(path.parent)
         size = os.fstat(part).st_size
         last = max(_lines(path), default=None)
@@ -443,19 +443,6 @@ def _mend(path: pathlib.Path) -> int:
         return size
     finally:
         os.close(part)
-
-
-def _take(descriptor: int) -> bool:
-    """Locks a file until it is closed; False if another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # no advisory locks on this system
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _taken(folder: pathlib.Path) -> InputError:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from winobench import json_files, memory, parallel
+from winobench import progress as progress_bars
 from winobench.errors import InputError
 from winobench.evaluation import contracts, importance, race, records, summary
 from winobench.evaluation import plan as planning
-from winobench.evaluation import progress as progress_bars
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 
@@ -215,7 +215,7 @@ def learn_timesteps(
         missing = places[np.isnan(trial.errors.reshape(-1)[places])]
         if progress:
             progress_bars.say(f"pilot: which timesteps tell most, on {len(questions)} questions")
-        with progress_bars.passes(len(missing), enabled=progress and len(missing) > 0) as advance:
+        with progress_bars.counting(len(missing), enabled=progress and len(missing) > 0) as advance:
             writer = _writer(folder, trial, versions, process=0)
             _score(trial, missing, places, functools.partial(_iter_errors, scorer, trial), writer, advance)
         scores = [np.tensordot(signs, trial.errors[rows.T].astype(np.float64), axes=1) for rows, signs in questions]
@@ -356,7 +356,7 @@ def _score_share(
         progress_bars.say(f"{left:,} passes for {num_processes} processes; this one's share:")
     # Of several processes the first one shows its own part.
     whole, done = (total, total - left) if num_processes == 1 else (len(places), 0)
-    with progress_bars.passes(whole, done, enabled=progress and len(places) > 0) as advance:
+    with progress_bars.counting(whole, done, enabled=progress and len(places) > 0) as advance:
         _score(one, places, range(total), functools.partial(_iter_errors, scorer, one), writer, advance)
 
 
@@ -394,7 +394,7 @@ def _race_share(
                 f"race: {competition.undecided:,} of {competition.num_questions:,} questions are open after {first}"
                 f" samples; to {end}: {len(missing):,} passes"
             )
-        with progress_bars.passes(len(missing), enabled=progress and len(missing) > 0) as advance:
+        with progress_bars.counting(len(missing), enabled=progress and len(missing) > 0) as advance:
             _score(one, missing, places, iter_errors, writer, advance)
 
     competition.run(one.errors, score)

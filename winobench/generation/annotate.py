@@ -84,7 +84,8 @@ class Annotations:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            _take(self._file, self.name)
+            if not files.lock(self._file):
+                raise InputError(f"the page of annotator {self.name!r} is open already: use that one, or end it.")
             files.sync(self.path.parent)
             content = self.path.read_bytes()
             whole = content.rfind(b"\n") + 1
@@ -319,14 +320,3 @@ def _labels(content: bytes, path: pathlib.Path) -> dict[str, str]:
         if label is not None:
             labels[item] = label
     return labels
-
-
-def _take(descriptor: int, name: str) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no advisory locks on this system
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"the page of annotator {name!r} is open already: use that one, or end it.") from None

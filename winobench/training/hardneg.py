@@ -24,10 +24,10 @@ from flax import nnx
 
 from winobench import json_files, options, parallel, registry
 from winobench.data import hard_negatives as negative_data
-from winobench.data.progress import Progress
 from winobench.diffusion import families, pipeline
 from winobench.errors import InputError
 from winobench.models import lora
+from winobench.progress import Progress
 from winobench.training import hard_negatives, latent_cache, loop, optimizers, writers
 from winobench.training.validation import MEAN, Validation
 

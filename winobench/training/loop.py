@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from winobench import options, parallel
 from winobench.errors import InputError
+from winobench.progress import Progress
 from winobench.training import writers as metric_writers
 
 Params = Any  # a pytree of arrays
@@ -414,9 +415,8 @@ def train(
         for output in outputs:
             stack.callback(output.close)
             output.start(first)
-        bar = stack.enter_context(
-            metric_writers.progress_bar(name, total=num_steps, done=first, enabled=is_first_process)
-        )
+        bar = stack.enter_context(Progress(name, "steps", enabled=is_first_process))
+        bar.start(num_steps, first)
         if validate is not None and first == 0 < num_steps:
             write(0, validate(state))
         batches = batches_from(first) if first < num_steps else iter(())
@@ -430,7 +430,7 @@ def train(
                 jax.block_until_ready(pending[max(0, len(pending) - 1 - _STEPS_AHEAD)])
             if step == first + 1:
                 clock.start(step)  # the first step is spent on compiling
-            bar.update()
+            bar.advance()
             out_of_time = max_seconds is not None and _agreed(time.monotonic() - started > max_seconds, step, log_every)
             last = step == num_steps or out_of_time
             wants_validation = validate is not None and (last or (validate_every and step % validate_every == 0))
@@ -447,11 +447,10 @@ def train(
                     **values,
                 }
             write(step, values)
-            shown = {name: f"{values[name]:.4f}" for name in ("loss", watched)}
+            shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
             if speed is not None:
-                shown["images/s"] = f"{images_per_second:,.0f}"
-            # Drawn when the bar's own time has come: a log file gets no line for each.
-            bar.set_postfix(shown, refresh=False)
+                shown.append(f"{images_per_second:,.0f} images/s")
+            bar.note(", ".join(shown))
             if due:
                 if not bool(_all_finite((state.params, state.ema, state.opt_state))):
                     stop(f"a parameter or the optimizer's state after step {step} is not finite")

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import importlib
 import json
-import os
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from types import ModuleType
@@ -72,7 +71,8 @@ def run_folder(
     with files.writing(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
     try:
-        with _held(workdir) if alone else contextlib.nullcontext():
+        taken = f"another process is training in {workdir}: wait for it, or choose another --workdir"
+        with files.locked(workdir, taken) if alone else contextlib.nullcontext():
             with files.writing(workdir):
                 files.write_json(path, values)
             yield
@@ -83,29 +83,6 @@ def run_folder(
                 for folder in made:
                     folder.rmdir()
         raise
-
-
-@contextlib.contextmanager
-def _held(folder: pathlib.Path) -> Iterator[None]:
-    """A lock on the folder itself, so that nothing is left behind and the lock dies with the process."""
-    try:
-        import fcntl
-    except ImportError:  # no advisory locks on this system
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"another process is training in {folder}: wait for it, or choose another --workdir"
-            ) from None
-        except OSError:  # a file system without locks
-            pass
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:

@@ -11,19 +11,12 @@ import json
 import math
 import os
 import pathlib
-import sys
 import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tqdm import auto as tqdm
-
 from winobench import json_files
 from winobench.errors import InputError
-
-_SECONDS_BETWEEN_REDRAWS = 2.0
-# Where the output is no terminal, such as a log file: a line after this much time.
-_SECONDS_BETWEEN_LINES = 30.0
 
 
 class Writer(Protocol):
@@ -190,22 +183,3 @@ def for_run(workdir: str | os.PathLike, *, project: str | None, config: Mapping[
     if project is not None or (is_installed and any(name.startswith("WANDB_") for name in os.environ)):
         writers.append(WeightsAndBiases(workdir, project, config))
     return writers
-
-
-def progress_bar(name: str, *, total: int, done: int, enabled: bool = True) -> tqdm.tqdm:
-    """A bar of steps with the time left; a line now and then where stderr is no terminal.
-
-    Args:
-      name: stands before the bar.
-      total: number of steps.
-      done: how many of them an earlier process did.
-      enabled: False shows nothing.
-    """
-    return tqdm.tqdm(
-        total=total,
-        initial=done,
-        desc=name,
-        unit="step",
-        mininterval=_SECONDS_BETWEEN_REDRAWS if sys.stderr.isatty() else _SECONDS_BETWEEN_LINES,
-        disable=not enabled,
-    )

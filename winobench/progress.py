@@ -1,0 +1,153 @@
+"""How far long work is: a bar on a terminal, and a line now and then where the output is a log file."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import rich.console
+import rich.progress
+import rich.text
+
+SECONDS_BETWEEN_LINES = 30.0
+"""Where the output is no terminal: a line after this much time."""
+
+
+class Progress:
+    """Shows on stderr how a number of things is worked off; use it in a ``with`` statement.
+
+    Args:
+      label: what is being done, e.g. ``"preparing clevr"``.
+      unit: what is counted, e.g. ``"images"``; ``"bytes"`` are shown as kB, MB and so on.
+      enabled: False shows nothing.
+    """
+
+    def __init__(self, label: str, unit: str, *, enabled: bool = True):
+        self._label, self._unit, self._enabled = label, unit, enabled
+        self._console = rich.console.Console(stderr=True, quiet=not enabled)
+        self._bar: rich.progress.Progress | None = None
+        self._task: rich.progress.TaskID | None = None
+        self._total: int | None = None
+        self._note = ""
+        self._begin(0)
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal and self._enabled:
+            is_bytes = self._unit == "bytes"
+            self._bar = rich.progress.Progress(
+                rich.progress.TextColumn(self._label, markup=False),
+                rich.progress.BarColumn(),
+                rich.progress.DownloadColumn() if is_bytes else rich.progress.MofNCompleteColumn(),
+                rich.progress.TransferSpeedColumn() if is_bytes else _Speed(self._unit),
+                rich.progress.TimeRemainingColumn(),
+                _Note(self),
+                console=self._console,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def start(self, total: int | None, done: int = 0) -> None:
+        """Begins, or begins anew after an interruption.
+
+        Args:
+          total: how many there are; None where that is not known.
+          done: how many of them were done before; they do not count for the speed.
+        """
+        self._total = total
+        self._begin(done)
+        if self._bar is None:
+            if total is None:
+                self.say(self._label)
+            else:
+                before = f", {self._number(done)} are done" if done else ""
+                self.say(f"{self._label}: {self._number(total)} {self._word}{before}")
+        elif self._task is None:
+            self._task = self._bar.add_task("", total=total, completed=done)
+        else:
+            self._bar.reset(self._task, total=total, completed=done)
+
+    def advance(self, count: int = 1) -> None:
+        """Tells that so many more are done."""
+        self._done += count
+        if self._bar is not None:
+            self._bar.advance(self._task, count)
+            return
+        now = time.monotonic()
+        if self._first is None:
+            # What comes first is spent on compiling, or on connecting.
+            self._first = self._last = now
+            self._first_done = self._done
+        elif now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            self.say(f"{self._label}: {self._number(self._done)} {self._rest(now)}{self._note and f', {self._note}'}")
+
+    def note(self, text: str) -> None:
+        """What stands behind the numbers from now on, such as the loss."""
+        self._note = text
+
+    def say(self, line: str) -> None:
+        """Prints a line on stderr as it is, above the bar."""
+        say(line, self._console)
+
+    def _begin(self, done: int) -> None:
+        self._done = self._first_done = done
+        self._first: float | None = None
+        self._last = 0.0
+
+    def _rest(self, now: float) -> str:
+        speed = (self._done - self._first_done) / (now - self._first)
+        if self._total is None or not speed:
+            return self._word
+        minutes = (self._total - self._done) / speed / 60
+        rate = speed / 1e6 if self._unit == "bytes" else speed
+        return f"of {self._number(self._total)} {self._word}, {_rate(rate)} {self._word}/s, {minutes:.1f} minutes left"
+
+    @property
+    def _word(self) -> str:
+        return "MB" if self._unit == "bytes" else self._unit
+
+    def _number(self, number: int) -> str:
+        return f"{number / 1e6:,.1f}" if self._unit == "bytes" else f"{number:,}"
+
+
+@contextlib.contextmanager
+def counting(
+    total: int, done: int = 0, *, label: str = "scoring", unit: str = "passes", enabled: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """A `Progress` of one count; yields a function that is told how many more are done."""
+    with Progress(label, unit, enabled=enabled) as shown:
+        shown.start(total, done)
+        yield shown.advance
+
+
+def say(line: str, console: rich.console.Console | None = None) -> None:
+    """Prints a line on stderr as it is."""
+    (console or rich.console.Console(stderr=True)).print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+class _Speed(rich.progress.ProgressColumn):
+    def __init__(self, unit: str):
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        return rich.text.Text(f"{_rate(task.speed)} {self._unit}/s" if task.speed else self._unit)
+
+
+class _Note(rich.progress.ProgressColumn):
+    def __init__(self, of: Progress):
+        super().__init__()
+        self._of = of
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        return rich.text.Text(self._of._note)
+
+
+def _rate(speed: float) -> str:
+    """Speeds of less than ten a second, such as those of large models, with a decimal."""
+    return f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
