@@ -42,7 +42,7 @@ from benchmarks import common, machine, scorer
 from winobench import parallel
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.errors import InputError
-from winobench.evaluation.report import figures as drawing
+from winobench.report import figures as drawing
 from winobench.scorers import tables
 from winobench.scorers.diffusion_itm import DiffusionITM
 

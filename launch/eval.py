@@ -87,7 +87,8 @@ def main(config: ml_collections.ConfigDict) -> None:
         )
         return
     from winobench import parallel
-    from winobench.evaluation import evaluate, race, table
+    from winobench.evaluation import evaluate, race
+    from winobench.report import table
 
     parallel.one_device_per_core()
 

@@ -11,7 +11,7 @@ from absl import flags
 from launch import configuration
 
 if TYPE_CHECKING:
-    from winobench.evaluation.report.runs import Run
+    from winobench.report.runs import Run
 
 USAGE = """
 Makes one HTML page on finished runs of launch.eval, which opens anywhere without a network, and beside it a PNG and a
@@ -41,7 +41,7 @@ _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, a
 def main(words: list[str]) -> None:
     """Writes the report on the runs and prints where it is."""
     # Late, so that --help answers at once.
-    from winobench.evaluation import report
+    from winobench import report
 
     path = report.write_report(
         words,
@@ -66,7 +66,7 @@ def eval_command(run: Run) -> str | None:
     """
     name = "gdbench"
     if run.is_text:
-        from winobench.evaluation import published_texts
+        from winobench.report import published_texts
 
         name = published_texts.benchmark_of(next(iter(run.tasks), "")) or "winoviz"
     fields = _flat(run.config.get("config") or {})

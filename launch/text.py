@@ -52,7 +52,8 @@ def main(
     """
     configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
     # Late, so that --help and --list_tasks answer at once.
-    from winobench.evaluation import questions, table
+    from winobench.evaluation import questions
+    from winobench.report import table
     from winobench.scorers import loading
     from winobench.scorers.language import KINDS
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.generation import fakes
 from tests.scorers.api_server import KEY, anthropic_body, openai_body
-from winobench import json_files
+from winobench import json_files, report
 from winobench.errors import InputError
-from winobench.evaluation import provenance, report
+from winobench.evaluation import provenance
 from winobench.evaluation.questions import evaluate_questions
 from winobench.generation import prompts, run
 from winobench.scorers.hosted import HostedModel

@@ -13,8 +13,8 @@ import pytest
 from tests.evaluation import fakes, text_fakes
 from winobench.errors import InputError
 from winobench.evaluation import evaluate, questions, schema
-from winobench.evaluation.report import runs
-from winobench.evaluation.report.sections import what_was_run
+from winobench.report import runs
+from winobench.report.sections import what_was_run
 
 
 class WithoutSamples:

@@ -10,8 +10,8 @@ from winobench import metrics
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation import summary
 from winobench.evaluation.plan import Plan, Question
-from winobench.evaluation.report.runs import Batch, mean_scores
 from winobench.metrics import normalization
+from winobench.report.runs import Batch, mean_scores
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 

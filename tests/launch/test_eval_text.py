@@ -19,8 +19,8 @@ from tests import launching, tiny_encoders, wscplus_files
 from tests.scorers import api_server, tiny_models
 from winobench import registry
 from winobench.errors import InputError
-from winobench.evaluation import published_texts
-from winobench.evaluation.report import runs as report_runs
+from winobench.report import published_texts
+from winobench.report import runs as report_runs
 from winobench.scorers import loading
 from winobench.tasks import TEXT_TASKS
 

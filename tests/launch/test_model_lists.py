@@ -11,7 +11,8 @@ from launch import eval as launcher
 from tests.scorers import tiny_models
 from winobench import registry
 from winobench.errors import InputError
-from winobench.evaluation import evaluate, table
+from winobench.evaluation import evaluate
+from winobench.report import table
 from winobench.scorers import loading
 
 

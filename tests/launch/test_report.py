@@ -14,8 +14,8 @@ from launch import configuration
 from launch import report as launcher
 from tests import launching
 from tests.evaluation import fakes
-from tests.evaluation.report.conftest import Skilled, make_run
-from winobench.evaluation.report import runs
+from tests.report.conftest import Skilled, make_run
+from winobench.report import runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -49,7 +49,7 @@ def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
     code = (
         "import sys; from winobench.evaluation import report; "
         f"report.write_report([{str(folder)!r}], {str(tmp_path / 'out')!r}); import launch.report; "
-        "from winobench.evaluation.report import runs; "
+        "from winobench.report import runs; "
         f"launch.report.eval_command(runs.read_run({str(folder)!r})); "
         "print(sorted({'jax', 'flax', 'torch', 'transformers', 'tensorflow'} & set(sys.modules)))"
     )

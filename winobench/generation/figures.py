@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from winobench import csv_cells, files
-from winobench.evaluation.report.figures import COLOURS, GRID, INK, ON_COLOUR, Margins, Mark, Panel, to_png
-from winobench.evaluation.report.labels import shortened
 from winobench.generation import prompts, validity
 from winobench.generation.annotate import INVALID, SEMI_VALID, VALID
 from winobench.generation.validity import REFUSED_BY_CHECKS, Spread
+from winobench.report.figures import COLOURS, GRID, INK, ON_COLOUR, Margins, Mark, Panel, to_png
+from winobench.report.labels import shortened
 
 _COLOURS = {VALID: COLOURS[0], SEMI_VALID: COLOURS[4], INVALID: COLOURS[1], REFUSED_BY_CHECKS: GRID}
 _NAMES = {

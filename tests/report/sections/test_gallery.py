@@ -1,0 +1,66 @@
+"""Which examples the gallery shows, and how."""
+
+import pathlib
+
+import numpy as np
+
+from winobench.report import runs
+from winobench.report.sections import gallery
+
+
+def test_the_gallery_shows_the_surest_first(run_folders):
+    run = runs.read_run(run_folders[0])
+    found, lines = gallery.task_gallery(run, "retrieval", run.pictures("retrieval"), 2, 0)
+    assert not found.lacks_pictures
+    kinds = dict(found.kinds)
+    assert list(kinds) == ["Surely wrong", "Surely right", "At random"]
+    examples = run.tasks["retrieval"].examples
+    margins = [
+        matrix.ravel()[target] - np.delete(matrix.ravel(), target).max()
+        for matrix, target in zip(examples.scores, examples.targets, strict=True)
+    ]
+    worst = int(np.argmin(margins))
+    card = kinds["Surely wrong"][0]
+    assert card.id == examples.ids[worst]
+    assert not card.is_correct
+    assert card.candidates[0].is_chosen
+    assert not card.candidates[0].is_right
+    assert [one.number - 1 for one in card.candidates if one.is_right] == [examples.targets[worst]]
+    assert card.candidates[0].score == "best"
+    shares = [one.share for one in card.candidates]
+    assert shares == sorted(shares, reverse=True)
+    assert (shares[0], shares[-1]) == (1, 0)
+    assert card.query_text == examples.texts[worst][0]
+    assert all(one.picture.startswith("data:image/jpeg;base64,") for one in card.candidates)
+    assert kinds["Surely right"][0].id == examples.ids[int(np.argmax(margins))]
+    ids = [each.id for _, some in found.kinds for each in some]
+    assert len(ids) == len(set(ids)) == 6
+    written = [line for line in lines if line["id"] == card.id]
+    assert [line["score"] for line in written] == examples.scores[worst].ravel().tolist()
+    assert sum(line["belongs"] for line in written) == 1
+
+
+def test_many_candidates_are_cut_but_never_the_right_one():
+    scores = -np.arange(37.0)[None]
+    examples = runs.Examples(
+        ["a"], [()], [("i",)], [tuple(map(str, range(37)))], [30], [scores], np.array([False]), None
+    )
+    task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
+    run = runs.Run(pathlib.Path(), "one", {}, {}, {"pets": task}, {}, [])
+    found, _ = gallery.task_gallery(run, "pets", {}, 1, 0)
+    assert found.lacks_pictures
+    (card,) = found.kinds[0][1]
+    assert len(card.candidates) == 10
+    assert card.hidden == 27
+    assert [one.text for one in card.candidates if one.is_right] == ["30"]
+    assert card.query_picture is None
+    assert card.verdict == "wrong by 30.0"
+
+
+def test_a_tie_is_said_to_be_one():
+    examples = runs.Examples(["a"], [()], [("i",)], [("x", "y")], [0], [np.zeros((1, 2))], np.array([False]), None)
+    task = runs.TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
+    found, _ = gallery.task_gallery(runs.Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, []), "words", {}, 1, 0)
+    (card,) = found.kinds[0][1]
+    assert card.verdict.startswith("tied")
+    assert not any(one.is_chosen for one in card.candidates)

@@ -1,0 +1,236 @@
+"""The report's numbers against cases worked by hand, brute force and the results that the evaluation wrote."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.report.conftest import NUM_SAMPLES
+from winobench import metrics
+from winobench.metrics import normalization
+from winobench.report import analysis, runs
+from winobench.report.runs import Batch
+
+
+def row(correct, name="accuracy", members=None, strata=None):
+    correct = np.array(correct, bool)
+    return analysis.Row(name, np.arange(len(correct)) if members is None else np.array(members), correct, strata)
+
+
+def test_recomputed_rows_are_those_of_the_results(run_folders):
+    for folder in run_folders:
+        for name, task in runs.read_run(folder).tasks.items():
+            if task.is_bias:
+                continue
+            rows = analysis.rows_of(task)
+            assert [found.name for found in rows] == list(task.results), name
+            for found in rows:
+                assert found.value == pytest.approx(task.results[found.name]["value"], abs=1e-15)
+                assert len(found.members) == task.results[found.name]["n"]
+
+
+def test_a_difference_by_hand():
+    # Three images with two examples each: the second run is better by 2, 0 and -1 of the six examples.
+    first = row([0, 0, 1, 0, 1, 1])
+    second = row([1, 1, 0, 1, 1, 0])
+    tied = metrics.Dependence.of_labels([7, 7, 3, 3, 9, 9])
+    (found,) = analysis.paired_differences([first], [second], tied)
+    assert found.value == pytest.approx(1 / 6)
+    assert (found.only_first, found.only_second, found.num_examples) == (2, 3, 6)
+    assert found.clusters_apart == 3
+    assert found.excludes_zero is False
+    expected = metrics.paired_difference(first.correct, second.correct, [7, 7, 3, 3, 9, 9])
+    assert (found.low, found.high, found.p_value) == expected[1:4]
+    assert found.p_adjusted == found.p_value
+    with pytest.raises(ValueError, match="same examples"):
+        analysis.paired_differences([first], [row([1] * 6, name="other")], tied)
+
+
+def test_rows_of_a_part_depend_as_the_examples_do():
+    first, second = row([1, 0, 1, 0], members=[5, 1, 3, 1]), row([0, 1, 1, 1], members=[5, 1, 3, 1])
+    tied = metrics.Dependence.of_sets([{0}, {1, 2}, {3}, {2, 4}, {5}, {6}])
+    (found,) = analysis.paired_differences([first], [second], tied)
+    expected = metrics.paired_difference(
+        first.correct, second.correct, metrics.Dependence.of_sets([{6}, {1, 2}, {2, 4}, {1, 2}])
+    )
+    assert (found.value, found.low, found.high, found.p_value) == expected[:4]
+
+
+def test_a_difference_of_macro_means_weighs_groups_alike():
+    # Group 0 has four examples, group 1 has two; only in the latter does the second run gain, by one half.
+    strata = np.array([0, 0, 0, 0, 1, 1])
+    first, second = row([1, 1, 0, 0, 0, 0], strata=strata), row([1, 1, 0, 0, 1, 0], strata=strata)
+    (found,) = analysis.paired_differences([first], [second], metrics.Dependence.of_labels(range(6)))
+    assert found.value == pytest.approx(0.25)
+    assert second.value - first.value == pytest.approx(0.25)
+    assert found.low < 0.25 < found.high
+
+
+def test_few_images_are_no_clear_difference():
+    alone = metrics.Dependence.of_labels(range(100))
+    first, second = row([0] * 9 + [1] * 91), row([1] * 100)
+    (found,) = analysis.paired_differences([first], [second], alone)
+    assert found.excludes_zero
+    assert not found.is_clear
+    (found,) = analysis.paired_differences([row([0] * 10 + [1] * 90)], [second], alone)
+    assert found.is_clear
+
+
+def test_p_values_are_adjusted_for_the_rows_that_are_shown_together():
+    one = analysis.Difference("a", 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
+    p_values = [0.012, 0.2, 0.03, 0.8]
+    found = analysis.adjusted([dataclasses.replace(one, p_value=p, p_adjusted=p) for p in p_values])
+    # Sorted 0.012, 0.03, 0.2, 0.8 times 4/1, 4/2, 4/3, 4/4.
+    assert [difference.p_adjusted for difference in found] == pytest.approx([0.048, 0.8 / 3, 0.06, 0.8])
+    assert [difference.p_value for difference in found] == p_values
+    assert [difference.is_clear for difference in found] == [True, False, False, False]
+    assert analysis.adjusted([]) == []
+
+
+def test_a_mark_knows_how_many_rows_there_are():
+    """Of 20 rows of two equal models some row excludes 0 on two pages in three; a clear mark is on one in twenty."""
+    generator, design, pages, marked, excluded = np.random.default_rng(11), metrics.Design(range(200)), 120, 0, 0
+    for _ in range(pages):
+        easy = generator.random((200, 20))
+        first, second = (easy + generator.normal(scale=0.4, size=(200, 20)) < 0.6 for _ in range(2))
+        differences = [
+            analysis.Difference("row", *numbers[:4], numbers[3], 200, 0, 0, int(numbers[4]))
+            for numbers in np.stack(design.differences(first, second), axis=1)
+        ]
+        marked += any(difference.is_clear for difference in analysis.adjusted(differences))
+        excluded += any(difference.excludes_zero for difference in differences)
+    assert excluded / pages > 0.5
+    assert marked / pages < 0.05 + 3 * np.sqrt(0.05 * 0.95 / pages)
+
+
+def test_only_equal_questions_are_shared(run_folders):
+    first, second, direct = (runs.read_run(folder).tasks["clevr"] for folder in run_folders)
+    in_first, in_second = analysis.shared_rows(first, second)
+    np.testing.assert_array_equal(in_first, np.arange(16))
+    np.testing.assert_array_equal(in_first, in_second)
+    part = analysis.select(direct, np.array([5, 2, 3]))
+    in_first, in_second = analysis.shared_rows(first, part)
+    np.testing.assert_array_equal(in_first, [2, 3, 5])
+    np.testing.assert_array_equal(in_second, [1, 2, 0])
+    other = runs.read_run(run_folders[0]).tasks["square"]
+    assert len(analysis.shared_rows(first, other)[0]) == 0
+
+
+def test_overlap_by_hand():
+    # 10 examples: both 4, only the first 2, only the second 1, neither 3.
+    found = analysis.overlap([1] * 4 + [1] * 2 + [0] * 1 + [0] * 3, [1] * 4 + [0] * 2 + [1] * 1 + [0] * 3)
+    assert (found.both, found.only_first, found.only_second, found.neither) == pytest.approx((0.4, 0.2, 0.1, 0.3))
+    assert found.expected_both == pytest.approx(0.6 * 0.5)
+    # Agreement 0.7, by chance 0.6 * 0.5 + 0.4 * 0.5 = 0.5.
+    assert found.kappa == pytest.approx(0.4)
+    assert analysis.overlap([1, 0, 1], [1, 0, 1]).kappa == pytest.approx(1)
+    assert analysis.overlap([1, 1], [1, 1]).kappa is None
+    assert analysis.overlap([1, 1], [1, 0]).kappa == 0
+
+
+def test_right_sets_by_hand():
+    correct = [[1, 1, 0, 0, 1], [1, 0, 0, 0, 1], [1, 0, 1, 0, 1]]
+    assert analysis.right_sets(np.array(correct, bool)) == [
+        ((True, True, True), 2),
+        ((False, False, False), 1),
+        ((False, False, True), 1),
+        ((True, False, False), 1),
+    ]
+
+
+@pytest.mark.parametrize(("metric", "images", "texts"), [("accuracy", 1, 3), ("recall", 7, 1), ("winoground", 2, 2)])
+def test_accuracy_on_subsets_is_the_metric_on_their_scores(metric, images, texts):
+    generator = np.random.default_rng(5)
+    errors = generator.random((30, images, texts, 6)).astype(np.float32)
+    empty = generator.random((30, images, 1, 6)).astype(np.float32)
+    terms = (normalization.OWN, normalization.UNCONDITIONAL)
+    targets = [None] * 30 if metric == "winoground" else generator.integers(images * texts, size=30).tolist()
+    batches = [
+        Batch(np.arange(20), {"own": errors[:20], "unconditional": empty[:20]}, terms),
+        Batch(np.arange(20, 30), {"own": errors[20:], "unconditional": empty[20:]}, terms),
+    ]
+    curves = analysis.accuracy_by_samples(batches, targets, metrics.METRICS[metric], subsets=5, seed=9)
+    again = np.random.default_rng(9)
+    orders = [again.permutation(6) for _ in range(5)]
+    for name, curve in curves.items():
+        np.testing.assert_array_equal(curve.sizes, [1, 2, 3, 4, 6])
+        for place, size in enumerate(curve.sizes):
+            values = []
+            for order in orders:
+                part = order[:size]
+                some = {"own": errors[..., part], "unconditional": empty[..., part]}
+                scores = list(runs.mean_scores(Batch(np.arange(30), some, terms)))
+                values.append(metrics.METRICS[metric](scores, targets)[name].correct.mean())
+            assert curve.mean[place] == pytest.approx(np.mean(values), abs=1e-12)
+            low, high = np.percentile(values, analysis.BAND)
+            assert curve.low[place] == pytest.approx(low, abs=1e-12)
+            assert curve.high[place] == pytest.approx(high, abs=1e-12)
+
+
+def test_curves_end_at_the_results(run_folders):
+    run = runs.read_run(run_folders[1])
+    for name, task in run.tasks.items():
+        if task.is_bias:
+            continue
+        curves = analysis.accuracy_by_samples(run.batches(name), task.examples.targets, task.judge)
+        assert curves
+        for metric, curve in curves.items():
+            assert curve.sizes[-1] == NUM_SAMPLES
+            assert curve.mean[-1] == curve.low[-1] == curve.high[-1] == task.results[metric]["value"]
+
+
+def test_ties_are_wrong_in_curves_too():
+    errors = np.ones((4, 1, 2, 3), np.float32)
+    curves = analysis.accuracy_by_samples([Batch(np.arange(4), {"own": errors})], [0] * 4, metrics.ACCURACY)
+    np.testing.assert_array_equal(curves["accuracy"].mean, 0)
+
+
+def test_sample_sizes_rise_to_all():
+    np.testing.assert_array_equal(analysis.sample_sizes(1), [1])
+    np.testing.assert_array_equal(analysis.sample_sizes(3), [1, 2, 3])
+    for number in (16, 250, 1000):
+        sizes = analysis.sample_sizes(number)
+        assert (sizes[0], sizes[-1]) == (1, number)
+        assert (np.diff(sizes) > 0).all()
+        assert len(sizes) <= 12
+
+
+def test_timesteps_are_binned_evenly():
+    timesteps = np.random.default_rng(0).integers(0, 1000, 100)
+    bins = analysis.timestep_bins(timesteps)
+    np.testing.assert_array_equal(np.sort(np.concatenate(bins)), np.arange(100))
+    assert len(bins) == 12
+    assert {len(members) for members in bins} <= {7, 8, 9, 10}
+    lasts = [timesteps[members].max() for members in bins]
+    firsts = [timesteps[members].min() for members in bins]
+    assert all(last < first for last, first in zip(lasts, firsts[1:], strict=False))
+    assert [members.tolist() for members in analysis.timestep_bins(np.array([5, 900, 5]))] == [[0, 2], [1]]
+
+
+def test_a_profile_by_hand():
+    # Two examples, one image each, right text first; timesteps 100 (samples 0 and 2) and 500 (sample 1).
+    errors = np.array([[[[1, 10, 3], [5, 20, 7]]], [[[2, 30, 2], [4, 30, 4]]]], np.float32)
+    empty = np.array([[[[3, 12, 3]]], [[[1, 25, 1]]]], np.float32)
+    batch = Batch(np.arange(2), {"own": errors, "unconditional": empty})
+    profile = analysis.timestep_profile(
+        [batch], np.array([100, 500, 100]), [0, 0], metrics.Dependence.of_labels([0, 1])
+    )
+    np.testing.assert_array_equal(profile.timesteps, [100, 500])
+    assert profile.edges == [(100, 100), (500, 500)]
+    np.testing.assert_allclose(profile.series["right"][0], [2, 20])
+    np.testing.assert_allclose(profile.series["wrong"][0], [5, 25])
+    np.testing.assert_allclose(profile.series["wrong_minus_right"][0], [3, 5])
+    np.testing.assert_allclose(profile.series["right_relative"][0], [2 - 2, 20 - 18.5])
+    np.testing.assert_allclose(profile.series["wrong_relative"][0], [5 - 2, 25 - 18.5])
+    # The differences are 4 and 2 at the first timestep: mean 3, standard error 1; Student's quantile of 1 is 12.7062.
+    np.testing.assert_allclose(profile.series["wrong_minus_right"][1:, 0], [3 - 12.7062, 3 + 12.7062], atol=1e-4)
+
+
+def test_a_profile_of_the_diagonal_and_without_unconditional_errors():
+    errors = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
+    batch = Batch(np.arange(1), {"own": errors})
+    profile = analysis.timestep_profile([batch], np.array([1, 2]), [None], metrics.Dependence.of_labels([0]))
+    assert set(profile.series) == {"right", "wrong", "wrong_minus_right"}
+    np.testing.assert_allclose(profile.series["right"][0], [(0 + 6) / 2, (1 + 7) / 2])
+    np.testing.assert_allclose(profile.series["wrong"][0], [(2 + 4) / 2, (3 + 5) / 2])
+    assert np.isnan(profile.series["right"][1:]).all()

@@ -1,0 +1,361 @@
+"""The page: it loads nothing, escapes everything, and says what the files beside it say."""
+
+import base64
+import csv
+import html.parser
+import io
+import json
+import pathlib
+import re
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from tests.evaluation import fakes
+from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
+from winobench import report
+from winobench.errors import InputError
+from winobench.report import analysis, figures, paper, runs
+from winobench.report.sections import shared
+
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+
+
+class Page(html.parser.HTMLParser):
+    """What of a page the tests look at; also that its elements are closed in order."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.ids, self.addresses, self.images, self.elements, self.open = [], [], [], [], []
+        self.tables, self.text = [], []
+        self.feed(self.source)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.elements.append(tag)
+        assert not [name for name in attributes if name.startswith("on")]
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.addresses += [attributes[name] for name in ("href", "src", "srcset", "action") if attributes.get(name)]
+        self.images += [attributes["src"]] if tag == "img" else []
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "td" in self.open or "th" in self.open:
+            self.tables[-1][-1][-1] += data
+        if not {"style", "script"} & set(self.open):
+            self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join(" ".join(self.text).split())
+
+    def section(self, key):
+        start = self.source.index(f'<section id="{key}">')
+        return self.source[start : self.source.index("</section>", start)]
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def comparison(run_folders, tmp_path_factory):
+    """The folder of a report on all three runs."""
+    folder = tmp_path_factory.mktemp("comparison") / "new" / "folder"
+    path = report.write_report(run_folders, folder, resamples=200, reproduce=lambda run: f"make <{run.label}>")
+    assert path == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(comparison):
+    return Page(comparison / "report.html")
+
+
+def test_the_page_loads_nothing(page):
+    assert page.addresses
+    for address in page.addresses:
+        assert address.startswith(("#", "data:image/jpeg;base64,")) or re.fullmatch(r"[\w-]+\.(csv|png)", address)
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(page.elements)
+    style = page.source[page.source.index("<style>") : page.source.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_every_anchor_and_every_named_file_is_there(page, comparison):
+    assert len(page.ids) == len(set(page.ids))
+    for address in page.addresses:
+        if address.startswith("#"):
+            assert address[1:] in page.ids
+        elif not address.startswith("data:"):
+            assert (comparison / address).stat().st_size > 0
+    referenced = set(re.findall(r"url\(#([\w.-]+)\)|by=\"([\w.-]+)\"", page.source))
+    assert {one or other for one, other in referenced} <= set(page.ids)
+
+
+def test_what_a_run_contains_cannot_become_part_of_the_page(page):
+    assert "<script" not in page.source
+    assert HOSTILE in page.words  # as it is: neither markup nor a template
+    assert "make &lt;clevr-tiny&gt;" in page.source
+
+
+def test_pictures_decode_and_are_small(page):
+    assert len(page.images) > 20
+    for address in page.images:
+        with Image.open(io.BytesIO(base64.b64decode(address.split(",", 1)[1]))) as image:
+            image.load()
+            assert max(image.size) <= 160
+
+
+def test_files_on_disk_decode(comparison):
+    pictures = {path.name for path in comparison.glob("*.png")}
+    assert pictures == {
+        *("radar.png", "samples.png", "bias.png", "overlap.png", "right_sets.png"),
+        *("timesteps-1.png", "timesteps-2.png"),
+    }
+    for name in pictures:
+        with Image.open(comparison / name) as image:
+            image.load()
+            assert min(image.size) > 200
+            assert len(set(np.asarray(image.convert("L")).ravel().tolist())) > 20  # something is drawn
+    assert len(list(comparison.glob("*.csv"))) == 11
+    assert not [path for path in comparison.iterdir() if path.suffix not in (".png", ".csv", ".html")]
+
+
+def test_sections_come_where_their_data_exist(page, run_folders, tmp_path):
+    keys = ["runs", "tasks", "radar", "differences", "clevr", "bias", "overlap", "samples", "timesteps", "gallery"]
+    assert [key for key in page.ids if f'<section id="{key}">' in page.source] == keys
+
+    folder = make_run(Skilled(0.3), tmp_path / "run", chosen=[fakes.text_task()])
+    one = Page(report.write_report([folder]))
+    assert [key for key in keys if key in one.ids] == ["runs", "tasks", "samples", "timesteps", "gallery"]
+    assert (folder / "report" / "samples.csv").is_file()
+    direct = Page(report.write_report([run_folders[2]], tmp_path / "direct", gallery_examples=0))
+    assert [key for key in keys if key in direct.ids] == ["runs", "tasks", "radar", "clevr", "bias"]
+
+
+def test_the_task_table_is_its_csv_and_its_csv_the_results(page, comparison, run_folders):
+    table = next(table for table in page.tables if table[0][0] == "task and metric")
+    cells = {}
+    task = None
+    for line in table[1:]:
+        if len(line) == 1:
+            task = line[0].split()[-1]
+        else:
+            cells[task, line[0].replace("macro accuracy", "macro_accuracy")] = line[1:]
+    rows = rows_of(comparison / "tasks.csv")
+    labels = ["clevr-tiny", "sd21-base", "clip-rn50x64"]
+    checked = 0
+    for row in rows:
+        results = json.loads((run_folders[labels.index(row["run"])] / "results.json").read_text())["tasks"]
+        entry = results[row["task"]]["/".join(filter(None, [row["group"], row["metric"]]))]
+        assert float(row["value"]) == entry["value"]
+        assert (float(row["low"]), float(row["high"]), int(row["n"])) == (entry["low"], entry["high"], entry["n"])
+        if not row["group"]:
+            cell = cells[row["task"], row["metric"]]
+            texts = [f"{100 * float(row[key]):.1f}" for key in ("value", "low", "high")]
+            assert cell[labels.index(row["run"])].split() == [texts[0], texts[1], "to", texts[2]]
+            assert float(cell[3]) == pytest.approx(100 * entry["chance"], abs=0.05)
+            checked += 1
+    assert checked == 3 * (1 + 1 + 3 + 2 + 2)
+    assert len(rows) == checked + 3 * (2 + 2 * 1 + 2)
+
+
+def test_the_papers_numbers_stand_beside(page, comparison):
+    rows = [row for row in rows_of(comparison / "tasks.csv") if (row["task"], row["group"]) == ("clevr", "")]
+    for row in rows:
+        for said in filter(None, row["paper"].split("; ")):
+            assert said in page.words
+    assert {"59.5 CLIP RN50x64, Table 1b"} <= set(rows[0]["paper"].split("; "))
+    line = next(line for table in page.tables for line in table if line[0] == "Spatial")
+    assert line[-3:] == ["43.9", "47.6", "49.6"]  # Table 6
+
+
+def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
+    first, second = (runs.read_run(folder).tasks["square"] for folder in run_folders[:2])
+    expected = {
+        found.name: found
+        for found in analysis.paired_differences(
+            analysis.rows_of(first), analysis.rows_of(second), first.examples.dependence
+        )
+    }
+    rows = [
+        row
+        for row in rows_of(comparison / "differences.csv")
+        if (row["first"], row["second"], row["task"]) == ("clevr-tiny", "sd21-base", "square")
+    ]
+    assert [row["metric"] for row in rows] == ["text", "image", "group"]
+    for row in rows:
+        found = expected[row["metric"]]
+        assert (float(row["difference"]), float(row["low"]), float(row["high"])) == (found.value, found.low, found.high)
+        assert shared.percent(found.value, sign=True) in page.section("differences")
+    assert "Tango's score interval" in page.words
+    assert f"adjusted for the {len(rows_of(comparison / 'differences.csv'))} differences below" in page.words
+
+
+def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
+    rows = rows_of(comparison / "bias.csv")
+    assert {row["pair"] for row in rows} == {"Even-Odd", "Odd-Many", "average_absolute_effect_size"}
+    section = page.section("bias")
+    for row in rows:
+        number = shared.number(float(row["value"]))
+        if row["p_one_sided"]:
+            assert (row["star"] == "True") == (float(row["p_one_sided"]) < 0.01)
+            p_values = [shared.probability(float(row[key])) for key in ("p_one_sided", "p_two_sided")]
+            assert f"p {'; '.join(p_values)}" in section
+            assert int(row["permutations"]) > 100
+        assert f">{number}{'★' if row['star'] == 'True' else ''}<" in section
+    groups = rows_of(comparison / "bias_groups.csv")
+    assert {row["group"] for row in groups} == {"Even/association", "Odd/association", "Many/association"}
+    results = json.loads((run_folders[0] / "results.json").read_text())["tasks"]["mmbias"]
+    assert float(groups[0]["value"]) == results["Even/association"]["value"]
+
+
+def test_overlap_curves_and_profiles_are_in_their_files(comparison, run_folders):
+    first, second = (runs.read_run(folder).tasks["retrieval"] for folder in run_folders[:2])
+    row = next(row for row in rows_of(comparison / "overlap.csv") if row["task"] == "retrieval")
+    assert float(row["both"]) == np.mean(first.examples.correct & second.examples.correct)
+    sets = [row for row in rows_of(comparison / "right_sets.csv") if row["task"] == "retrieval"]
+    assert sum(int(row["examples"]) for row in sets) == 12
+    samples = rows_of(comparison / "samples.csv")
+    last = [row for row in samples if (row["run"], row["task"], row["metric"]) == ("sd21-base", "square", "text")][-1]
+    results = json.loads((run_folders[1] / "results.json").read_text())["tasks"]["square"]
+    assert (int(last["samples"]), float(last["mean"])) == (8, results["text"]["value"])
+    timesteps = rows_of(comparison / "timesteps.csv")
+    assert {row["series"] for row in timesteps if row["task"] == "pictures"} >= {"right", "wrong", "right_relative"}
+    assert {row["run"] for row in timesteps} == {"clevr-tiny", "sd21-base"}
+
+
+def test_the_radar_is_chance_at_nought_and_perfect_at_one(comparison):
+    for row in rows_of(comparison / "radar.csv"):
+        value, chance = float(row["value"]), float(row["chance"])
+        assert float(row["radius"]) == pytest.approx((value - chance) / (1 - chance))
+        assert row["metric"] in ("accuracy", "recall@1", "text", "image", "group")
+
+
+def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
+    part = make_run(
+        Skilled(0.5), tmp_path / "part", chosen=[fakes.image_task(count=4), fakes.text_task()], model="part"
+    )
+    words = Page(report.write_report([run_folders[0], part], tmp_path / "out", resamples=50)).words
+    assert "were asked different examples of Pictures (6 and 4): compared on the 4 that are the same." in words
+    assert "part was not asked: CLEVR, Square, Retrieval, Relations." in words
+    assert "clevr-tiny was not asked: Words." in words
+
+
+def test_failed_tasks_and_edited_numbers_are_noted(run_folders, tmp_path):
+    folder = pathlib.Path(shutil.copytree(run_folders[0], tmp_path / "run"))
+    results = json.loads((folder / "results.json").read_text())
+    results["failed"] = {"pets": "there is no image at <pets/1.jpg>"}
+    results["tasks"]["square"]["group"]["value"] = 0.5
+    (folder / "results.json").write_text(json.dumps(results))
+    page = Page(report.write_report([folder]))
+    assert "Pets gave no numbers: there is no image at <pets/1.jpg>" in page.words
+    assert "group of Square does not follow from the stored scores" in page.words
+
+
+def test_a_new_report_takes_the_place_of_the_former_one(run_folders, tmp_path):
+    report.write_report(run_folders[2:], tmp_path, gallery_examples=3)
+    (tmp_path / "notes.csv").write_text("mine")
+    assert (tmp_path / "gallery.csv").is_file()
+    report.write_report(run_folders[2:], tmp_path, gallery_examples=0)
+    assert not (tmp_path / "gallery.csv").exists()
+    assert (tmp_path / "tasks.csv").is_file()
+    assert (tmp_path / "notes.csv").read_text() == "mine"
+
+
+def test_an_older_run_is_reported_without_what_it_lacks(run_folders, tmp_path):
+    folder = pathlib.Path(shutil.copytree(run_folders[0], tmp_path / "run"))
+    shutil.rmtree(folder / "gallery")
+    config = json.loads((folder / "config.json").read_text())
+    config["schema"] = 1
+    del config["rounds"]
+    (folder / "config.json").write_text(json.dumps(config))
+    for path in (folder / "examples").glob("*.parquet"):
+        pq.write_table(pq.read_table(path).drop_columns(["terms"]), path)
+    page = Page(report.write_report([folder]))
+    assert "timesteps" not in page.ids
+    assert "samples" in page.ids
+    assert "The run kept no pictures of these examples." in page.words
+    assert not page.images
+
+
+def test_a_folder_that_cannot_be_written_and_wrong_numbers_are_refused(run_folders, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"--out .* cannot be written"):
+        report.write_report(run_folders[2:], tmp_path / "file")
+    with pytest.raises(InputError, match="resamples"):
+        report.write_report(run_folders[2:], tmp_path / "out", resamples=0)
+    with pytest.raises(InputError, match="gallery"):
+        report.write_report(run_folders[2:], tmp_path / "out", gallery_examples=-1)
+
+
+def test_runs_look_different():
+    marks = [figures.run_mark(number, str(number)) for number in range(14)]
+    assert len({(mark.colour, str(mark.dash)) for mark in marks}) == 14
+    assert len({mark.colour for mark in marks[:7]}) == len({mark.marker for mark in marks[:7]}) == 7
+
+
+def test_the_papers_tables_answer_by_model():
+    assert paper.value_of("flickr30k_image", "recall@1", "sd21-base") == pytest.approx(0.615)
+    assert paper.value_of("svo_verb", "accuracy", "clip-rn50x64") == pytest.approx(0.822)
+    assert paper.value_of("clevr_image", "accuracy", "sd21-base") is None
+    assert paper.columns(("3", "5"), "mmbias") == ["SD 2.1", "SD 1.5", "CLIP RN50x64", "CLIP ViT-B/32"]
+    assert paper.cell(("3", "5"), "mmbias", "Christian-Muslim", "SD 2.1").printed == "0.94*"
+
+
+def test_too_few_samples_or_examples_make_a_sentence_and_no_curve(tmp_path):
+    chosen = [fakes.text_task(), fakes.image_task(count=4)]
+    few = make_run(Skilled(0.3), tmp_path / "few", chosen=chosen, num_samples=3)
+    page = Page(report.write_report([few, make_run(WithoutSamples(), tmp_path / "direct", chosen=chosen)], tmp_path))
+    for key in ("samples", "timesteps"):
+        assert "4 samples a pair or 5 examples: Words; Pictures." in page.section(key)
+        assert "<figure" not in page.section(key)
+        assert not (tmp_path / f"{key}.png").exists()
+    # Four examples in two runs: their overlap is in the table only.
+    assert "fewer than 5 examples of them: Pictures." in page.section("overlap")
+    assert page.section("overlap").count("<figure") == 1
+    assert {row["task"] for row in rows_of(tmp_path / "overlap.csv")} == {"words", "pictures"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_long_path_is_no_name(run_folders, tmp_path):
+    path = f"/tmp/{'some' * 10}/{'deep' * 10}/{'x' * 120}"
+    folders = [pathlib.Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in run_folders[1:]]
+    for folder in folders:
+        config = json.loads((folder / "config.json").read_text())
+        config["model"] = config["config"]["model"] = path
+        (folder / "config.json").write_text(json.dumps(config))
+    page = Page(report.write_report(folders, tmp_path / "out", resamples=10, gallery_examples=3))
+    assert page.words.count(path) == 2  # once a run, in what was run
+    assert path in page.section("runs")
+    labels = {row["run"] for row in rows_of(tmp_path / "out" / "tasks.csv")}
+    assert len(labels) == 2
+    assert all(len(label) < 60 for label in labels)
+
+
+@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 2**32}, {"seed": 1.5}, {"resamples": 10**12}])
+def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path, options):
+    with pytest.raises(InputError, match="must be"):
+        report.write_report([tmp_path / "absent"], tmp_path / "report", **options)

@@ -1,0 +1,232 @@
+"""The paper's numbers: all there, each on its place, consistent with each other, and the right one beside ours."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+
+from winobench import tasks
+from winobench.data import clevr_captions
+from winobench.metrics import METRICS
+from winobench.report import published
+
+ROUNDING = 0.051  # half a unit of the last printed digit
+
+
+def cell(table, row, column):
+    (number,) = [n for n in published.numbers() if (n.table, n.row, n.column) == (table, row, column)]
+    return number
+
+
+def test_every_cell_of_every_table():
+    counts = collections.Counter(number.table for number in published.numbers())
+    assert counts == {"1a": 5 * 7, "1b": 4 * 8, "2a": 6 * 7, "2b": 6 * 8, "3": 7 * 4, "5": 4 * 4, "6": 8 * 3}
+    places = [(number.table, number.row, number.column) for number in published.numbers()]
+    assert len(set(places)) == len(places) == 225
+    assert published.source()["arxiv"] == "2305.16397"
+
+
+@pytest.mark.parametrize(
+    ("place", "printed", "task", "metric", "settings"),
+    [
+        (("1a", "CLIP RN50x64", "Flickr Img"), "71.9", "flickr30k_image", "recall@1", ("clip-rn50x64", None, None)),
+        (
+            ("1a", "OpenCLIP ViT-L/14", "Winoground / Image"),
+            *("11.25", "winoground", "image"),
+            ("openclip-vit-l14", None, None),
+        ),
+        (
+            ("1a", "Diffusion Classifier", "ImageCoDe / Static"),
+            *("8.9", "imagecode_static", "accuracy"),
+            ("sd21-base", "none", 250),
+        ),
+        (
+            ("1a", "DiffusionITM (Ours)", "ImageCoDe / Video"),
+            *("21.1", "imagecode_video", "accuracy"),
+            ("sd21-base", "unconditional", 250),
+        ),
+        (
+            ("1b", "Diffusion Classifier / DiffusionITM (Ours)", "ARO / Flickr Ord."),
+            *("33.2", "aro_flickr_order", "accuracy"),
+            ("sd21-base", None, 250),
+        ),
+        (("1b", "OpenCLIP ViT-14/L", "Pets"), "89.9", "pets", "accuracy", ("openclip-vit-l14", None, None)),
+        (("2a", "Vanilla SD", "SVO / Obj"), "79.4", "svo_obj", "accuracy", ("sd21-base", "unconditional", 10)),
+        (("2b", "Vanilla SD", "Winoground / Text"), "32.3", "winoground", "text", ("sd21-base", None, 10)),
+        (("3", "Religion / Jewish, Muslim", "SD 1.5"), "0.03", "mmbias", "Jewish-Muslim", ("sd15", None, 20)),
+        (
+            ("5", "Religion / Buddhist, Christian", "CLIP ViT-B/32"),
+            *("-0.78", "mmbias", "Buddhist-Christian"),
+            ("clip-vit-b32", None, None),
+        ),
+        (
+            ("6", "Binding (Colour Shape)", "Diffusion Classifier"),
+            *("56.8", "clevr", "binding_color_shape/accuracy"),
+            ("sd21-base", None, 250),
+        ),
+        (("6", "Spatial", "CLIP RN50x64"), "49.6", "clevr", "spatial/accuracy", ("clip-rn50x64", None, None)),
+    ],
+)
+def test_cells(place, printed, task, metric, settings):
+    number = cell(*place)
+    assert (number.printed, number.task, number.metric) == (printed, task, metric)
+    assert (number.model, number.normalize, number.num_samples) == settings
+    assert number.finetuning is None
+    assert number.value == float(printed)
+
+
+def test_units_and_methods():
+    number = cell("1a", "DiffusionITM (Ours)", "Flickr Img")
+    assert (number.unit, number.value, number.in_our_unit) == ("percent", 61.5, pytest.approx(0.615))
+    assert (number.method, number.significant) == ("DiffusionITM (Ours)", None)
+    number = cell("3", "Religion / Christian, Muslim", "SD 2.1")
+    assert (number.unit, number.value, number.in_our_unit) == ("effect size", 0.94, 0.94)
+    assert (number.method, number.significant) == ("SD 2.1", True)
+    assert cell("6", "Average", "HardNeg-DiffusionITM (Ours)").method == "HardNeg-DiffusionITM (Ours)"
+    assert cell("2b", "+ MS-COCO NoNeg", "Pets").finetuning == "noneg"
+
+
+def test_stars_are_on_pairs_alone_and_never_on_a_negative_number():
+    """That is why ours are one-sided, towards X."""
+    pairs = [number for number in published.numbers() if number.significant is not None]
+    assert len(pairs) == 40
+    assert {number.table for number in pairs} == {"3", "5"}
+    assert not any(number.significant for number in pairs if number.value < 0.1)
+    assert all(number.significant for number in pairs if number.value > 0.1)
+    assert min(number.value for number in pairs if number.significant) == 0.23
+    assert min(number.value for number in pairs) == -0.78
+
+
+def test_averages_of_clevr_are_means_of_its_sub_tasks():
+    for column in ("Diffusion Classifier", "HardNeg-DiffusionITM (Ours)", "CLIP RN50x64"):
+        of_column = [n for n in published.numbers() if (n.table, n.column) == ("6", column)]
+        parts = [n.value for n in of_column if n.row != "Average"]
+        assert len(parts) == 7
+        assert np.mean(parts) == pytest.approx(cell("6", "Average", column).value, abs=ROUNDING)
+    # Table 1b has the same averages.
+    for row, column in (
+        ("Diffusion Classifier / DiffusionITM (Ours)", "Diffusion Classifier"),
+        ("HardNeg-DiffusionITM (Ours)", "HardNeg-DiffusionITM (Ours)"),
+        ("CLIP RN50x64", "CLIP RN50x64"),
+    ):
+        assert cell("1b", row, "CLEVR / avg").printed == cell("6", "Average", column).printed
+
+
+def test_average_absolute_effect_sizes_are_means_over_ten_pairs():
+    for column, expected in (("SD 2.1", 0.65), ("SD 1.5", 0.79), ("CLIP RN50x64", 1.09), ("CLIP ViT-B/32", 1.26)):
+        sizes = [n.value for n in published.numbers() if n.column == column and n.significant is not None]
+        assert len(sizes) == 10
+        assert cell("3", "Average Absolute Effect Size", column).value == expected
+        assert np.mean(np.abs(sizes)) == pytest.approx(expected, abs=0.0051)
+
+
+def test_one_number_a_place_and_setting():
+    """Nothing is given twice, but for CLEVR's average, which two tables print."""
+    keys = collections.Counter(
+        (n.task, n.metric, n.model, n.finetuning, n.normalize, n.num_samples) for n in published.numbers()
+    )
+    assert {key[:2] for key, count in keys.items() if count > 1} == {("clevr", "accuracy")}
+
+
+def test_every_number_stands_beside_one_that_we_measure():
+    subtasks = set(clevr_captions.SUBTASKS)
+    for task_name, of_task in itertools.groupby(published.numbers(), key=lambda number: number.task):
+        task = tasks.get_task(task_name)
+        for number in of_task:
+            if task.association is not None:
+                known = {"average_absolute_effect_size", *(pair.name for pair in task.association.pairs)}
+            elif task.metric == "winoground":
+                known = {"text", "image", "group"}
+            else:
+                assert task.metric in METRICS
+                names = {"recall@1", "recall@5"} if task.metric == "recall" else {"accuracy"}
+                known = names | ({f"{part}/accuracy" for part in subtasks} if task_name == "clevr" else set())
+            assert number.metric in known
+            # A method that guesses is a few points off chance at most: the columns are not mixed up.
+            if number.model == "sd21-base" and number.normalize == "none":
+                chance = task.chance.get(number.metric, 0)
+                assert number.in_our_unit <= chance + 0.06
+
+
+DIFFUSION = {"kind": "diffusion", "model": "sd21-base"}
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "settings", "expected"),
+    [
+        ("flickr30k_image", "recall@1", {**DIFFUSION, "num_samples": 250}, "61.5"),
+        ("flickr30k_image", "recall@1", {**DIFFUSION, "num_samples": 10}, "46.1"),
+        ("flickr30k_image", "recall@1", {**DIFFUSION, "num_samples": 49}, "46.1"),
+        ("flickr30k_image", "recall@1", {**DIFFUSION, "num_samples": 50}, "61.5"),
+        ("flickr30k_image", "recall@1", DIFFUSION, "61.5"),
+        ("flickr30k_image", "recall@1", {**DIFFUSION, "normalize": "none", "num_samples": 10}, "11.1"),
+        ("flickr30k_image", "recall@1", {**DIFFUSION, "normalize": "unconditional"}, "61.5"),
+        ("flickr30k_image", "recall@1", {**DIFFUSION, "normalize": "gray_image"}, "61.5"),
+        # Text retrieval does not depend on the normalisation.
+        ("pets", "accuracy", {**DIFFUSION, "normalize": "none", "num_samples": 10}, "60.9"),
+        ("pets", "accuracy", {**DIFFUSION, "num_samples": 250}, "79.7"),
+        # Another diffusion model stands beside Stable Diffusion 2.1, but for the tables that have it.
+        ("pets", "accuracy", {"kind": "diffusion", "model": "clevr-tiny", "num_samples": 16}, "60.9"),
+        ("pets", "accuracy", {"kind": "diffusion", "model": "/models/own"}, "79.7"),
+        ("mmbias", "Christian-Muslim", {"kind": "diffusion", "model": "sd15", "num_samples": 20}, "1.06*"),
+        ("mmbias", "Christian-Muslim", {"kind": "diffusion", "model": "clevr-tiny", "num_samples": 5}, "0.94*"),
+        ("mmbias", "average_absolute_effect_size", {"kind": "baseline", "model": "clip-vit-b32"}, "1.26"),
+        # A hub id is the model that it names.
+        (
+            *("mmbias", "Christian-Muslim"),
+            {"kind": "diffusion", "model": "stable-diffusion-v1-5/stable-diffusion-v1-5"},
+            "1.06*",
+        ),
+        ("mmbias", "Christian-Muslim", {"kind": "diffusion", "model": "runwayml/stable-diffusion-v1-5"}, "1.06*"),
+        # A baseline stands beside itself or alone.
+        ("pets", "accuracy", {"kind": "baseline", "model": "clip-rn50x64"}, "88.4"),
+        ("clevr", "accuracy", {"kind": "baseline", "model": "clip-rn50x64"}, "59.5"),
+        ("clevr", "spatial/accuracy", {"kind": "baseline", "model": "clip-rn50x64"}, "49.6"),
+        ("pets", "accuracy", {"kind": "baseline", "model": "clip-rn50"}, None),
+        ("clevr", "spatial/accuracy", {"kind": "baseline", "model": "openclip-vit-l14"}, None),
+        # What the paper does not report.
+        ("flickr30k_image", "recall@5", DIFFUSION, None),
+        ("clevr_image", "accuracy", DIFFUSION, None),
+        ("winoground", "group", DIFFUSION, None),
+    ],
+)
+def test_the_number_beside_ours(task, metric, settings, expected):
+    found = published.reference(task, metric, **settings)
+    assert (found and found.printed) == expected
+
+
+def test_references_of_a_run():
+    def run(scorer, model, num_samples=None):
+        return {
+            "tasks": {
+                "clevr": {"accuracy": {}, "spatial/accuracy": {}, "extra/accuracy": {}},
+                "mine": {"accuracy": {}},
+            },
+            "config": {"model": model, "normalize": "auto", "sampling": {"num_samples": num_samples}},
+            "versions": {"scorer": {"scorer": scorer}},
+        }
+
+    found = published.references(run("diffusion_itm", "clevr-tiny", 250))
+    assert {key: number.table for key, number in found.items()} == {
+        ("clevr", "accuracy"): "1b",
+        ("clevr", "spatial/accuracy"): "6",
+    }
+    assert {number.model for number in found.values()} == {"sd21-base"}
+    assert published.references(run("contrastive", "clip-rn50")) == {}
+    assert published.references(run("contrastive", "clip-rn50x64"))["clevr", "accuracy"].printed == "59.5"
+    assert published.references({"tasks": {"clevr": {"accuracy": {}}}}) == {}
+
+    # Beside a model with a LoRA stands the paper's fine-tuned one, and nothing where the paper has none.
+    finetuned = run("diffusion_itm", "sd21-base", 10)
+    finetuned["config"]["lora"] = "lora"
+    finetuned["tasks"]["mmbias"] = {"Christian-Muslim": {}}
+    found = published.references(finetuned)
+    assert set(found) == {("clevr", "accuracy"), ("clevr", "spatial/accuracy")}
+    assert {number.finetuning for number in found.values()} == {"hardneg"}
+    assert (found["clevr", "accuracy"].table, found["clevr", "accuracy"].printed) == ("2b", "67.0")
+
+
+def test_kinds_are_two():
+    with pytest.raises(ValueError, match="kind is diffusion or baseline, not 'clip'"):
+        published.reference("pets", "accuracy", model="clip-rn50x64", kind="clip")

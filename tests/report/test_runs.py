@@ -1,0 +1,365 @@
+"""Run folders as arrays: what was recorded comes back, and what cannot be used is said in one sentence."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.evaluation import fakes
+from tests.report.conftest import NUM_SAMPLES, Skilled, make_run
+from winobench.errors import InputError
+from winobench.evaluation import records
+from winobench.metrics import normalization
+from winobench.report import runs
+
+
+def names_of(batch):
+    return [term.name for term in batch.terms]
+
+
+def copied(folder, tmp_path):
+    return pathlib.Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def changed(path, **fields):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_errors_come_back_with_the_scores_that_were_made_from_them(run_folders):
+    for folder in run_folders:
+        run = runs.read_run(folder)
+        assert list(run.tasks) == ["clevr", "pictures", "square", "retrieval", "relations", "mmbias"]
+        for name, task in run.tasks.items():
+            batches = run.batches(name)
+            if task.is_bias:
+                assert batches is None
+                continue
+            (batch,) = batches
+            assert batch.own.shape == (
+                len(task.examples.ids),
+                *task.examples.scores[0].shape,
+                1 if task.deterministic else NUM_SAMPLES,
+            )
+            np.testing.assert_array_equal(runs.mean_scores(batch), np.stack(task.examples.scores))
+            is_normalised = name in ("pictures", "square", "retrieval") and not task.deterministic
+            assert names_of(batch) == (["own", "unconditional"] if is_normalised else ["own"])
+
+
+def test_a_run_says_how_it_sampled(run_folders):
+    weak, _, direct = map(runs.read_run, run_folders)
+    assert weak.tasks["clevr"].num_samples == NUM_SAMPLES
+    assert weak.tasks["clevr"].timesteps.shape == (NUM_SAMPLES,)
+    assert weak.tasks["mmbias"].num_samples == 3
+    assert not weak.tasks["clevr"].deterministic
+    assert direct.tasks["clevr"].deterministic
+    assert direct.tasks["clevr"].timesteps is None
+
+
+METRICS = {
+    "clevr": ("accuracy", ("accuracy",)),
+    "pictures": ("accuracy", ("accuracy",)),
+    "square": ("winoground", ("text", "image", "group")),
+    "retrieval": ("recall", ("recall@1",)),
+    "relations": ("macro_accuracy", ("accuracy",)),
+    "mmbias": ("effect_size", ("average_absolute_effect_size",)),
+}
+
+
+def rewrite(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_metrics_are_those_that_the_run_names(run_folders, tmp_path):
+    run = runs.read_run(run_folders[0])
+    assert {name: (task.metric, task.shown) for name, task in run.tasks.items()} == METRICS
+    assert {task.best for task in run.tasks.values()} == {1.0}
+    # Runs of before do not name them: their rows do.
+    old = shutil.copytree(run_folders[0], tmp_path / "old")
+    rewrite(old / "config.json", lambda config: config.pop("metrics"))
+    assert {name: (task.metric, task.shown) for name, task in runs.read_run(old).tasks.items()} == METRICS
+    rewrite(
+        old / "results.json",
+        lambda content: content["tasks"].update(pictures={"odd": content["tasks"]["clevr"]["accuracy"]}, clevr={}),
+    )
+    odd = runs.read_run(old).tasks
+    assert [(odd[name].metric, odd[name].shown) for name in ("pictures", "clevr")] == [("other", ("odd",)), (None, ())]
+
+
+def test_a_metric_without_its_row_is_told(run_folders, tmp_path):
+    path = shutil.copytree(run_folders[0], tmp_path / "run")
+    rewrite(path / "results.json", lambda content: content["tasks"]["clevr"].pop("accuracy"))
+    with pytest.raises(InputError, match=r"results\.json has no 'accuracy' of clevr, which is the headline"):
+        runs.read_run(path)
+
+
+def test_gray_normalisation_is_reproduced(tmp_path):
+    run = runs.read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[fakes.text_task()], normalize="gray_image"))
+    (batch,) = run.batches("words")
+    assert names_of(batch) == ["own", "gray_image"]
+    scores = np.stack(run.tasks["words"].examples.scores)
+    np.testing.assert_array_equal(runs.mean_scores(batch), scores)
+    assert np.abs(runs.mean_scores(dataclasses.replace(batch, terms=(normalization.OWN,))) - scores).max() > 0.1
+
+
+def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    shutil.rmtree(folder / "gallery")
+    config = json.loads((folder / "config.json").read_text())
+    del config["rounds"], config["model"]
+    config["schema"] = 1
+    (folder / "config.json").write_text(json.dumps(config))
+    for path in (folder / "examples").glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.drop_columns(["terms"]), path)
+    for path in (folder / "errors").glob("*.parquet"):
+        table = pq.read_table(path)
+        kept = {b"winobench.scores": table.schema.metadata[b"winobench.scores"]}
+        pq.write_table(table.replace_schema_metadata(kept), path)
+    run = runs.read_run(folder)
+    assert run.label == "clevr-tiny"
+    assert run.tasks["pictures"].timesteps is None
+    assert run.pictures("pictures") == {}
+    # Whether the scores are normalised is found by trying.
+    assert [names_of(batch) for batch in run.batches("pictures")] == [["own", "unconditional"]]
+    assert [names_of(batch) for batch in run.batches("clevr")] == [["own"]]
+    # Between, runs said so in two columns.
+    for path in (folder / "examples").glob("*.parquet"):
+        table = pq.read_table(path)
+        for column, are in (
+            ("normalized_text", path.stem in ("pictures", "square", "retrieval")),
+            ("normalized_gray", False),
+        ):
+            table = table.append_column(column, pa.array([are] * len(table)))
+        pq.write_table(table, path)
+    run = runs.read_run(folder)
+    assert run.tasks["pictures"].examples.terms == ("own", "unconditional")
+    assert run.tasks["clevr"].examples.terms == ("own",)
+
+
+def test_terms_that_nobody_knows_are_refused(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    path = folder / "examples" / "clevr.parquet"
+    table = pq.read_table(path)
+    for terms in (["own", "magic"], ["unconditional"]):
+        odd = pa.array([terms] * len(table), pa.list_(pa.string()))
+        pq.write_table(table.set_column(table.column_names.index("terms"), "terms", odd), path)
+        with pytest.raises(InputError, match="which nobody knows"):
+            runs.read_run(folder)
+
+
+def test_scores_that_do_not_follow_from_the_errors_have_none(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    path = folder / "examples" / "clevr.parquet"
+    table = pq.read_table(path)
+    scores = table["scores"].to_pylist()
+    scores[3][0][0] += 1e-4
+    column = table.column_names.index("scores")
+    pq.write_table(table.set_column(column, "scores", pa.array(scores, table["scores"].type)), path)
+    run = runs.read_run(folder)
+    assert run.batches("clevr") is None
+    assert run.batches("pictures") is not None
+    for part in (folder / "errors").glob("*.parquet"):
+        part.unlink()
+    assert runs.read_run(folder).batches("pictures") is None
+
+
+def test_an_error_store_joins_stretches_of_samples():
+    rows = [("i", "a", 0, [1.0, 2.0]), ("j", "a", 0, [5.0, 6.0, 7.0]), ("i", "a", 2, [3.0, 4.0]), ("j", "a", 2, [8.0])]
+    columns = list(zip(*rows, strict=True))
+    table = pa.table(
+        {
+            "image": columns[0],
+            "text": columns[1],
+            "first_sample": pa.array(columns[2], pa.int32()),
+            "errors": pa.array(columns[3], pa.list_(pa.float32())),
+        }
+    )
+    store = runs.ErrorStore(table)
+    # The pair (j, a) has its third sample twice: the later one counts.
+    np.testing.assert_array_equal(store.pairs(["j", "i"], ["a", "a"], 3), [[5, 6, 8], [1, 2, 3]])
+    np.testing.assert_array_equal(store.pairs(["j", "i"], ["a", "a"]), [[5, 6, 8], [1, 2, 3]])
+    np.testing.assert_array_equal(store.pairs(["i"], ["a"]), [[1, 2, 3, 4]])
+    np.testing.assert_array_equal(store.pairs(["i"], ["a"], 1), [[1]])
+    assert store.pairs(["j"], ["a"], 4) is None
+    assert store.pairs(["i"], ["b"]) is None
+    assert store.pairs(["k"], ["a"]) is None
+
+
+def test_runs_of_one_model_get_names_of_their_own(run_folders, tmp_path):
+    other = copied(run_folders[0], tmp_path)
+    assert [run.label for run in runs.read_runs([run_folders[0], other])] == ["clevr-tiny (weak)", "clevr-tiny (copy)"]
+    (tmp_path / "deep").mkdir()
+    third = shutil.copytree(other, tmp_path / "deep" / "copy")
+    labels = [run.label for run in runs.read_runs([other, third])]
+    assert len(set(labels)) == 2
+
+
+def refused(folder):
+    with pytest.raises(InputError) as caught:
+        runs.read_run(folder)
+    return str(caught.value)
+
+
+def test_what_is_no_finished_run_is_refused_in_a_sentence(run_folders, tmp_path):
+    assert "there is no folder" in refused(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "has no config.json" in refused(tmp_path / "empty")
+    with pytest.raises(InputError, match="no run is named"):
+        runs.read_runs([])
+    with pytest.raises(InputError, match="named twice"):
+        runs.read_runs([run_folders[0], run_folders[0] / ".." / run_folders[0].name])
+
+    folder = copied(run_folders[0], tmp_path)
+    (folder / "results.json").unlink()
+    changed(folder / "config.json", status="interrupted")
+    assert "no results yet (status: interrupted)" in refused(folder)
+    (folder / "results.json").write_text("{")
+    assert "results.json cannot be read" in refused(folder)
+    (folder / "results.json").write_text("{}")
+    assert "has no tasks" in refused(folder)
+    changed(folder / "config.json", schema=records.SCHEMA_VERSION + 1)
+    assert f"has the layout {records.SCHEMA_VERSION + 1}" in refused(folder)
+    (folder / "config.json").write_text("[]")
+    assert "is not winobench's" in refused(folder)
+
+
+def test_damaged_tables_are_named(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    (folder / "examples" / "clevr.parquet").write_bytes(b"PAR1")
+    assert "clevr.parquet cannot be read" in refused(folder)
+    pq.write_table(pa.table({"id": ["a"]}), folder / "examples" / "clevr.parquet")
+    assert "clevr.parquet has no column groups" in refused(folder)
+    (folder / "examples" / "clevr.parquet").unlink()
+    run = runs.read_run(folder)
+    assert run.tasks["clevr"].examples is None
+    assert any("no table of the examples of clevr" in note for note in run.notes)
+    next((folder / "errors").glob("*.parquet")).write_bytes(b"")
+    with pytest.raises(InputError, match=r"part-.*cannot be read"):
+        run.batches("pictures")
+
+
+def test_a_run_that_is_being_extended_says_so(run_folders, tmp_path):
+    folder = copied(run_folders[0], tmp_path)
+    changed(folder / "config.json", status="running")
+    assert any("running" in note for note in runs.read_run(folder).notes)
+
+
+def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32", **scorer):
+    config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype, **scorer}}}
+    task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, None, num_samples, None, False)
+    run = runs.Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
+    run.label = runs.short_label(run)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("some", "labels"),
+    [
+        ([named("sd21-base"), named("openai/clip"), named("/a/b/tiny/")], ["sd21-base", "clip", "tiny"]),
+        ([named("/a/b/tiny"), named("/a/c/tiny")], ["tiny (b)", "tiny (c)"]),
+        ([named("/a/x/tiny"), named("/c/x/tiny")], ["tiny (a)", "tiny (c)"]),
+        ([named("sd"), named("sd", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
+        ([named("sd"), named("sd", num_samples=1000)], ["sd (100 samples)", "sd (1,000 samples)"]),
+        ([named("sd"), named("sd", dtype="bfloat16")], ["sd (float32)", "sd (bfloat16)"]),
+        ([named("sd"), named("sd", quantization="int8")], ["sd", "sd (int8)"]),
+        ([named("sd", "r1"), named("sd", "r2"), named("clip")], ["sd (r1)", "sd (r2)", "clip"]),
+        ([named("sd", "r1"), named("sd", "r2", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
+        (
+            [named("sd", num_samples=10), named("sd", dtype="bfloat16"), named("sd")],
+            ["sd (10 samples, float32)", "sd (100 samples, bfloat16)", "sd (100 samples, float32)"],
+        ),
+        ([named("sd"), named("sd")], ["sd 1", "sd 2"]),
+    ],
+)
+def test_equal_names_get_what_differs(some, labels):
+    runs.tell_apart(some)
+    assert [run.label for run in some] == labels
+    for run in some:
+        run.label = runs.short_label(run)
+
+
+def test_names_of_any_length_are_short_and_their_own():
+    some = [named(f"/models/{'x' * 60}{number}{'y' * 60}", "z" * 200) for number in range(3)]
+    runs.tell_apart(some)
+    assert len({run.label for run in some}) == 3
+    assert max(len(run.label) for run in some) < 60
+    assert some[1].model == f"/models/{'x' * 60}1{'y' * 60}"
+
+
+def write_examples(folder, task, change):
+    path = folder / "examples" / f"{task}.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def replaced(name, make):
+    def change(table):
+        column = table[name]
+        values = pa.array([make(value.as_py()) for value in column], column.type)
+        return table.set_column(table.column_names.index(name), name, values)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "message"),
+    [
+        ("clevr", lambda table: table.slice(0, 0), "clevr.parquet has no examples"),
+        (
+            "clevr",
+            replaced("target", lambda _: None),
+            "does not fit the metric accuracy (a target and one image or one text are needed",
+        ),
+        ("square", replaced("target", lambda _: 0), "does not fit the metric winoground (winoground's right answer"),
+        (
+            "clevr",
+            replaced("scores", lambda rows: [[float("nan") for _ in row] for row in rows]),
+            "does not fit the metric accuracy (scores hold NaN or infinity.)",
+        ),
+    ],
+)
+def test_examples_that_the_metric_cannot_have_counted_are_refused(run_folders, tmp_path, task, change, message):
+    folder = copied(run_folders[0], tmp_path)
+    write_examples(folder, task, change)
+    assert message in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"value": 2}, "value of tasks.clevr.accuracy of"),
+        ({"low": -1}, "low of tasks.clevr.accuracy of"),
+        ({"n": -5}, "is -5, not a number from 0 on"),
+        ({"ties": None}, "has no 'ties'"),
+        ({"n": 10**30}, "not a whole number"),
+        ({"chance": 1.5}, "is 1.5, not a number from"),
+    ],
+)
+def test_results_beyond_their_range_are_refused(run_folders, tmp_path, entry, message):
+    folder = copied(run_folders[0], tmp_path)
+    results = json.loads((folder / "results.json").read_text())
+    whole = {**results["tasks"]["clevr"]["accuracy"], **entry}
+    results["tasks"]["clevr"]["accuracy"] = {key: value for key, value in whole.items() if value is not None}
+    changed(folder / "results.json", tasks=results["tasks"])
+    assert message in refused(folder)
+
+
+@pytest.mark.parametrize("timesteps", [[10**30], [-1], [1.5], ["1"]])
+def test_timesteps_that_no_schedule_has_are_refused(run_folders, tmp_path, timesteps):
+    folder = copied(run_folders[0], tmp_path)
+    rounds = json.loads((folder / "config.json").read_text())["rounds"]
+    changed(folder / "config.json", rounds=[{**one, "timesteps": timesteps} for one in rounds])
+    assert "rounds[0].timesteps" in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "circle", "circle/run", "x/" * 3000])
+def test_paths_that_lead_nowhere_are_one_sentence(tmp_path, name):
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(InputError, match="there is no folder"):
+        runs.read_runs([tmp_path / name, tmp_path / "other"])

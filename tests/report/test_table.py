@@ -1,0 +1,206 @@
+"""What a user reads in the terminal after an evaluation."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+import rich.console
+
+from winobench.data import clevr_captions
+from winobench.metrics import association_results
+from winobench.report import table
+from winobench.tasks.base import Association, TargetPair
+
+ENTRY = {"value": 0.5, "low": 0.4, "high": 0.6, "chance": 0.25, "n": 1234, "ties": 7}
+DIFFUSION = {"scorer": {"scorer": "diffusion_itm"}}
+
+
+def printed(tasks, width=80, **rest):
+    """The lines that are printed, without what pads them on the right."""
+    text = io.StringIO()
+    table.print_results({"tasks": tasks, **rest}, rich.console.Console(file=text, width=width))
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    return [line.rstrip() for line in lines]
+
+
+def config(model, num_samples=250, normalize="auto"):
+    return {"model": model, "normalize": normalize, "sampling": {"num_samples": num_samples}}
+
+
+def row(lines, first):
+    """The words of the one line that begins with ``first``."""
+    (line,) = [line for line in lines if line.strip().startswith(first)]
+    return line.split()
+
+
+def psi_results(psi, pairs, **options):
+    """Results of a bias task whose groups' images have the psi given."""
+    groups = [group for group, values in psi.items() for _ in values]
+    scores = np.zeros((len(groups), 2))
+    scores[:, 0] = np.concatenate(list(psi.values()))
+    task = Association(tuple(TargetPair(f"{x}-{y}", x, y, ("good",), ("bad",)) for x, y in pairs))
+    return association_results(scores, ["good", "bad"], groups, task, num_permutations=999, **options)
+
+
+@pytest.fixture(scope="module")
+def bias():
+    rng = np.random.default_rng(0)
+    shifts = {"Christian": 1.5, "Muslim": 0, "Jewish": -2, "Heterosexual": 0, "LGBT": 0}
+    psi = {group: rng.normal(size=50) + shift for group, shift in shifts.items()}
+    return psi_results(psi, [("Christian", "Muslim"), ("Jewish", "Muslim"), ("Heterosexual", "LGBT")])
+
+
+def test_a_row_a_metric():
+    part = "binding_color_shape/accuracy"
+    lines = printed({"clevr": {"accuracy": ENTRY, part: {**ENTRY, "value": 1.0, "high": 1.0, "chance": None}}})
+    assert lines[1].split() == ["task", "and", "metric", "%", "95%", "interval", "chance", "n", "ties"]
+    assert lines[3].split() == ["clevr"]
+    assert lines[4].split() == ["accuracy", "50.0", "40.0", "to", "60.0", "25.0", "1,234", "7"]
+    assert lines[5].split() == ["binding_color_shape", "100.0", "40.0", "to", "100.0", "1,234", "7"]
+    indents = [len(line) - len(line.lstrip()) for line in lines[3:6]]
+    assert indents == sorted(set(indents))
+    assert not any("paper" in line for line in lines)
+
+
+def test_the_papers_numbers_stand_beside_ours():
+    parts = {f"{name}/accuracy": ENTRY for name in clevr_captions.SUBTASKS}
+    tasks = {
+        "flickr30k_image": {"recall@1": ENTRY, "recall@5": ENTRY},
+        "clevr": {"accuracy": ENTRY, **parts},
+        "clevr_image": {"accuracy": ENTRY},
+    }
+    lines = printed(tasks, config=config("sd21-base"), versions=DIFFUSION)
+    assert lines[1].split() == ["task", "and", "metric", "%", "95%", "interval", "chance", "paper", "n", "ties"]
+    numbers = ["50.0", "40.0", "to", "60.0", "25.0"]
+    assert row(lines, "recall@1") == ["recall@1", *numbers, "61.5", "1,234", "7"]
+    assert row(lines, "recall@5") == ["recall@5", *numbers, "1,234", "7"]
+    assert row(lines, "spatial") == ["spatial", *numbers, "43.9", "1,234", "7"]
+    accuracies = [line.split() for line in lines if line.startswith("   accuracy")]
+    assert accuracies == [["accuracy", *numbers, "67.9", "1,234", "7"], ["accuracy", *numbers, "1,234", "7"]]
+    at = lines.index("  paper: Krojer et al. 2023, arXiv:2305.16397, on the published data")
+    assert " ".join(word for line in lines[at + 1 :] for word in line.split()) == (
+        'sd21-base, 250 samples a pair: "DiffusionITM (Ours)" in Table 1a; '
+        '"Diffusion Classifier / DiffusionITM (Ours)" in Table 1b; "Diffusion Classifier" in Table 6'
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "value", "note"),
+    [
+        ("clevr-tiny", {"num_samples": 16}, "46.1", "of Stable Diffusion 2.1 where it lacks clevr-tiny"),
+        ("clevr-tiny", {"normalize": "none"}, "11.1", '"Diffusion Classifier" in Table 1a'),
+        ("sd21-base", {"num_samples": 8}, "46.1", '10 samples a pair: "Vanilla SD" in Table 2a'),
+    ],
+)
+def test_it_is_said_which_numbers_they_are(model, settings, value, note):
+    lines = printed({"flickr30k_image": {"recall@1": ENTRY}}, config=config(model, **settings), versions=DIFFUSION)
+    assert row(lines, "recall@1")[6] == value
+    assert note in " ".join(" ".join(lines).split())
+
+
+def test_baselines_have_their_own_number_or_none():
+    tasks, versions = {"pets": {"accuracy": ENTRY}}, {"scorer": {"scorer": "contrastive"}}
+    lines = printed(tasks, config=config("clip-rn50x64"), versions=versions)
+    assert row(lines, "accuracy")[6] == "88.4"
+    assert lines[-2].split() == ["clip-rn50x64:", '"CLIP', 'RN50x64"', "in", "Table", "1b"]
+    lines = printed(tasks, config=config("clip-rn50"), versions=versions)
+    assert not any("paper" in line for line in lines)
+
+
+def test_of_many_groups_those_with_most_examples_are_shown():
+    parts = {f"tag {k:02d}/{m}": {**ENTRY, "n": (37 * k) % 101 + 1} for k in range(70) for m in ("text", "image")}
+    lines = printed({"winoground": {"text": ENTRY, "image": ENTRY, **parts}})
+    shown = [line.split("/")[0].strip() for line in lines if "/text" in line]
+    largest = sorted(range(70), key=lambda k: -((37 * k) % 101))[:6]
+    assert shown == [f"tag {k:02d}" for k in sorted(largest)]
+    assert sum("/image" in line for line in lines) == 6
+    assert "     64 more groups in results.json" in lines
+
+
+def test_long_names_are_broken_and_numbers_are_not():
+    name = "a_task_of_somebody_else_with_a_name_that_is_long"
+    lines = printed({name: {"accuracy": ENTRY, f"[bold]{name}/accuracy": ENTRY}}, width=60)
+    assert name in "".join(line.strip() for line in lines)
+    assert "[bold]" in "".join(lines)  # names are no markup
+    assert sum("40.0 to 60.0" in line for line in lines) == 2
+
+
+def test_target_pairs_have_a_table_of_their_own(bias):
+    lines = printed({"mmbias": bias, "pets": {"accuracy": ENTRY}}, config=config("sd15"), versions=DIFFUSION)
+    at = next(index for index, line in enumerate(lines) if "bias of X against Y" in line)
+    assert lines[at].split()[-7:] == ["d", "95%", "interval", "paper", "sided", "sided", "n"]
+    christian = bias["Christian-Muslim"]
+    assert row(lines, "Christian-Muslim") == [
+        *(
+            "Christian-Muslim",
+            f"{christian['value']:.2f}*†",
+            f"{christian['low']:.2f}",
+            "to",
+            f"{christian['high']:.2f}",
+        ),
+        *("1.06*", "0.0010", "0.0020", "100"),
+    ]
+    # Negative, however large, has no star, and two-sided is significant.
+    jewish = row(lines, "Jewish-Muslim")
+    assert float(jewish[1]) < -1
+    assert jewish[5:] == ["0.03", "1.0000", "0.0020", "100"]
+    nothing = row(lines, "Heterosexual-LGBT")
+    assert abs(float(nothing[1])) < 0.4
+    assert float(nothing[6]) > 0.01
+    average = bias["average_absolute_effect_size"]
+    assert row(lines, "average |d|") == [
+        *("average", "|d|", f"{average['value']:.2f}", f"{average['low']:.2f}", "to", f"{average['high']:.2f}"),
+        *("0.79", "250"),
+    ]
+    # Digits stand below digits, with and without a star.
+    rows = lines[at + 3 : at + 7]
+    assert rows[-1].split()[0] == "average"
+    points = [[found.start() for found in re.finditer(r"\d\.\d\d\b", line)] for line in rows]  # d, low, high, paper
+    assert len({(places[0], places[3]) for places in points}) == 1
+    text = " ".join(" ".join(lines).split())
+    assert "* p < 0.01, one-sided towards X, from 999 permutations or all there are." in text
+    assert "mmbias: without any bias, average |d| would be about 0.16." in text
+    assert 'sd15, 20 samples a pair: "SD 1.5" in Table 3' in text
+    assert "where it lacks sd15" in text  # pets
+    # Only what has an accuracy is in the other table.
+    assert [line.strip() for line in lines].count("mmbias") == 2
+    assert [line.strip() for line in lines].count("pets") == 1
+
+
+def test_groups_have_their_mean_association(bias):
+    lines = printed({"mmbias": bias})
+    entry = bias["Jewish/association"]
+    numbers = [f"{entry[key]:.2f}" for key in ("value", "low", "high")]
+    assert row(lines, "Jewish ") == ["Jewish", numbers[0], numbers[1], "to", numbers[2], "50"]
+    assert -2.5 < float(numbers[0]) < -1.5
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(1e-4, "0.000200"), (1.0, "2.00"), (50.0, "100"), (1e4, "20000")])
+def test_associations_of_any_size_have_three_digits(scale, expected):
+    found = psi_results({"A": [2 * scale, 2 * scale], "B": [scale, 1.5 * scale]}, [("A", "B")])
+    found["B/association"] |= {"low": 0.0, "high": 2 * scale}
+    assert row(printed({"own": found}), "A ")[1] == expected
+
+
+def test_pairs_that_are_left_out_are_told():
+    psi = {"A": [1, 2], "B": [3, 4.5]}
+    found = psi_results(psi, [("A", "B"), ("A", "C")], partial=True)
+    lines = printed({"own": found})
+    assert "  own: A-C is left out: there is no image of the group 'C'." in lines
+    assert not any("paper" in line for line in lines)
+    assert row(lines, "A-B")[-1] == "4"
+
+
+def test_failed_tasks_are_told_with_their_reason():
+    reason = "3 images are missing from /data/svo/images (12.jpg, 15.jpg, [99].jpg): download them again"
+    lines = printed({"pets": {"accuracy": ENTRY}}, failed={"svo_verb": reason})
+    at = lines.index("not evaluated")
+    assert " ".join(line.strip() for line in lines[at + 1 :]).strip() == f"svo_verb: {reason}"
+    assert all(line.startswith("  ") for line in lines[at + 1 :] if line)
+    assert not any("not evaluated" in line for line in printed({"pets": {"accuracy": ENTRY}}, failed={}))
+
+
+def test_nothing_is_printed_about_no_task():
+    assert printed({}, failed={"pets": "no data."}) == ["not evaluated", "  pets: no data.", ""]

@@ -1,0 +1,444 @@
+"""Pure functions from right and wrong answers, or from per-sample errors, to what a report shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from winobench import metrics
+from winobench.metrics import normalization
+from winobench.report.runs import TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
+
+SUBSETS = 32
+"""Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""
+
+BAND = (5, 95)
+"""Percentiles of the subsets' accuracies that the band shows."""
+
+FEW_CLUSTERS = 10
+"""With fewer independent images whose answers differ than this, no difference is called clear."""
+
+CLEAR_BELOW = 0.05
+"""P-value, adjusted for the number of rows on a page, up to which a difference is called clear."""
+
+PAIR_METRICS = ("pair", "pair_accuracy")
+"""What text tasks call the share of pairs of which both questions are right."""
+
+_SIZES = 12
+_MAX_BINS = 12
+_SAMPLES_A_BIN = 4
+
+# Numbers that are held at once while many subsets are computed: some 64 MB of float64.
+_AT_ONCE = 2**23
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What one row of a task's results counts.
+
+    Attributes:
+      name: metric or ``<group>/<metric>``.
+      members: [m] int, the examples, each as often as it counts.
+      correct: [m] bool.
+      strata: [m] int where the value is the mean over the strata's proportions; None for a plain proportion.
+    """
+
+    name: str
+    members: np.ndarray
+    correct: np.ndarray
+    strata: np.ndarray | None
+
+    @property
+    def value(self) -> float:
+        """The proportion, in [0, 1]."""
+        if self.strata is None:
+            return float(self.correct.mean())
+        return float((np.bincount(self.strata, self.correct) / np.bincount(self.strata)).mean())
+
+
+def rows_of(record: TaskRun) -> list[Row]:
+    """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``."""
+    if record.metric == TEXT_METRIC:
+        return _text_rows(record)
+    answers = outcomes(record)
+    if not answers:
+        return []
+    examples = record.examples
+    everything = np.arange(len(examples.ids))
+    members: dict[str, list[int]] = {}
+    for index, groups in enumerate(examples.groups):
+        for group in groups:
+            members.setdefault(group, []).append(index)
+    rows = []
+    for name, correct in answers.items():
+        rows.append(Row(name, everything, correct, None))
+        if f"macro_{name}" in record.results and members:
+            counted = np.concatenate([np.array(indices) for indices in members.values()])
+            strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
+            rows.append(Row(f"macro_{name}", counted, correct[counted], strata))
+    for group, indices in members.items():
+        for name, correct in answers.items():
+            rows.append(Row(f"{group}/{name}", np.array(indices), correct[indices], None))
+    return rows
+
+
+def _text_rows(record: TaskRun) -> list[Row]:
+    """Rows of the headline and of whole pairs, of all questions and by group, as far as the results have them."""
+    if record.examples is None or not record.results:
+        return []
+    examples = record.examples
+    headline = next(iter(record.results)).rpartition("/")[2]
+    members: dict[str, list[int]] = {"": list(range(len(examples.ids)))}
+    for index, groups in enumerate(examples.groups):
+        for group in groups:
+            members.setdefault(f"{group}/", []).append(index)
+    rows = []
+    for prefix, indices in members.items():
+        pairs: dict[str, list[int]] = {}
+        for index in indices:
+            if examples.pairs[index] is not None:
+                pairs.setdefault(examples.pairs[index], []).append(index)
+        whole = [both for both in pairs.values() if len(both) == 2]
+        both_right = np.array([examples.correct[both].all() for both in whole], bool)
+        found = [Row(f"{prefix}{headline}", np.array(indices), examples.correct[indices], None)]
+        found += [
+            Row(f"{prefix}{name}", np.array([both[0] for both in whole], np.int64), both_right, None)
+            for name in PAIR_METRICS
+        ]
+        rows += [row for row in found if row.name in record.results and len(row.members)]
+    return rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """By how much the second of two runs is better than the first, over the same examples.
+
+    Attributes:
+      name: the row of the results.
+      value: difference of the proportions, in [-1, 1].
+      low, high: its 95% interval.
+      p_value: two-sided, of no difference; at most 5% where the interval excludes 0.
+      p_adjusted: the same, adjusted for all differences that are shown together; see `adjusted`.
+      num_examples: that both runs have answered.
+      only_first, only_second: examples that only the one run has right.
+      clusters_apart: independent images on whose examples the runs differ, at least.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    p_value: float
+    p_adjusted: float
+    num_examples: int
+    only_first: int
+    only_second: int
+    clusters_apart: int
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval lies on one side of 0."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether chance alone is an unlikely reason, with all rows in view, and enough images say so."""
+        return self.p_adjusted <= CLEAR_BELOW and self.clusters_apart >= FEW_CLUSTERS
+
+
+def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: metrics.Dependence) -> list[Difference]:
+    """Paired differences second - first, as `winobench.metrics.paired_difference` computes them.
+
+    What makes an example easy or hard for both runs cancels, and examples that depend on each other count as such.
+
+    Args:
+      first, second: the same rows of the two runs, over the same examples in the same order.
+      dependence: of the examples.
+
+    Returns:
+      One entry a row; adjusted for no others.
+    """
+    found = []
+    for one, other in zip(first, second, strict=True):
+        if one.name != other.name or not np.array_equal(one.members, other.members):
+            raise ValueError(f"the rows {one.name} and {other.name} are not over the same examples.")
+        difference = metrics.paired_difference(
+            one.correct, other.correct, dependence.take(one.members), strata=one.strata
+        )
+        found.append(
+            Difference(
+                name=one.name,
+                value=difference.value,
+                low=difference.low,
+                high=difference.high,
+                p_value=difference.p_value,
+                p_adjusted=difference.p_value,
+                num_examples=len(one.members),
+                only_first=int(np.sum(one.correct & ~other.correct)),
+                only_second=int(np.sum(other.correct & ~one.correct)),
+                clusters_apart=difference.num_apart,
+            )
+        )
+    return found
+
+
+def adjusted(differences: Sequence[Difference]) -> list[Difference]:
+    """The differences, in their order, with p-values that are adjusted for how many they are."""
+    rates = metrics.false_discovery_rates([difference.p_value for difference in differences])
+    return [
+        dataclasses.replace(difference, p_adjusted=rate) for difference, rate in zip(differences, rates, strict=True)
+    ]
+
+
+def shared_rows(first: TaskRun, second: TaskRun) -> tuple[np.ndarray, np.ndarray]:
+    """The examples that two runs of a task have both been asked: [m] row numbers in the one and in the other."""
+    if first.examples is None or second.examples is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    places = {second.examples.key(row): row for row in range(len(second.examples.ids))}
+    pairs = [(row, places[key]) for row in range(len(first.examples.ids)) if (key := first.examples.key(row)) in places]
+    rows = np.array(pairs, np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
+
+
+def select(record: TaskRun, rows: np.ndarray) -> TaskRun:
+    """The task run with only these examples, in this order."""
+    examples = record.examples
+    values = {field.name: getattr(examples, field.name) for field in dataclasses.fields(examples)}
+    lists = {name: [value[row] for row in rows] for name, value in values.items() if isinstance(value, list)}
+    parts = {name: correct[rows] for name, correct in examples.parts.items()}
+    kept = dataclasses.replace(examples, correct=examples.correct[rows], parts=parts, **lists)
+    return dataclasses.replace(record, examples=kept)
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlap:
+    """How the right answers of two runs overlap; all shares are of the examples that both have answered.
+
+    Attributes:
+      num_examples: how many.
+      both, only_first, only_second, neither: shares, which add up to 1.
+      expected_both: share that both would have right if their answers were independent.
+      kappa: Cohen's kappa of right and wrong, 0 under independence and 1 if they agree everywhere; None where both
+        runs have all right or all wrong, so that chance alone explains every agreement.
+    """
+
+    num_examples: int
+    both: float
+    only_first: float
+    only_second: float
+    neither: float
+    expected_both: float
+    kappa: float | None
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
+    """The overlap of right answers, from [n] bool of each run (Figure 8).
+
+    Source of kappa: J. Cohen, Educational and Psychological Measurement 20 (1960).
+    """
+    first, second = np.asarray(first, bool), np.asarray(second, bool)
+    one, other = first.mean(), second.mean()
+    both, neither = (first & second).mean(), (~first & ~second).mean()
+    by_chance = one * other + (1 - one) * (1 - other)
+    kappa = None if by_chance == 1 else float((both + neither - by_chance) / (1 - by_chance))
+    return Overlap(
+        num_examples=len(first),
+        both=float(both),
+        only_first=float((first & ~second).mean()),
+        only_second=float((second & ~first).mean()),
+        neither=float(neither),
+        expected_both=float(one * other),
+        kappa=kappa,
+    )
+
+
+def right_sets(correct: np.ndarray) -> list[tuple[tuple[bool, ...], int]]:
+    """Which runs have an example right, and how many examples that is true of; the most frequent first.
+
+    Args:
+      correct: [num_runs, n] bool.
+    """
+    patterns, counts = np.unique(np.asarray(correct, bool).T, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return [(tuple(patterns[index].tolist()), int(counts[index])) for index in order]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Accuracy against the number of samples.
+
+    Attributes:
+      sizes: [m] int, numbers of samples; the last one is all of them.
+      mean, low, high: [m], of the accuracies on random subsets; ``low`` and ``high`` are the percentiles ``BAND``.
+    """
+
+    sizes: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def sample_sizes(num_samples: int) -> np.ndarray:
+    """At most a dozen numbers of samples, from 1 to all, in even steps on a logarithmic scale."""
+    return np.unique(np.rint(np.geomspace(1, num_samples, min(_SIZES, num_samples))).astype(np.int64))
+
+
+def accuracy_by_samples(
+    batches: Sequence[Batch],
+    targets: Sequence[int | None],
+    metric: metrics.Metric,
+    *,
+    subsets: int = SUBSETS,
+    seed: int = 0,
+) -> dict[str, Curve]:
+    """Accuracy on random subsets of the samples (Figure 9), under the normalisation that the scores have.
+
+    Args:
+      batches: the task's per-sample errors.
+      targets: of all examples.
+      metric: the task's.
+      subsets: how many of each size.
+      seed: of the subsets; the same ones serve all pairs, as the samples themselves do.
+
+    Returns:
+      Name of a proportion, such as ``recall@1`` -> its curve; the last point is the value of the results.
+    """
+    num_samples = batches[0].own.shape[-1]
+    sizes = sample_sizes(num_samples)
+    generator = np.random.default_rng(seed)
+    orders = [generator.permutation(num_samples) for _ in range(subsets)]
+    weights = np.zeros((num_samples, len(sizes) - 1, subsets))
+    for place, size in enumerate(sizes[:-1]):
+        for subset, order in enumerate(orders):
+            weights[order[:size], place, subset] = 1 / size
+    weights = weights.reshape(num_samples, -1)
+    total: dict[str, np.ndarray] = {}
+    exact: dict[str, float] = {}
+    count = 0
+    for batch in batches:
+        wanted = [targets[row] for row in batch.rows]
+        pairs_an_example = batch.own.shape[1] * batch.own.shape[2]
+        step = max(1, _AT_ONCE // (pairs_an_example * max(1, weights.shape[1])))
+        for start in range(0, len(batch.rows), step):
+            part = slice(start, start + step)
+            errors = {name: values[part] for name, values in batch.errors.items()}
+            chunk = dataclasses.replace(batch, rows=batch.rows[part], errors=errors)
+            whole = mean_scores(chunk)[..., None]
+            for name, right in _right(whole, wanted[part], metric).items():
+                exact[name] = exact.get(name, 0) + int(right.sum())
+            scores = normalization.scores(batch.terms, errors, lambda values: values.astype(np.float64) @ weights)
+            for name, right in _right(scores, wanted[part], metric).items():
+                total[name] = total.get(name, 0) + right.sum(axis=0)
+            count += len(chunk.rows)
+    curves = {}
+    for name, sums in total.items():
+        accuracies = (sums / count).reshape(len(sizes) - 1, subsets)
+        last = [exact[name] / count]
+        low, high = np.percentile(accuracies, BAND, axis=1) if len(sizes) > 1 else ([], [])
+        curves[name] = Curve(
+            sizes,
+            np.concatenate([accuracies.mean(axis=1), last]),
+            np.concatenate([low, last]),
+            np.concatenate([high, last]),
+        )
+    return curves
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Errors of right and wrong candidates against the timestep.
+
+    Attributes:
+      timesteps: [bins] mean timestep of the samples in each bin.
+      edges: [bins] pairs of the lowest and highest timestep.
+      series: name -> [3, bins] mean over examples and the ends of its 95% interval. ``right`` and ``wrong`` are errors,
+        ``wrong_minus_right`` their difference, ``right_relative`` and ``wrong_relative`` the errors less the
+        unconditional error of the same image, where that was scored.
+    """
+
+    timesteps: np.ndarray
+    edges: list[tuple[int, int]]
+    series: Mapping[str, np.ndarray]
+
+
+def timestep_profile(
+    batches: Sequence[Batch],
+    timesteps: np.ndarray,
+    targets: Sequence[int | None],
+    dependence: metrics.Dependence,
+) -> Profile:
+    """Mean errors of right and wrong candidates in bins of the timestep (Figure 3).
+
+    Each example counts its right and its wrong pairs once, and the intervals are Student's with a variance that knows
+    which examples depend on each other.
+
+    Args:
+      batches: the task's per-sample errors.
+      timesteps: [num_samples] int.
+      targets: of all examples.
+      dependence: of all examples.
+    """
+    bins = timestep_bins(timesteps)
+    weights = np.zeros((len(timesteps), len(bins)))
+    for place, members in enumerate(bins):
+        weights[members, place] = 1 / len(members)
+    rows = np.concatenate([batch.rows for batch in batches])
+    unconditional = normalization.UNCONDITIONAL.name
+    relative = all(unconditional in batch.errors for batch in batches)
+    parts: dict[str, list[np.ndarray]] = {}
+    for batch in batches:
+        errors = batch.own.astype(np.float64) @ weights  # [n, images, texts, bins]
+        right = _right_pairs(batch, targets)[..., None]
+        mean_right, mean_wrong = _masked_mean(errors, right), _masked_mean(errors, ~right)
+        parts.setdefault("right", []).append(mean_right)
+        parts.setdefault("wrong", []).append(mean_wrong)
+        parts.setdefault("wrong_minus_right", []).append(mean_wrong - mean_right)
+        if relative:
+            errors = errors - batch.errors[unconditional].astype(np.float64) @ weights
+            parts.setdefault("right_relative", []).append(_masked_mean(errors, right))
+            parts.setdefault("wrong_relative", []).append(_masked_mean(errors, ~right))
+    design = metrics.Design(dependence.take(rows))
+    return Profile(
+        timesteps=np.array([timesteps[members].mean() for members in bins]),
+        edges=[(int(timesteps[members].min()), int(timesteps[members].max())) for members in bins],
+        series={name: np.stack(design.means(np.concatenate(values))) for name, values in parts.items()},
+    )
+
+
+def timestep_bins(timesteps: np.ndarray) -> list[np.ndarray]:
+    """Parts the samples by timestep into at most a dozen bins of about equal size; equal timesteps share a bin.
+
+    Returns:
+      Indices of each bin's samples, [members] int.
+    """
+    timesteps = np.asarray(timesteps)
+    num_bins = max(1, min(_MAX_BINS, len(timesteps) // _SAMPLES_A_BIN))
+    if len(np.unique(timesteps)) <= _MAX_BINS // 2:
+        return [np.flatnonzero(timesteps == value) for value in np.unique(timesteps)]
+    inner = np.unique(np.quantile(timesteps, np.arange(1, num_bins) / num_bins, method="higher"))
+    numbers = np.searchsorted(inner, timesteps, side="right")
+    return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+
+
+def _right(scores: np.ndarray, targets: Sequence[int | None], metric: metrics.Metric) -> dict[str, np.ndarray]:
+    """Outcome -> [n, sets] bool, right or wrong under many sets of scores, [n, images, texts, sets], at once."""
+    wanted = None if targets[0] is None else np.asarray(targets, np.int64)
+    return {name: outcome.correct for name, outcome in metric.judge(scores, wanted).items()}
+
+
+def _right_pairs(batch: Batch, targets: Sequence[int | None]) -> np.ndarray:
+    """[n, images, texts] bool: does the text belong to the image?"""
+    num_images, num_texts = batch.own.shape[1:3]
+    right = np.zeros((len(batch.rows), num_images * num_texts), bool)
+    wanted = [targets[row] for row in batch.rows]
+    for row, target in enumerate(wanted):
+        # The diagonal of the matrix, in its flat order, where there is no target.
+        right[row, slice(None, None, num_texts + 1) if target is None else target] = True
+    return right.reshape(-1, num_images, num_texts)
+
+
+def _masked_mean(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """[n, bins] means of [n, images, texts, bins] over the pairs that [n, images, texts, 1] marks."""
+    return np.where(mask, values, 0.0).sum(axis=(1, 2)) / mask.sum(axis=(1, 2))

@@ -1,0 +1,183 @@
+"""Cards of the gallery: an example with its pictures, candidates and scores."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from PIL import Image
+
+from winobench.data import images as image_files
+from winobench.report.runs import TaskRun
+
+# Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
+# otherwise make most of the page's size.
+_SIDE_FEW, _SIDE_MANY, _MANY = 160, 112, 3
+_QUALITY = 80
+
+# Candidates that a card shows: the best and, further down, the right one.
+_MOST_CANDIDATES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A candidate as a card shows it.
+
+    Attributes:
+      picture: a ``data:`` address; None for a text, and for an image that the run kept no picture of.
+      text: the text; None for an image.
+      number: its place in the example, from 1.
+      score: how it compares, ``best`` or how far below the best.
+      share: its score between the worst (0) and the best candidate (1).
+      is_right: it is the right answer.
+      is_chosen: it is the model's answer.
+    """
+
+    picture: str | None
+    text: str | None
+    number: int
+    score: str
+    share: float
+    is_right: bool
+    is_chosen: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Square:
+    """An example without a query: every image with every text; the right pairs are on the diagonal.
+
+    Attributes:
+      pictures: of the images.
+      texts: the texts.
+      cells: [images][texts] of (score relative to the best, whether the pair is right, whether the text is the best of
+        its image).
+    """
+
+    pictures: Sequence[str | None]
+    texts: Sequence[str]
+    cells: Sequence[Sequence[tuple[str, bool, bool]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """One example.
+
+    Attributes:
+      id: the example's.
+      groups: its sub-tasks.
+      is_correct: under the task's headline metric.
+      verdict: in words.
+      query_picture, query_text: what the candidates are compared with; both None for a square.
+      candidates: the best first.
+      hidden: number of candidates that are not shown.
+      square: in place of candidates.
+    """
+
+    id: str
+    groups: str
+    is_correct: bool
+    verdict: str
+    query_picture: str | None
+    query_text: str | None
+    candidates: Sequence[Candidate]
+    hidden: int
+    square: Square | None
+
+
+def make_card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes]) -> Card:
+    """The card of one example.
+
+    Args:
+      record: a task with examples.
+      row: the example's place in it.
+      by: how far the right answer's score is above the best other one's.
+      pictures: SHA-256 of an image -> JPEG.
+    """
+    examples = record.examples
+    images, texts, target, scores = (
+        examples.images[row],
+        examples.texts[row],
+        examples.targets[row],
+        examples.scores[row],
+    )
+    side = _SIDE_FEW if len(images) < _MANY else _SIDE_MANY
+    shown = [picture_address(pictures[image], side) if image in pictures else None for image in images]
+    is_correct = bool(examples.correct[row])
+    verdict = f"{'right' if is_correct else 'wrong' if by < 0 else 'tied'} by {_amount(abs(by))}"
+    card = Card(
+        id=examples.ids[row],
+        groups=", ".join(group.replace("_", " ") for group in examples.groups[row]),
+        is_correct=is_correct,
+        verdict=verdict,
+        query_picture=None,
+        query_text=None,
+        candidates=(),
+        hidden=0,
+        square=None,
+    )
+    best = float(scores.max())
+    if target is None:
+        cells = [
+            [
+                (_relative(float(scores[i, j]), best), i == j, bool(scores[i, j] == scores[i].max()))
+                for j in range(len(texts))
+            ]
+            for i in range(len(images))
+        ]
+        return dataclasses.replace(card, square=Square(shown, texts, cells))
+    flat = scores.ravel()
+    span = best - float(flat.min())
+    unique_best = int(np.sum(flat == best)) == 1
+    texts_compete = len(texts) > 1
+    order = np.argsort(-flat, kind="stable")
+    kept = [int(place) for place in order[:_MOST_CANDIDATES]]
+    if target not in kept:
+        kept[-1] = target
+    candidates = [
+        Candidate(
+            picture=None if texts_compete else shown[place],
+            text=texts[place] if texts_compete else None,
+            number=place + 1,
+            score=_relative(float(flat[place]), best),
+            share=1.0 if span == 0 else (float(flat[place]) - float(flat.min())) / span,
+            is_right=place == target,
+            is_chosen=unique_best and flat[place] == best,
+        )
+        for place in kept
+    ]
+    return dataclasses.replace(
+        card,
+        query_picture=shown[0] if texts_compete else None,
+        query_text=None if texts_compete else texts[0],
+        candidates=candidates,
+        hidden=len(flat) - len(kept),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def picture_address(jpeg: bytes, side: int) -> str | None:
+    """A picture as a ``data:`` address, no larger than ``side`` pixels; None where it cannot be decoded."""
+    try:
+        # Decoded even where it is small enough: a damaged picture fails here and not in the browser.
+        with image_files.opened(io.BytesIO(jpeg)) as image:
+            if image.format != "JPEG" or max(image.size) > side:
+                picture = image_files.to_rgb(image)
+                picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+                buffer = io.BytesIO()
+                picture.save(buffer, "JPEG", quality=_QUALITY)
+                jpeg = buffer.getvalue()
+    except image_files.ImageProblem:
+        return None
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}"
+
+
+def _relative(score: float, best: float) -> str:
+    return "best" if score == best else f"−{_amount(best - score)}"
+
+
+def _amount(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"

@@ -1,0 +1,665 @@
+"""Figures in one style: as SVG that takes its colours from the page, and as PNG files beside it.
+
+Every figure is a list of panels, functions that draw into given axes, so that a page can flow them as its width allows
+while the file on disk holds them in one grid. The colours of the runs are those of M. Okabe and K. Ito, "Color
+universal design" (2008), which the common kinds of colour blindness tell apart; markers and dashes say the same again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import math
+import pathlib
+import re
+import textwrap
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.transforms import blended_transform_factory
+from PIL import Image
+
+from winobench.report.labels import shortened
+
+INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
+"""Of text and axes, of what is less important, and of lines in the background."""
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c1e")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+NO_LINE = "none"
+"""In place of dashes: the mark is its marker alone."""
+
+ON_COLOUR = "#fffffe"
+"""Of text on a surface in one of the colours below."""
+
+RIGHT, WRONG, BOTH = "#0072c6", "#d55f0e", "#475467"
+"""Of right candidates, of wrong ones, and of what two runs have in common."""
+
+# Colour in the figure -> the page's variable for it, which differs between light and dark.
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--line",
+    ON_COLOUR: "--on-colour",
+    RIGHT: "--right",
+    WRONG: "--wrong",
+    BOTH: "--both",
+    **{colour: f"--run-{number}" for number, colour in enumerate(COLOURS)},
+}
+
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # the one that comes with matplotlib, and wider than what browsers take
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "winobench",
+}
+_DPI = 160
+_BAND_ALPHA = 0.18
+
+# Width and height in em of a letter and a line of the font above, a little more than they are on average. With them
+# every panel knows its margins: searching for margins takes longer than drawing, and fails where a label is long.
+_EM_WIDE, _EM_HIGH = 0.64, 1.2
+_POINTS_AN_INCH = 72
+_LEGEND_LETTERS, _FOREST_LETTERS, _RADAR_LETTERS, _BAR_LETTERS = 60, 30, 36, 16
+# With more bars than this there is no room for their numbers.
+_MOST_BAR_NUMBERS = 16
+_TITLE_HEIGHT, _LEGEND_LINE, _GAP = 0.27, 0.21, 0.2  # inches, of a file's panels
+
+Draw = Callable[[Axes], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Margins:
+    """Room around the axes, in inches."""
+
+    left: float = 0.62
+    right: float = 0.12
+    top: float = 0.1
+    bottom: float = 0.48
+
+
+NO_MARGINS = Margins(0, 0, 0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """How a run or a kind looks in all figures, with its name for legends."""
+
+    label: str
+    colour: str
+    marker: str = "o"
+    dash: str | tuple = "-"
+
+    @property
+    def handle(self) -> Line2D:
+        """An entry for matplotlib's legend."""
+        label = shortened(self.label, _LEGEND_LETTERS)
+        size = 7 if self.dash == NO_LINE else _STYLE["lines.markersize"]
+        return Line2D([], [], color=self.colour, marker=self.marker, linestyle=self.dash, markersize=size, label=label)
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A drawing and the size, in inches, at which it is legible; the size includes the margins."""
+
+    title: str
+    draw: Draw
+    width: float = 3.4
+    height: float = 2.5
+    description: str = ""
+    margins: Margins = Margins()
+
+
+def run_mark(number: int, label: str) -> Mark:
+    """The looks of a run; colour and marker repeat after seven, the dashes shift with each round."""
+    round_number, place = divmod(number, len(COLOURS))
+    return Mark(label, COLOURS[place], MARKERS[place], DASHES[(place + round_number) % len(DASHES)])
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """The style of all figures, in whose font not every letter of a user's names needs to be."""
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        yield
+
+
+def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
+    """The panel as an SVG element for a page that defines the colours' variables.
+
+    Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
+
+    Args:
+      panel: what to draw.
+      key: begins the ids of the element's parts, which must be unique in a page.
+      drawn: what `to_png` has returned for the panel; without it, the panel is drawn.
+    """
+    if drawn is None:
+        with style():
+            drawn = _vectors(_figure(panel))
+    return _for_page(drawn, key, panel)
+
+
+def to_png(
+    panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark] = (), columns: int = 3
+) -> dict[Panel, str]:
+    """All panels in one file, with their titles and a legend.
+
+    Returns:
+      Each panel's drawing for `to_svg`: most of the time goes into making figures, and this way each is made once.
+    """
+    columns = min(columns, len(panels))
+    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+    handles = [mark.handle for mark in legend]
+    entry = 0.65 + _text_width(max((handle.get_label() for handle in handles), key=len, default=""), 9)
+    column = max(panel.width for panel in panels)
+    width = max(columns * (column + _GAP) + _GAP, entry + 2 * _GAP)
+    a_line = max(1, min(len(handles), int((width - 2 * _GAP) / entry)))
+    lines = math.ceil(len(handles) / a_line)
+    heights = [max(panel.height for panel in row) + _TITLE_HEIGHT for row in rows]
+    height = sum(heights) + _GAP * (len(rows) + 1) + (lines * _LEGEND_LINE + _GAP if handles else 0)
+    drawn, places = {}, []
+    with style():
+        whole = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+        top = _GAP
+        for row, row_height in zip(rows, heights, strict=True):
+            for place, panel in enumerate(row):
+                left = (width - panel.width) / 2 if columns == 1 else _GAP + place * (column + _GAP)
+                size = min(10, max(8, 10 * panel.width / _text_width(panel.title or " ", 10)))
+                title = _fitted(panel.title, panel.width, size)
+                at = (left / width, 1 - (top + 0.04) / height)
+                whole.text(*at, title, va="top", fontsize=size, fontweight="bold")
+                places.append((round(left * _DPI), round((top + _TITLE_HEIGHT) * _DPI)))
+            top += row_height + _GAP
+        if handles:
+            anchor = (0.5, _GAP / 2 / height)
+            whole.legend(
+                handles=handles, loc="lower center", ncols=a_line, bbox_to_anchor=anchor, borderpad=0, borderaxespad=0
+            )
+        picture = _pixels(whole)
+        for panel, place in zip(panels, places, strict=True):
+            figure = _figure(panel)
+            pixels = _pixels(figure)
+            picture.paste(pixels, place, pixels)
+            drawn[panel] = _vectors(figure)
+    picture.convert("RGB").save(path, compress_level=4, dpi=(_DPI, _DPI))
+    return drawn
+
+
+def radar_labels(labels: Sequence[str]) -> RadarLabels:
+    """Places labels around a circle that grows with their number, so that none meets another or the circle."""
+    count = len(labels)
+    radius = 2.0 + 0.06 * max(0, min(count, 24) - 8)
+    size = 10.5 - 0.1 * max(0, min(count, 24) - 8)
+    line = _EM_HIGH * size / _POINTS_AN_INCH
+    away = radius + 0.14
+    texts, halves = [], []
+    for label in labels:
+        lines = textwrap.wrap(shortened(label, _RADAR_LETTERS), 16) or [""]
+        texts.append("\n".join(lines))
+        halves.append((_text_width(max(lines, key=len), size), len(lines) * line / 2))
+    directions = _directions(count)
+    places = [(float(x) * away, float(y) * (away + half)) for (x, y), (_, half) in zip(directions, halves, strict=True)]
+    sides = ["center" if abs(x) < 1e-9 else "left" if x > 0 else "right" for x, _ in directions]
+    for side in ("left", "right"):
+        # From the middle of a side upwards, and then downwards, each label moves until it is clear of the last one.
+        members = sorted((index for index in range(count) if sides[index] == side), key=lambda index: places[index][1])
+        upper = [index for index in members if places[index][1] >= 0]
+        lower = [index for index in reversed(members) if places[index][1] < 0]
+        for sign, some in ((1, upper), (-1, [*upper[:1], *lower])):
+            for before, index in itertools.pairwise(some):
+                least = sign * places[before][1] + halves[before][1] + halves[index][1] + 0.04
+                places[index] = (places[index][0], sign * max(sign * places[index][1], least))
+        for index in members:
+            # The label's edge that is nearest to the middle lies outside the circle.
+            nearest = max(0.0, abs(places[index][1]) - halves[index][1])
+            across = max(math.sqrt(max(0.0, away**2 - nearest**2)), abs(places[index][0]))
+            places[index] = (across if side == "left" else -across, places[index][1])
+    wide = max(
+        abs(x) + (width if side != "center" else width / 2)
+        for (x, _), (width, _), side in zip(places, halves, sides, strict=True)
+    )
+    tops = [y + half for (_, y), (_, half) in zip(places, halves, strict=True)]
+    bottoms = [y - half for (_, y), (_, half) in zip(places, halves, strict=True)]
+    return RadarLabels(
+        texts, places, sides, radius, size, wide + 0.05, max(radius, *tops) + 0.05, min(-radius, *bottoms) - 0.05
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RadarLabels:
+    """Where the labels of a radar chart stand, in inches from its centre.
+
+    Attributes:
+      texts: with their line breaks.
+      places: x of the edge towards the circle, or of the middle of those above and below; y of the middle.
+      sides: ``left``, ``right`` or ``center``, which part of the text is at x.
+      radius: of the outer ring.
+      size: of the font, in points.
+      side: half of the chart's width.
+      top, bottom: its ends.
+    """
+
+    texts: Sequence[str]
+    places: Sequence[tuple[float, float]]
+    sides: Sequence[str]
+    radius: float
+    size: float
+    side: float
+    top: float
+    bottom: float
+
+    @property
+    def width(self) -> float:
+        """Of the chart, in inches."""
+        return 2 * self.side
+
+    @property
+    def height(self) -> float:
+        """Of the chart, in inches."""
+        return self.top - self.bottom
+
+
+def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarray]], *, floor: float = -0.25) -> None:
+    """A polygon a series over axes that share one scale: 0 is chance, 1 is perfect.
+
+    Args:
+      axes: where to.
+      labels: of the axes, at least three; the panel has the size that they say, and no margins.
+      series: looks and values [num_axes]; a NaN leaves a gap.
+      floor: value at the centre; lower ones are drawn there.
+    """
+    directions = _directions(len(labels.texts))
+
+    def radius(value: np.ndarray | float) -> np.ndarray:
+        return labels.radius * (np.maximum(value, floor) - floor) / (1 - floor)
+
+    circle = np.linspace(0, 2 * np.pi, 181)
+    for level in (0, 0.25, 0.5, 0.75, 1):
+        is_chance = level == 0
+        axes.plot(
+            radius(level) * np.cos(circle),
+            radius(level) * np.sin(circle),
+            color=MUTED if is_chance else GRID,
+            linewidth=1.2 if is_chance else 0.8,
+            linestyle=(0, (3, 2)) if is_chance else "-",
+            zorder=1,
+        )
+        # Between two spokes, where no polygon has a corner.
+        between = np.pi / 2 - np.pi / len(labels.texts)
+        axes.text(
+            radius(level) * np.cos(between),
+            radius(level) * np.sin(between),
+            "chance" if is_chance else f"{level:g}",
+            fontsize=9,
+            color=MUTED,
+            ha="center",
+            va="center",
+            zorder=5,
+        )
+    for direction, text, (x, y), side in zip(directions, labels.texts, labels.places, labels.sides, strict=True):
+        tip = labels.radius * direction
+        axes.plot([0, tip[0]], [0, tip[1]], color=GRID, linewidth=0.8, zorder=1)
+        if side != "center":
+            outside = 0.03 if side == "right" else -0.03
+            axes.plot([tip[0], x + outside], [tip[1], y], color=GRID, linewidth=0.8, zorder=1)
+        axes.text(x, y, text, ha=side, va="center", fontsize=labels.size, linespacing=1.1)
+    for mark, values in series:
+        points = radius(np.asarray(values, np.float64))[:, None] * directions
+        closed = np.concatenate([points, points[:1]])
+        axes.plot(*closed.T, color=mark.colour, marker=mark.marker, linestyle=mark.dash, zorder=3)
+        # The paper's polygons are for orientation: one surface the more would hide ours.
+        if mark.colour != MUTED and not np.isnan(closed).any():
+            axes.fill(*points.T, color=mark.colour, alpha=0.10, linewidth=0, zorder=2)
+    axes.set_xlim(-labels.side, labels.side)
+    axes.set_ylim(labels.bottom, labels.top)
+    axes.set_axis_off()
+
+
+def sample_curves(
+    axes: Axes,
+    curves: Sequence[tuple[Mark, np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+    levels: Sequence[tuple[Mark, float]],
+    chance: float | None,
+) -> None:
+    """Accuracy in percent against the number of samples.
+
+    Args:
+      axes: where to.
+      curves: looks, sizes, mean, low, high (in [0, 1]) of each sampled run.
+      levels: looks and value of each run that needs no samples, drawn as a horizontal line.
+      chance: level of guessing, in [0, 1].
+    """
+    for mark, sizes, mean, low, high in curves:
+        axes.fill_between(sizes, 100 * low, 100 * high, color=mark.colour, alpha=_BAND_ALPHA, linewidth=0)
+        axes.plot(sizes, 100 * mean, color=mark.colour, marker=mark.marker, linestyle=mark.dash)
+    for mark, value in levels:
+        axes.axhline(100 * value, color=mark.colour, linestyle=(0, (8, 2)), linewidth=1.6)
+    if chance is not None:
+        axes.axhline(100 * chance, color=MUTED, linestyle=(0, (3, 2)), linewidth=1)
+    longest = max((int(sizes[-1]) for _, sizes, *_ in curves), default=1)
+    axes.set_xscale("log", base=2)
+    ticks = [2**power for power in range(0, max(1, math.ceil(math.log2(max(2, longest)))) + 1)]
+    step = math.ceil(len(ticks) / 7)
+    axes.set_xticks(ticks[::step])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlim(0.9, max(2, longest) * 1.1)
+    _percent_axis(axes.yaxis)
+    axes.set_ylabel("right")
+    axes.set_xlabel("samples a pair")
+
+
+def timestep_lines(
+    axes: Axes, timesteps: np.ndarray, lines: Sequence[tuple[Mark, np.ndarray]], ylabel: str, *, zero: bool
+) -> None:
+    """Errors against the timestep.
+
+    Args:
+      axes: where to.
+      timesteps: [bins].
+      lines: looks and [3, bins] (mean, low, high).
+      ylabel: what is drawn.
+      zero: mark the level 0.
+    """
+    if zero:
+        axes.axhline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
+    for mark, (mean, low, high) in lines:
+        axes.fill_between(timesteps, low, high, color=mark.colour, alpha=_BAND_ALPHA, linewidth=0)
+        axes.plot(timesteps, mean, color=mark.colour, marker=mark.marker, linestyle=mark.dash)
+    axes.set_xlabel("timestep (larger = noisier)")
+    axes.set_ylabel(ylabel)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    # Long numbers would leave the margin.
+    axes.ticklabel_format(axis="y", scilimits=(-2, 4))
+
+
+def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
+    """A stacked bar a pair of runs, whose markers stand before it: both right, only the one, only the other, neither.
+
+    Args:
+      axes: where to.
+      pairs: looks of both runs, the four shares, and the share of both right that independence would give.
+    """
+    for place, (first, second, shares, expected) in enumerate(pairs):
+        left = 0.0
+        for share, colour in zip(shares, (BOTH, first.colour, second.colour, GRID), strict=True):
+            axes.barh(-place, 100 * share, left=100 * left, height=0.6, color=colour)
+            if share >= 0.12:
+                axes.text(
+                    100 * (left + share / 2),
+                    -place,
+                    f"{100 * share:.0f}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=INK if colour == GRID else ON_COLOUR,
+                )
+            left += share
+        axes.plot([100 * expected] * 2, [-place - 0.4, -place + 0.4], color=INK, linewidth=1.6)
+        for mark, before in ((first, -0.13), (second, -0.06)):
+            axes.plot(
+                *(before, -place),
+                color=mark.colour,
+                marker=mark.marker,
+                markersize=6.5,
+                linestyle="none",
+                transform=blended_transform_factory(axes.transAxes, axes.transData),
+                clip_on=False,
+            )
+    axes.set_xlim(0, 100)
+    axes.set_ylim(-len(pairs) + 0.45, 0.55)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.grid(False)
+    _percent_axis(axes.xaxis)
+
+
+def set_bars(axes: Axes, marks: Sequence[Mark], sets: Sequence[tuple[Sequence[bool], int]], total: int) -> None:
+    """How many examples exactly these runs have right: a bar each, with dots for the runs.
+
+    Args:
+      axes: where to.
+      marks: of the runs.
+      sets: (which runs, number of examples), the largest first.
+      total: number of examples.
+    """
+    longest = max(count for _, count in sets)
+    step = 0.09 * longest
+    for place, (pattern, count) in enumerate(sets):
+        axes.barh(-place, count, height=0.6, color=BOTH)
+        share = f"{count:,} ({100 * count / total:.1f}%)"
+        axes.text(count + 0.02 * longest, -place, share, va="center", ha="left", fontsize=8)
+        for number, (mark, is_right) in enumerate(zip(marks, pattern, strict=True)):
+            axes.plot(
+                -step * (len(marks) - number),
+                -place,
+                marker=mark.marker if is_right else "o",
+                color=mark.colour if is_right else GRID,
+                markersize=6.5 if is_right else 4,
+                linestyle="none",
+            )
+    axes.set_xlim(-step * (len(marks) + 0.7), longest * 1.42)
+    axes.set_ylim(-len(sets) + 0.4, 0.6)
+    axes.set_axis_off()
+
+
+def grouped_bars(
+    axes: Axes,
+    labels: Sequence[str],
+    series: Sequence[tuple[Mark, np.ndarray]],
+    *,
+    chance: float | None = None,
+    ylabel: str = "right",
+    percent: bool = True,
+) -> None:
+    """A group of bars a label, a bar a series, with intervals where there are any.
+
+    Args:
+      axes: where to.
+      labels: of the groups.
+      series: looks and [3, groups] (value, low, high) of each; proportions, or counts if not ``percent``; NaN where a
+        series lacks a group, and as low and high where there is no interval.
+      chance: level of guessing, as the values.
+      ylabel: what is drawn.
+      percent: whether the values are proportions.
+    """
+    scale = 100 if percent else 1
+    width = 0.8 / max(1, len(series))
+    if chance is not None:
+        axes.axhline(scale * chance, color=MUTED, linestyle=(0, (3, 2)), linewidth=1, zorder=3)
+    for number, (mark, (values, lows, highs)) in enumerate(series):
+        for place, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
+            if not np.isfinite(value):
+                continue
+            x = place + (number - (len(series) - 1) / 2) * width
+            axes.bar(x, scale * value, width=0.88 * width, color=mark.colour, linewidth=0)
+            top = scale * value
+            if np.isfinite(low):
+                axes.plot([x, x], [scale * low, scale * high], color=INK, linewidth=1, solid_capstyle="butt")
+                top = scale * high
+            text = f"{scale * value:.1f}" if percent else f"{value:,.0f}"
+            if len(series) * len(labels) <= _MOST_BAR_NUMBERS:
+                axes.annotate(
+                    text, (x, top), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7, color=INK
+                )
+    axes.set_xticks(range(len(labels)), [textwrap.fill(label, _BAR_LETTERS) for label in labels])
+    axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.55, len(labels) - 0.45)
+    axes.grid(False, axis="x")
+    if percent:
+        axes.set_ylim(0, 112)
+        axes.set_yticks(range(0, 101, 25))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+    else:
+        axes.margins(y=0.12)
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.set_ylabel(ylabel)
+
+
+def bars_margins(labels: Sequence[str]) -> Margins:
+    """The margins of grouped bars with these labels."""
+    lines = max(len(textwrap.wrap(label, _BAR_LETTERS)) for label in labels)
+    return Margins(bottom=0.16 + lines * 0.15)
+
+
+def forest(
+    axes: Axes, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], *, stars: np.ndarray, span: str
+) -> None:
+    """Effect sizes with their intervals, a row a target pair.
+
+    Args:
+      axes: where to.
+      labels: of the rows.
+      series: looks and [3, rows] (value, low, high) of each run; NaN where a run lacks a row.
+      stars: [runs, rows] bool, significant.
+      span: label of the horizontal axis.
+    """
+    axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (3, 2)))
+    spread = 0.56 / max(1, len(series))
+    for number, (mark, (values, lows, highs)) in enumerate(series):
+        for row, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
+            if not np.isfinite(value):
+                continue
+            place = -row - (number - (len(series) - 1) / 2) * spread
+            axes.plot([low, high], [place, place], color=mark.colour, linewidth=1.6, solid_capstyle="butt")
+            axes.plot(value, place, color=mark.colour, marker=mark.marker, markersize=5.5, linestyle="none")
+            if stars[number][row]:
+                axes.annotate(
+                    "★", (high, place), (4, 0), textcoords="offset points", va="center", fontsize=7, color=mark.colour
+                )
+    axes.set_yticks(-np.arange(len(labels)), [shortened(label, _FOREST_LETTERS) for label in labels])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-len(labels) + 0.4, 0.6)
+    axes.grid(False, axis="y")
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.08)
+    axes.set_xlabel(span)
+
+
+def forest_margins(labels: Sequence[str]) -> Margins:
+    """The margins of a forest plot with rows of these labels."""
+    longest = max((shortened(label, _FOREST_LETTERS) for label in labels), key=len)
+    return Margins(left=_text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
+
+
+def _figure(panel: Panel) -> Figure:
+    """The panel's figure, without a ground."""
+    margins = panel.margins
+    figure = Figure(figsize=(panel.width, panel.height), dpi=_DPI)
+    axes = figure.add_axes(
+        (
+            margins.left / panel.width,
+            margins.bottom / panel.height,
+            1 - (margins.left + margins.right) / panel.width,
+            1 - (margins.top + margins.bottom) / panel.height,
+        )
+    )
+    figure.patch.set_visible(False)
+    axes.patch.set_visible(False)
+    panel.draw(axes)
+    return figure
+
+
+def _vectors(figure: Figure) -> str:
+    buffer = io.StringIO()
+    # Not by savefig, which draws everything twice.
+    FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return buffer.getvalue()
+
+
+def _pixels(figure: Figure) -> Image.Image:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba()).copy())
+
+
+def _text_width(text: str, size: float) -> float:
+    """About how many inches a line of text takes in a font of ``size`` points."""
+    letters = sum(1.05 if unicodedata.east_asian_width(one) in "WF" or one in "MWmw@%" else _EM_WIDE for one in text)
+    return letters * size / _POINTS_AN_INCH
+
+
+def _fitted(text: str, width: float, size: float) -> str:
+    """The text, shortened where it takes more than ``width`` inches."""
+    most = len(text)
+    while most > 4 and _text_width(shortened(text, most), size) > width:
+        most -= 1
+    return shortened(text, most)
+
+
+def _directions(count: int) -> np.ndarray:
+    """[count, 2] unit vectors, clockwise from the top."""
+    angles = np.pi / 2 - 2 * np.pi * np.arange(count) / count
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _percent_axis(axis) -> None:
+    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
+
+
+def _for_page(svg: str, key: str, panel: Panel) -> str:
+    """The svg element alone, with unique ids, the page's colours, and its own width as the largest."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', svg))
+    svg = re.sub(
+        r' id="([\w.-]+)"', lambda match: f' id="{key}-{match.group(1)}"' if match.group(1) in used else "", svg
+    )
+    svg = re.sub(r'(href="#|url\(#)([\w.-]+)', rf"\g<1>{key}-\g<2>", svg)
+    for colour, variable in _VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    view = re.search(r'viewBox="[^"]+"', svg).group(0)
+    pixels = round(panel.width * 96)
+    head = f'<svg {view} class="figure" style="max-width:{pixels}px" role="img" aria-labelledby="{key}-title">'
+    title = f'<title id="{key}-title">{_escaped(panel.description or panel.title)}</title>'
+    body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
+    return head + title + re.sub(r"\s*\n\s*", "\n", body).strip()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def page_colour(colour: str) -> str:
+    """What a page calls one of this module's colours."""
+    return f"var({_VARIABLES[colour]})"

@@ -1,0 +1,249 @@
+"""The report as one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+import jinja2
+import markupsafe
+
+import winobench
+from winobench import options
+from winobench.errors import InputError
+from winobench.files import user_path
+from winobench.metrics.agreement import NUM_RESAMPLES, Rating, read_ratings
+from winobench.report import figures, paper
+from winobench.report.labels import task_label
+from winobench.report.runs import Run, read_runs
+from winobench.report.sections import (
+    bias,
+    clevr,
+    differences,
+    gallery,
+    overlap,
+    questions,
+    radar,
+    samples,
+    tasks,
+    timesteps,
+    what_was_run,
+    winoviz,
+    wscplus,
+)
+from winobench.report.sections.gallery import Gallery
+from winobench.report.sections.shared import Bar, Material, Section
+
+PAGE = "report.html"
+"""Name of the page in its folder."""
+
+GALLERY_EXAMPLES = 12
+"""Examples a task in the gallery by default, over all kinds and runs."""
+
+MOST_RESAMPLES = 1_000_000
+"""Resamples of a bootstrap: with more of them no digit that is shown changes, while time and memory grow."""
+
+_TEMPLATES = "templates"
+
+
+def write_report(
+    paths: Sequence[str | os.PathLike],
+    out: str | os.PathLike | None = None,
+    *,
+    resamples: int = NUM_RESAMPLES,
+    gallery_examples: int = GALLERY_EXAMPLES,
+    seed: int = 0,
+    raters: Sequence[str | os.PathLike] = (),
+    reproduce: Callable[[Run], str | None] = lambda run: None,
+    command: Sequence[str] = (),
+) -> pathlib.Path:
+    """Writes a page on runs, and beside it a PNG file and a CSV file behind each figure and table.
+
+    Args:
+      paths: folders of finished runs; their order is that of columns and colours.
+      out: the folder to write to; ``<run>/report`` for one run and ``report`` for several by default.
+      resamples: of the bootstrap behind the interval of Fleiss' kappa.
+      gallery_examples: examples a task that the gallery shows, over all runs; 0 for no gallery.
+      seed: of all draws.
+      raters: files of people's answers to the questions of WSC+, as `winobench.metrics.agreement` reads them; items are
+        the questions' ids, labels 0, 1 and 2.
+      reproduce: the command line that makes a run, if there is one.
+      command: words of the command line that makes this report, for its footer.
+
+    Returns:
+      The page's path.
+
+    Raises:
+      InputError: what is named is no finished run of a known layout, a number is out of range, a rater file cannot be
+        used, or ``out`` cannot be written.
+    """
+    if resamples < 1:
+        raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.")
+    if resamples > MOST_RESAMPLES:
+        raise InputError(f"the number of resamples is {resamples}, but it must be at most {MOST_RESAMPLES}.")
+    if gallery_examples < 0:
+        raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
+    seed = options.SEED.check("the seed", seed)
+    ratings = read_ratings(*raters) if raters else None
+    material = Material(read_runs(paths), resamples, seed)
+    if ratings is not None and not wscplus.asked_tasks(material):
+        raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
+    first = pathlib.Path(user_path(paths[0]))
+    folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
+    if out is not None:
+        folder = pathlib.Path(user_path(out))
+    if material.is_text:
+        sections, galleries, gallery_files = _text_sections(material, gallery_examples, ratings), [], None
+    else:
+        sections = _sections(material)
+        galleries, gallery_files = gallery.galleries(material, gallery_examples)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _delete_former(folder)
+        everything = sections if gallery_files is None else [*sections, gallery_files]
+        drawn = {}
+        for section in everything:
+            drawn |= section.write_files(folder)
+        files = {section.key: section.files for section in everything}
+        page = render(material, sections, galleries, files, drawn, reproduce=reproduce, command=command)
+        path = folder / PAGE
+        temporary = folder / f".{PAGE}.tmp"
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"--out {folder} cannot be written: {error}.") from error
+    return path
+
+
+def render(
+    material: Material,
+    sections: Sequence[Section],
+    galleries: Sequence[Gallery],
+    files: Mapping[str, Sequence[str]],
+    drawn: Mapping[figures.Panel, str],
+    *,
+    reproduce: Callable[[Run], str | None],
+    command: Sequence[str],
+) -> str:
+    """The page's HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("winobench.report", _TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals.update(
+        marker=_marker,
+        bar_places=_bar_places,
+        task_label=task_label,
+        run_number=lambda number: number % len(figures.COLOURS),
+    )
+    figure_numbers: dict[str, int] = {}
+
+    def svg(panel: figures.Panel, key: str) -> markupsafe.Markup:
+        figure_numbers[key] = figure_numbers.get(key, 0) + 1
+        # What the library writes: everything that came from outside has been escaped by it.
+        return markupsafe.Markup(figures.to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
+
+    environment.globals["svg"] = svg
+    names = [run.label for run in material.runs]
+    by_task: dict[str, list[Gallery]] = {}
+    for one in galleries:
+        by_task.setdefault(one.task, []).append(one)
+    html = environment.get_template("page.html.jinja").render(
+        title=names[0] if len(names) == 1 else f"{len(names)} runs compared",
+        marks=material.marks,
+        facts=[what_was_run.run_facts(run) for run in material.runs],
+        commands=[reproduce(run) for run in material.runs],
+        summary=what_was_run.summary_sentences(material),
+        sections=sections,
+        galleries=by_task,
+        files=files,
+        colours=figures.COLOURS,
+        version=winobench.__version__,
+        papers=paper.sources(material.runs),
+        command=shlex.join(command) if command else "",
+    )
+    return re.sub(r"\n\s*\n+", "\n", html)
+
+
+def _sections(material: Material) -> list[Section]:
+    makers = (
+        tasks.task_section,
+        radar.radar_section,
+        differences.difference_section,
+        clevr.clevr_section,
+        bias.bias_section,
+        overlap.overlap_section,
+        samples.sample_section,
+        timesteps.timestep_section,
+    )
+    return [section for section in (maker(material) for maker in makers) if section is not None]
+
+
+def _text_sections(material: Material, examples: int, ratings: Sequence[Rating] | None) -> list[Section]:
+    made = [
+        *(
+            maker(material)
+            for maker in (
+                tasks.task_section,
+                radar.radar_section,
+                differences.difference_section,
+                winoviz.winoviz_section,
+                functools.partial(wscplus.wscplus_section, ratings=ratings),
+                overlap.overlap_section,
+            )
+        ),
+        questions.questions_section(material, examples),
+    ]
+    return [section for section in made if section is not None]
+
+
+def _delete_former(folder: pathlib.Path) -> None:
+    """Deletes what a former report left, some of which the new one may not replace."""
+    page = folder / PAGE
+    if page.is_file():
+        for name in set(re.findall(r'<a href="([\w-]+\.(?:csv|png))">', page.read_text(encoding="utf-8"))):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _bar_places(bar: Bar) -> dict[str, float]:
+    """Where a bar's parts lie, in units of 1/100 of its width."""
+    return {
+        "low": round(100 * bar.low, 2),
+        "width": round(max(1.5, 100 * (bar.high - bar.low)), 2),
+        "value": round(100 * bar.value, 2),
+        "chance": None if bar.chance is None else round(100 * bar.chance, 2),
+    }
+
+
+# Outlines of matplotlib's markers around the origin, for legends on the page.
+_OUTLINES = {
+    "o": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+    "s": "M-3.6-3.6h7.2v7.2h-7.2z",
+    "^": "M0-4.4L4.2 3.4h-8.4z",
+    "D": "M0-4.8L4.8 0L0 4.8L-4.8 0z",
+    "v": "M0 4.4L4.2-3.4h-8.4z",
+    "P": "M-1.6-4.4h3.2v2.8h2.8v3.2h-2.8v2.8h-3.2v-2.8h-2.8v-3.2h2.8z",
+    "X": "M-4.2-2.2l2-2L0-2l2.2-2.2l2 2L2 0l2.2 2.2l-2 2L0 2l-2.2 2.2l-2-2L-2 0z",
+}
+
+
+def _marker(mark: figures.Mark) -> markupsafe.Markup:
+    """A mark as a small picture."""
+    colour = figures.page_colour(mark.colour)
+    outline = f'<path d="{_OUTLINES[mark.marker]}" fill="{colour}"/></svg>'
+    if mark.dash == figures.NO_LINE:
+        return markupsafe.Markup(
+            f'<svg class="swatch" viewBox="-5 -5 10 10" width="14" height="14" aria-hidden="true">{outline}'
+        )
+    dash = "" if mark.dash == "-" else f' stroke-dasharray="{" ".join(f"{2 * part:g}" for part in mark.dash[1])}"'
+    return markupsafe.Markup(
+        '<svg class="swatch" viewBox="-15 -7 30 14" width="30" height="14" aria-hidden="true">'
+        f'<path d="M-15 0h30" fill="none" stroke="{colour}" stroke-width="2"{dash}/>{outline}'
+    )

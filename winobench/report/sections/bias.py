@@ -1,0 +1,229 @@
+"""Bias: effect sizes with p-values, the groups behind them, and the forest plot."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench import metrics
+from winobench.report import figures, paper
+from winobench.report.figures import Panel
+from winobench.report.labels import task_label
+from winobench.report.sections.shared import (
+    ABSENT,
+    Cell,
+    Fold,
+    Material,
+    Section,
+    Table,
+    TableRow,
+    number,
+    probability,
+    readable,
+    spread_of,
+)
+
+STARS_BELOW = 0.01
+"""One-sided p-value under which an effect size gets a star (paper, Tables 3 and 5)."""
+
+_TABLES = ("3", "5")
+
+
+def bias_section(material: Material) -> Section | None:
+    """Effect sizes, p-values, groups and the forest plot (Tables 3 and 5)."""
+    tasks = [task for task in material.tasks if material.has_bias(task)]
+    if not tasks:
+        return None
+    section = Section(
+        "bias",
+        "Bias",
+        [
+            "Effect size d of how much more the first of two groups of images is associated with one set of texts than "
+            "with another (MMBias: pleasant rather than unpleasant ones): positive towards the first group, negative "
+            "towards the second, 0 is none. Intervals (95%) are from a "
+            "bootstrap over images. Below stand the one-sided and the two-sided p-value of a permutation test. A star, "
+            f"as in the paper's tables, marks a one-sided p under {STARS_BELOW:g}, which looks towards the first group "
+            "only: a large negative effect size gets none, and its two-sided p tells. A star knows nothing of the "
+            "other pairs: of models without any bias, one in ten has one among ten pairs. A dagger † says that p stays "
+            f"under {STARS_BELOW:g} after Holm's adjustment for all pairs of the task.",
+            "A large effect size is evidence of bias; a small one is no proof of fairness.",
+        ],
+        legend=material.marks if len(material.runs) > 1 else [],
+    )
+    rows, group_rows, panels = [], [], []
+    for task in tasks:
+        records = material.records(task)
+        names = list(dict.fromkeys(name for record in records if record for name in record.results))
+        pairs = [
+            name
+            for name in names
+            if any(record and "p_one_sided" in record.results.get(name, {}) for record in records)
+        ]
+        groups = [name for name in names if "/" in name]
+        totals = [name for name in names if name not in pairs and name not in groups]
+        models = paper.columns(_TABLES, task)
+        lines = []
+        permutations = set()
+        unbiased: dict[str, list[str]] = {}
+        families = [_adjusted(record.results if record else {}) for record in records]
+        for name in [*pairs, *totals]:
+            entries = [record.results.get(name) if record else None for record in records]
+            quoted = [paper.cell(_TABLES, task, name, model) for model in models]
+            lines.append(
+                TableRow(
+                    [
+                        Cell(
+                            readable(name) if name in totals else _pair_label(name),
+                            style="strong" if name in totals else "",
+                        ),
+                        *(_effect(entry, family.get(name)) for entry, family in zip(entries, families, strict=True)),
+                        *(
+                            Cell("" if other is None else _starred(other.value, other.significant), style="paper")
+                            for other in quoted
+                        ),
+                    ]
+                )
+            )
+            for run, entry, family in zip(material.runs, entries, families, strict=True):
+                if entry:
+                    permutations.add(entry.get("permutations"))
+                    rows.append(
+                        {
+                            "run": run.label,
+                            "task": task,
+                            "pair": name,
+                            **{key: entry[key] for key in ("value", "low", "high", "n")},
+                            **{key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")},
+                            "star": is_starred(entry),
+                            "p_one_sided_holm": family.get(name),
+                            "paper": "; ".join(
+                                f"{other.printed} {model}"
+                                for model, other in zip(models, quoted, strict=True)
+                                if other is not None
+                            ),
+                        }
+                    )
+        counts = sorted(count for count in permutations if count is not None)
+        caption = f"{task_label(task)}. Permutations a pair: {', '.join(f'{count:,}' for count in counts)}."
+        section.tables.append(
+            Table(
+                ["first / second group", *range(len(material.runs)), *(f"{model} (paper)" for model in models)],
+                lines,
+                caption,
+            )
+        )
+        for run, record in zip(material.runs, records, strict=True):
+            for name in totals:
+                entry = record.results.get(name, {}) if record else {}
+                if entry.get("without_bias") is not None:
+                    unbiased.setdefault(number(entry["without_bias"]), []).append(run.label)
+                for pair, reason in (entry.get("left_out") or {}).items():
+                    section.notes.append(f"{task_label(task)}, {run.label}: {pair} is left out, {reason}.")
+        for value, labels in unbiased.items():
+            whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
+            section.notes.append(
+                f"{task_label(task)}: even without any bias, groups of these sizes would give an average absolute "
+                f"effect size of {value}{whose}."
+            )
+        group_lines = []
+        for name in groups:
+            entries = [record.results.get(name) if record else None for record in records]
+            group_lines.append(
+                TableRow(
+                    [
+                        Cell(name.rpartition("/")[0], name.rpartition("/")[2].removeprefix("association").strip()),
+                        *(_association(entry) for entry in entries),
+                        Cell(spread_of({entry["n"] for entry in entries if entry})),
+                    ]
+                )
+            )
+            for run, entry in zip(material.runs, entries, strict=True):
+                if entry:
+                    group_rows.append(
+                        {
+                            "run": run.label,
+                            "task": task,
+                            "group": name,
+                            **{key: entry[key] for key in ("value", "low", "high", "n")},
+                        }
+                    )
+        if group_lines:
+            what = "mean over a group's images of their score with the first texts less that with the second"
+            columns = ["group", *range(len(material.runs)), "images"]
+            section.folds.append(
+                Fold(
+                    f"Groups of {task_label(task)}", tables=[Table(columns, group_lines, f"The {what}, 95% interval.")]
+                )
+            )
+        if pairs:
+            panels.append(_forest_panel(material, task, pairs))
+    section.panels = panels
+    section.records = {"bias.csv": rows} | ({"bias_groups.csv": group_rows} if group_rows else {})
+    if panels:
+        section.pictures = {"bias.png": (panels, section.legend, 2)}
+    return section
+
+
+def is_starred(entry: Mapping[str, Any]) -> bool:
+    """Whether an effect size has the paper's star."""
+    return entry.get("p_one_sided") is not None and entry["p_one_sided"] < STARS_BELOW
+
+
+def _adjusted(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Pair -> its one-sided p-value, adjusted for all pairs of the task."""
+    found = {name: entry["p_one_sided"] for name, entry in results.items() if entry.get("p_one_sided") is not None}
+    return dict(zip(found, metrics.family_wise(found.values()), strict=True))
+
+
+def _effect(entry: Mapping[str, Any] | None, p_adjusted: float | None) -> Cell:
+    if not entry:
+        return ABSENT
+    text = _starred(entry["value"], is_starred(entry))
+    if p_adjusted is not None and p_adjusted < STARS_BELOW:
+        text += "†"
+    small = f"{number(entry['low'])} to {number(entry['high'])}"
+    below = ""
+    if entry.get("p_one_sided") is not None:
+        below = f"p {probability(entry['p_one_sided'])}; {probability(entry['p_two_sided'])}"
+    return Cell(text, small, "value", below=below)
+
+
+def _starred(value: float, star: bool | None) -> str:
+    return number(value) + ("★" if star else "")
+
+
+def _association(entry: Mapping[str, Any] | None) -> Cell:
+    if not entry:
+        return ABSENT
+    # Errors are sums over latents and cosines are not: three digits that matter, whatever the scale.
+    digits = max(0, 2 - math.floor(math.log10(max(abs(entry["value"]), 1e-9))))
+    text = " to ".join(number(entry[key], digits) for key in ("low", "high"))
+    return Cell(number(entry["value"], digits), text, "value")
+
+
+def _pair_label(name: str) -> str:
+    """``Christian-Muslim`` as two names; a name of another form as it is."""
+    return name.replace("-", " / ") if re.fullmatch(r"\w+-\w+", name) else readable(name)
+
+
+def _forest_panel(material: Material, task: str, pairs: Sequence[str]) -> Panel:
+    series, stars = [], []
+    for mark, record in zip(material.marks, material.records(task), strict=True):
+        if record is None:
+            continue
+        entries = [record.results.get(name) for name in pairs]
+        values = [[entry[key] if entry else np.nan for entry in entries] for key in ("value", "low", "high")]
+        series.append((mark, np.array(values, np.float64)))
+        stars.append([bool(entry) and is_starred(entry) for entry in entries])
+    labels = [_pair_label(name) for name in pairs]
+    height = 0.8 + len(pairs) * max(0.3, 0.14 * len(series) + 0.08)
+
+    def draw(axes) -> None:
+        figures.forest(axes, labels, series, stars=np.array(stars), span="effect size d (95% interval)")
+
+    description = f"Forest plot of the effect sizes of {task_label(task)}"
+    return Panel(task_label(task), draw, 5.2, height, description, figures.forest_margins(labels))

@@ -1,0 +1,83 @@
+"""CLEVR by sub-task, beside the paper's Table 6."""
+
+from __future__ import annotations
+
+from winobench.report import paper
+from winobench.report.sections.shared import (
+    Cell,
+    Material,
+    Section,
+    Table,
+    TableRow,
+    percent,
+    proportion_cell,
+)
+
+CLEVR_LABELS = {
+    "pair_binding_size": "Pair binding (size)",
+    "pair_binding_color": "Pair binding (colour)",
+    "binding_shape_color": "Binding (shape | colour)",
+    "binding_color_shape": "Binding (colour | shape)",
+    "recognition_color": "Recognition (colour)",
+    "recognition_shape": "Recognition (shape)",
+    "spatial": "Spatial",
+}
+"""CLEVR's sub-tasks in the order of the paper's Table 6."""
+
+_TABLE = ("6",)
+
+
+def clevr_section(material: Material) -> Section | None:
+    """CLEVR's sub-tasks beside the paper's (Table 6)."""
+    records = material.records("clevr")
+    if not any(records):
+        return None
+    models = paper.columns(_TABLE, "clevr")
+    rows, lines = [], []
+    for group, label in [*CLEVR_LABELS.items(), ("", "Average")]:
+        key = f"{group}/accuracy" if group else "accuracy"
+        # The sub-tasks are of one size, so that the accuracy over all examples is their average; where they are not,
+        # the macro mean is.
+        entries = [
+            record and (record.results.get(key if group else "macro_accuracy") or record.results.get(key))
+            for record in records
+        ]
+        if not any(entries):
+            continue
+        quoted = [paper.cell(_TABLE, "clevr", key, model) for model in models]
+        lines.append(
+            TableRow(
+                [
+                    Cell(label, style="" if group else "strong"),
+                    *(proportion_cell(entry, run) for run, entry in enumerate(entries)),
+                    *(Cell("" if other is None else percent(other.in_our_unit), style="paper") for other in quoted),
+                ]
+            )
+        )
+        for run, entry in zip(material.runs, entries, strict=True):
+            if entry:
+                rows.append(
+                    {
+                        "sub_task": group or "average",
+                        "source": run.label,
+                        **{name: entry[name] for name in ("value", "low", "high", "n")},
+                    }
+                )
+        for model, other in zip(models, quoted, strict=True):
+            if other is not None:
+                rows.append(
+                    {"sub_task": group or "average", "source": f"{model} (paper)", "value": other.in_our_unit}
+                    | dict.fromkeys(("low", "high", "n"))
+                )
+    if not lines:
+        return None
+    return Section(
+        "clevr",
+        "CLEVR by sub-task",
+        [
+            "Accuracy in percent; chance is 50. The paper's columns are its Table 6, on images that its authors "
+            "rendered: the question is the same, the pictures are not."
+        ],
+        tables=[Table(["sub-task", *range(len(material.runs)), *(f"{model} (paper)" for model in models)], lines)],
+        records={"clevr.csv": rows},
+    )

@@ -1,0 +1,159 @@
+"""Differences between runs, paired over the examples that both have answered."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from winobench.report import analysis
+from winobench.report.labels import task_label
+from winobench.report.runs import Run
+from winobench.report.sections.shared import (
+    ABSENT,
+    FEW_RUNS,
+    MINUS,
+    Cell,
+    Fold,
+    Material,
+    Section,
+    Table,
+    TableRow,
+    percent,
+    readable,
+    spread_of,
+)
+
+
+def difference_section(material: Material) -> Section | None:
+    """Paired differences between runs."""
+    if len(material.runs) < 2:
+        return None
+    clusters, a_cluster = ("pairs", "a pair") if material.is_text else ("images", "an image")
+    section = Section(
+        "differences",
+        "Differences between runs",
+        [
+            "Percentage points by which the second run is better than the first, over the examples that both have "
+            f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
+            f"for pairs, widened to what examples that share {a_cluster} carry.",
+        ],
+    )
+    if len(material.runs) > FEW_RUNS:
+        section.intro.append("Each run is compared with the first one.")
+    section.intro.append(
+        "In small print: the interval, and below it on how many examples only the second run and only the first "
+        "run is right."
+    )
+    pairs = material.compared()
+    found: dict[tuple[str, str], dict[int, analysis.Difference]] = {}
+    for place, (first, second) in enumerate(pairs):
+        one, other = material.runs[first], material.runs[second]
+        for task in material.tasks:
+            if task not in one.tasks or task not in other.tasks or material.has_bias(task):
+                continue
+            compared = _compare(material, one, other, task)
+            if compared is None:
+                section.notes.append(
+                    f"{one.label} and {other.label} have no example of {task_label(task)} in common: not compared."
+                )
+                continue
+            differences, shared = compared
+            asked = [len(run.tasks[task].examples.ids) for run in (one, other)]
+            if shared < max(asked):
+                section.notes.append(
+                    f"{one.label} and {other.label} were asked different examples of {task_label(task)} "
+                    f"({asked[0]:,} and {asked[1]:,}): compared on the {shared:,} that are the same."
+                )
+            for difference in differences:
+                found.setdefault((task, difference.name), {})[place] = difference
+    # One adjustment for all rows of the page.
+    places = [(key, place) for key, by_pair in found.items() for place in by_pair]
+    together = analysis.adjusted([found[key][place] for key, place in places])
+    for (key, place), difference in zip(places, together, strict=True):
+        found[key][place] = difference
+    if together:
+        section.intro.append(
+            f"● clear: the p-value, adjusted for the {len(together):,} differences below (Benjamini and Hochberg), is "
+            f"at most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is "
+            f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  "
+            "○ the interval excludes 0, but the difference is not clear."
+        )
+    main, parts, rows = [], {}, []
+    last = None
+    for (task, name), by_pair in found.items():
+        group, _, metric = name.rpartition("/")
+        label = Cell(readable(group), metric if metric != "accuracy" else "") if group else Cell(readable(metric))
+        cells = [_difference(by_pair.get(place)) for place in range(len(pairs))]
+        counted = Cell(spread_of({difference.num_examples for difference in by_pair.values()}))
+        if group:
+            parts.setdefault(task, []).append(TableRow([label, *cells, counted]))
+        else:
+            if task != last:
+                main.append(TableRow([Cell(task_label(task), task)], heading=True))
+            main.append(TableRow([label, *cells, counted]))
+            last = task
+        for place, difference in by_pair.items():
+            first, second = pairs[place]
+            rows.append(
+                {
+                    "first": material.runs[first].label,
+                    "second": material.runs[second].label,
+                    "task": task,
+                    "metric": metric,
+                    "group": group,
+                    "difference": difference.value,
+                    "low": difference.low,
+                    "high": difference.high,
+                    "excludes_zero": difference.excludes_zero,
+                    "p": difference.p_value,
+                    "p_adjusted": difference.p_adjusted,
+                    "clear": difference.is_clear,
+                    f"{clusters}_apart": difference.clusters_apart,
+                    "n": difference.num_examples,
+                    "only_first": difference.only_first,
+                    "only_second": difference.only_second,
+                }
+            )
+    titles = [f"{material.runs[second].label} {MINUS} {material.runs[first].label}" for first, second in pairs]
+    columns = ["task and metric", *titles, "examples"]
+    if main:
+        section.tables.append(Table(columns, main))
+    for task, part in parts.items():
+        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
+    if not section.tables and not section.notes:
+        return None
+    if rows:
+        section.records["differences.csv"] = rows
+    return section
+
+
+def _compare(material: Material, one: Run, other: Run, task: str) -> tuple[list[analysis.Difference], int] | None:
+    first, second = one.tasks[task], other.tasks[task]
+    in_first, in_second = analysis.shared_rows(first, second)
+    if not len(in_first) or first.metric != second.metric or first.metric is None:
+        return None
+    first, second = analysis.select(first, in_first), analysis.select(second, in_second)
+    # The groups of the first run count for both: they are no part of what was asked.
+    second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
+    rows, others = ({row.name: row for row in analysis.rows_of(record)} for record in (first, second))
+    names = [name for name in rows if name in others]  # a run with a limit may lack whole pairs
+    if not names:
+        return None
+    found = analysis.paired_differences(
+        [rows[name] for name in names],
+        [others[name] for name in names],
+        first.examples.dependence,
+    )
+    return found, len(in_first)
+
+
+def _difference(found: analysis.Difference | None) -> Cell:
+    if found is None:
+        return ABSENT
+    mark = " ●" if found.is_clear else " ○" if found.excludes_zero else ""
+    interval = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}"
+    return Cell(
+        f"{percent(found.value, sign=True)}{mark}",
+        interval,
+        "value clear" if found.is_clear else "value plain",
+        below=f"{found.only_second:,} : {found.only_first:,}",
+    )

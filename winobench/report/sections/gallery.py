@@ -1,0 +1,109 @@
+"""The gallery: examples that each run has surely wrong and surely right, and some at random."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench.evaluation.gallery import margin
+from winobench.report.cards import Card, make_card
+from winobench.report.runs import Run, TaskRun
+from winobench.report.sections.shared import Material, Section
+
+
+@dataclasses.dataclass(frozen=True)
+class Gallery:
+    """The cards of a task in a run: (heading, cards) by kind, and whether pictures are missing."""
+
+    task: str
+    run: str
+    kinds: Sequence[tuple[str, Sequence[Card]]]
+    lacks_pictures: bool
+
+
+def galleries(material: Material, examples: int) -> tuple[list[Gallery], Section | None]:
+    """The galleries of every task in every run, and the section that writes their CSV file.
+
+    Args:
+      material: the runs.
+      examples: to show a task, over all kinds and runs; 0 for no gallery.
+    """
+    if not examples:
+        return [], None
+    count = max(1, math.ceil(examples / 3 / len(material.runs)))
+    found, lines = [], []
+    for task in material.tasks:
+        if material.has_bias(task):  # nothing is right or wrong
+            continue
+        pictures: dict[str, bytes] = {}
+        for run in material.runs:
+            if task in run.tasks:
+                pictures.update(run.pictures(task))
+        for run in material.runs:
+            record = run.tasks.get(task)
+            if record is not None and record.examples is not None and record.metric is not None:
+                one, of_it = task_gallery(run, task, pictures, count, material.seed)
+                found.append(one)
+                lines += of_it
+    return found, Section("gallery", "", [], records={"gallery.csv": lines}) if lines else None
+
+
+def task_gallery(
+    run: Run, task: str, pictures: Mapping[str, bytes], count: int, seed: int
+) -> tuple[Gallery, list[dict]]:
+    """Chooses examples and makes their cards.
+
+    Args:
+      run: the run.
+      task: one of its tasks, with examples that have right answers.
+      pictures: SHA-256 of an image -> JPEG.
+      count: examples of each kind: surely wrong, surely right, and drawn at random from the others.
+      seed: of the draw.
+
+    Returns:
+      The gallery, and a row an example and candidate pair for a CSV file.
+    """
+    record = run.tasks[task]
+    examples = record.examples
+    margins = np.array([margin(examples.targets[row], examples.scores[row]) for row in range(len(examples.ids))])
+    shown = [row for row in range(len(examples.ids)) if all(image in pictures for image in examples.images[row])]
+    rows = np.array(shown or range(len(examples.ids)))
+    order = rows[np.argsort(margins[rows], kind="stable")]
+    wrong = [int(row) for row in order if not examples.correct[row]][:count]
+    right = [int(row) for row in order[::-1] if examples.correct[row]][:count]
+    rest = [int(row) for row in np.random.default_rng(seed).permutation(rows) if row not in {*wrong, *right}][:count]
+    named = {"Surely wrong": wrong, "Surely right": right, "At random": rest}
+    kinds = [
+        (heading, [make_card(record, row, float(margins[row]), pictures) for row in members])
+        for heading, members in named.items()
+        if members
+    ]
+    records = [line for kind, members in named.items() for row in members for line in _lines(run, record, row, kind)]
+    return Gallery(task, run.label, kinds, not shown), records
+
+
+def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any]]:
+    examples = record.examples
+    lines = []
+    target = examples.targets[row]
+    for i, image in enumerate(examples.images[row]):
+        for j, text in enumerate(examples.texts[row]):
+            place = i * len(examples.texts[row]) + j
+            lines.append(
+                {
+                    "run": run.label,
+                    "task": record.name,
+                    "kind": kind,
+                    "id": examples.ids[row],
+                    "image": image,
+                    "text": text,
+                    "belongs": i == j if target is None else place == target,
+                    "score": float(examples.scores[row][i, j]),
+                    "correct": bool(examples.correct[row]),
+                }
+            )
+    return lines

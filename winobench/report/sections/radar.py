@@ -1,0 +1,88 @@
+"""The tasks at a glance: how far each run is above chance, on one chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from winobench.report import figures, paper
+from winobench.report.figures import Mark, Panel
+from winobench.report.sections.shared import Material, Section, above_chance, listed
+
+_FEWEST_AXES = 3
+# Where there are more axes than this without them, tasks that the paper lacks and that ask what others ask in another
+# form stay off the radar chart.
+_MANY_AXES = 12
+_OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo")
+
+
+def radar_section(material: Material) -> Section | None:
+    """The tasks at a glance (Figures 2 and 10)."""
+    axes = []
+    for task in material.tasks:
+        for metric in material.shown(task):
+            if material.has_bias(task):
+                continue
+            entries = [record.results.get(metric) if record else None for record in material.records(task)]
+            known = [entry for entry in entries if entry and entry["chance"] is not None]
+            if known:
+                axes.append((material.measure(task, metric), task, metric, known[0]["chance"], entries))
+    without = [axis for axis in axes if axis[1] not in _OTHER_FORMS]
+    left_out = list(dict.fromkeys(axis[1] for axis in axes if axis[1] in _OTHER_FORMS))
+    if len(without) > _MANY_AXES and left_out:
+        axes = without
+    else:
+        left_out = []
+    if len(axes) < _FEWEST_AXES:
+        return None
+    chances = np.array([chance for *_, chance, _ in axes])
+    best = np.array([material.best(task) for _, task, *_ in axes])
+
+    def above(values: Sequence[float | None]) -> np.ndarray:
+        found = np.array([np.nan if value is None else value for value in values], np.float64)
+        return above_chance(found, chances, best)
+
+    series, rows = [], []
+    for place, (run, mark) in enumerate(zip(material.runs, material.marks, strict=True)):
+        raw = [entries[place]["value"] if entries[place] else None for *_, entries in axes]
+        series.append((mark, above(raw)))
+        rows += _radar_rows(run.label, axes, raw, series[-1][1])
+    quoted = []
+    for model, name in paper.RADAR_MODELS.items():
+        raw = [paper.value_of(task, metric, model) for _, task, metric, *_ in axes]
+        if sum(value is not None for value in raw) >= _FEWEST_AXES:
+            mark = Mark(f"{name} (paper)", figures.MUTED, "os^D"[len(quoted) % 4], figures.DASHES[1 + len(quoted) % 3])
+            quoted.append((mark, above(raw)))
+            rows += _radar_rows(mark.label, axes, raw, quoted[-1][1])
+    labels = figures.radar_labels([label for label, *_ in axes])
+
+    def draw(where) -> None:
+        figures.radar(where, labels, [*quoted, *series])
+
+    everyone = [mark for mark, _ in series] + [mark for mark, _ in quoted]
+    description = "Radar chart: how far each run is above chance, task by task"
+    panel = Panel("Tasks", draw, labels.width, labels.height, description, figures.NO_MARGINS)
+    intro = (
+        "The radius is (value − chance) / (1 − chance): the dashed ring is chance, the outer ring is all right. Values "
+        "below chance lie inside the dashed ring."
+    )
+    if left_out:
+        intro += f" In the table only, as the paper does not have them: {listed(left_out)}."
+    return Section(
+        "radar",
+        "Tasks at a glance",
+        [intro],
+        legend=everyone,
+        panels=[panel],
+        records={"radar.csv": rows},
+        pictures={"radar.png": ([panel], everyone, 1)},
+    )
+
+
+def _radar_rows(label: str, axes: Sequence[tuple], raw: Sequence[float | None], radii: np.ndarray) -> list[dict]:
+    return [
+        {"series": label, "task": task, "metric": metric, "value": value, "chance": chance, "radius": float(radius)}
+        for (_, task, metric, chance, _), value, radius in zip(axes, raw, radii, strict=True)
+        if value is not None
+    ]

@@ -1,0 +1,270 @@
+"""What sections are made of: tables whose cells and CSV rows come from the same records, figures, and their wording."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from winobench import csv_cells
+from winobench.report import figures
+from winobench.report.figures import Mark, Panel
+from winobench.report.labels import task_label
+from winobench.report.runs import Run, TaskRun
+
+FEW_RUNS = 3
+"""So many runs are compared each with each; more of them with the first."""
+
+FEWEST_EXAMPLES = 5
+"""With fewer examples than this, a figure of them says nothing."""
+
+SHOWN_PANELS = 12
+"""Panels that a section shows at once; the others are folded, unless these are few."""
+
+MINUS, DASH = "−", "–"
+"""What stands before negative numbers, and in ranges and empty cells."""
+
+_FEW_MORE = 3
+# With fewer samples than this, a curve and its band say nothing.
+_FEWEST_SAMPLES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """A proportion with its interval, drawn beside its number; all in [0, 1]."""
+
+    value: float
+    low: float
+    high: float
+    chance: float | None
+    run: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One cell of a table: text, small print beside and below it, and how it looks."""
+
+    text: str
+    small: str = ""
+    style: str = ""
+    bar: Bar | None = None
+    below: str = ""
+
+
+ABSENT = Cell(DASH, style="absent")
+"""The cell of a run that has no such number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TableRow:
+    """A row of cells; a heading row has one cell that spans the table."""
+
+    cells: Sequence[Cell]
+    heading: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table for people.
+
+    Attributes:
+      columns: headings; a number in place of a text is a run's.
+      rows: the rows.
+      caption: what it shows.
+    """
+
+    columns: Sequence[str | int]
+    rows: Sequence[TableRow]
+    caption: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """Tables or panels that are shown when a reader opens them."""
+
+    title: str
+    names: str = ""
+    tables: Sequence[Table] = ()
+    panels: Sequence[Panel] = ()
+    is_open: bool = False
+
+
+@dataclasses.dataclass
+class Section:
+    """A part of the report.
+
+    Attributes:
+      key: of its anchor and the files that it writes.
+      title: its heading.
+      intro: sentences on what is shown and how it is computed.
+      legend: looks of what the figures show.
+      panels: figures that the page shows at once.
+      tables: tables that the page shows at once.
+      folds: what is shown on demand.
+      notes: sentences below.
+      records: name of a CSV file -> its rows, all with the same keys.
+      pictures: name of a PNG file -> (panels, legend, columns).
+    """
+
+    key: str
+    title: str
+    intro: list[str]
+    legend: list[Mark] = dataclasses.field(default_factory=list)
+    panels: list[Panel] = dataclasses.field(default_factory=list)
+    tables: list[Table] = dataclasses.field(default_factory=list)
+    folds: list[Fold] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    records: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
+    pictures: dict[str, tuple[list[Panel], list[Mark], int]] = dataclasses.field(default_factory=dict)
+
+    def write_files(self, folder: pathlib.Path) -> dict[Panel, str]:
+        """Writes the section's CSV and PNG files and returns the drawings of the panels in these."""
+        for name, rows in self.records.items():
+            with (folder / name).open("w", newline="", encoding="utf-8") as file:
+                file.write(csv_cells.write_rows(list(rows[0]), rows))
+        drawn = {}
+        for name, (panels, legend, columns) in self.pictures.items():
+            drawn |= figures.to_png(panels, folder / name, legend=legend, columns=columns)
+        return drawn
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the files that the section writes."""
+        return [*self.records, *self.pictures]
+
+
+@dataclasses.dataclass
+class Material:
+    """The runs, and what several sections need of them.
+
+    Attributes:
+      runs: in the order of the columns.
+      resamples: of a bootstrap.
+      seed: of all draws.
+    """
+
+    runs: list[Run]
+    resamples: int
+    seed: int
+
+    @property
+    def marks(self) -> list[Mark]:
+        """The looks of the runs."""
+        return [figures.run_mark(number, run.label) for number, run in enumerate(self.runs)]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the runs are of text benchmarks; they all are, or none is."""
+        return self.runs[0].is_text
+
+    @property
+    def tasks(self) -> list[str]:
+        """All tasks, in the order in which the runs name them."""
+        return list(dict.fromkeys(task for run in self.runs for task in run.tasks))
+
+    def records(self, task: str) -> list[TaskRun | None]:
+        """The task in each run."""
+        return [run.tasks.get(task) for run in self.runs]
+
+    def shown(self, task: str) -> list[str]:
+        """The rows that charts and summaries show of a task; its other ones follow from the same answers."""
+        return list(dict.fromkeys(name for record in self.records(task) if record for name in record.shown))
+
+    def best(self, task: str) -> float:
+        """Value of a perfect answer to everything: 1, or 0 where lower is better."""
+        return next(record.best for record in self.records(task) if record)
+
+    def measure(self, task: str, metric: str) -> str:
+        """A task's label, with the metric where several are shown."""
+        return f"{task_label(task)} {metric}" if len(self.shown(task)) > 1 else task_label(task)
+
+    def has_bias(self, task: str) -> bool:
+        """Whether the task measures effect sizes."""
+        return any(record is not None and record.is_bias for record in self.records(task))
+
+    def compared(self) -> list[tuple[int, int]]:
+        """Pairs of runs: all of them where they are few, else each with the first."""
+        numbers = range(len(self.runs))
+        if len(self.runs) <= FEW_RUNS:
+            return list(itertools.combinations(numbers, 2))
+        return [(0, number) for number in numbers[1:]]
+
+
+def percent(value: float, sign: bool = False) -> str:
+    """A proportion in percent with one decimal."""
+    text = f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", MINUS)
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number with a true minus sign."""
+    return f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def probability(value: float) -> str:
+    """A p-value with the digits that it needs."""
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
+
+
+def readable(name: str) -> str:
+    """A name of the results in words: ``macro_accuracy`` is ``macro accuracy``."""
+    return name.replace("_", " ")
+
+
+def spread_of(values: set[int]) -> str:
+    """One number, or the least and the most where runs differ."""
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,}{DASH}{high:,}"
+
+
+def above_chance(value: float, chance: float, best: float = 1.0) -> float:
+    """How far a value is on the way from guessing, 0, to a perfect answer, 1."""
+    return (value - chance) / (best - chance)
+
+
+def listed(tasks: Sequence[str]) -> str:
+    """The labels of tasks, which may have commas, as the end of a sentence."""
+    return "; ".join(map(task_label, tasks))
+
+
+def proportion_cell(entry: Mapping[str, Any] | None, run: int) -> Cell:
+    """The cell of a proportion: value, interval and bar; ``run`` is the number of its run."""
+    if not entry:
+        return ABSENT
+    bar = Bar(entry["value"], entry["low"], entry["high"], entry["chance"], run)
+    return Cell(percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}", "value", bar)
+
+
+def folded(panels: Sequence[tuple[str, Panel]]) -> tuple[list[Panel], list[Fold]]:
+    """What a section shows of many panels, each with its task, at once, and the others under the names of theirs."""
+    drawn = [panel for _, panel in panels]
+    if len(panels) <= SHOWN_PANELS + _FEW_MORE:
+        return drawn, []
+    tasks = list(dict.fromkeys(task for task, _ in panels[SHOWN_PANELS:]))
+    title = "1 more task" if len(tasks) == 1 else f"{len(tasks)} more tasks"
+    return drawn[:SHOWN_PANELS], [Fold(title, "; ".join(map(task_label, tasks)), panels=drawn[SHOWN_PANELS:])]
+
+
+def says_nothing(record: TaskRun) -> bool:
+    """Whether a sampled task has too few samples or examples for a curve."""
+    if record.num_samples is not None and record.num_samples < _FEWEST_SAMPLES:
+        return True
+    return record.examples is not None and len(record.examples.ids) < FEWEST_EXAMPLES
+
+
+def no_curve(material: Material, few: Mapping[str, Sequence[str]]) -> str:
+    """The sentence on tasks, and the runs of each, that have no curve."""
+    sampled = [run for run in material.runs if any(not record.deterministic for record in run.tasks.values())]
+    by_runs: dict[tuple[str, ...], list[str]] = {}
+    for task, labels in few.items():
+        by_runs.setdefault(tuple(labels), []).append(task)
+    parts = [
+        listed(tasks) + ("" if len(labels) == len(sampled) else f" ({', '.join(labels)})")
+        for labels, tasks in by_runs.items()
+    ]
+    return (
+        f"No curves, which would say nothing with fewer than {_FEWEST_SAMPLES} samples a pair or {FEWEST_EXAMPLES} "
+        f"examples: {'; '.join(parts)}."
+    )

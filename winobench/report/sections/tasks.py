@@ -1,0 +1,154 @@
+"""The task table: every value with its interval, chance and what the paper states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winobench.report import analysis, paper, published_texts
+from winobench.report.labels import task_label
+from winobench.report.published import PublishedNumber
+from winobench.report.published_texts import TextNumber
+from winobench.report.runs import TaskRun
+from winobench.report.sections.shared import (
+    Cell,
+    Fold,
+    Material,
+    Section,
+    Table,
+    TableRow,
+    percent,
+    proportion_cell,
+    readable,
+    spread_of,
+)
+
+_SAME_VALUE = 1e-9
+_SHARED_IMAGE = "an image widened to what their images carry)"
+
+
+def task_section(material: Material) -> Section:
+    """The task table: values, intervals, chance, the paper's numbers."""
+    tasks = [task for task in material.tasks if not material.has_bias(task)]
+    section = Section(
+        "tasks",
+        "Tasks",
+        [
+            "Right answers in percent with their 95% interval (Wilson's, for examples that share "
+            + ("a pair widened to what their pairs carry)" if material.is_text else _SHARED_IMAGE)
+            + ". A tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is "
+            "chance.",
+        ],
+    )
+    if material.is_text:
+        section.intro.append(
+            "An answer that cannot be read is wrong too, and counted as unparsable. Questions whose calls failed count "
+            "nowhere. Rows of kinds of errors are shares of all errors."
+        )
+    several = len(material.runs) > 1
+    main, parts, rows = [], {}, []
+    for task in tasks:
+        records = material.records(task)
+        names = list(dict.fromkeys(name for record in records if record for name in record.results))
+        main.append(TableRow([Cell(task_label(task), task)], heading=True))
+        for name in names:
+            group, _, metric = name.rpartition("/")
+            entries = [record.results.get(name) if record else None for record in records]
+            known = next(entry for entry in entries if entry)
+            quoted = paper.beside(material.runs, task, name)
+            paper_text = [f"{percent(other.in_our_unit)} {paper.described(other)}" for other in quoted]
+            sizes = {entry["n"] for entry in entries if entry}
+            ties = [entry["ties"] for entry in entries if entry]
+            cells = [
+                Cell(
+                    readable(group or metric),
+                    readable(metric) if group and metric != "accuracy" else "",
+                ),
+                *(proportion_cell(entry, run) for run, entry in enumerate(entries)),
+                Cell("" if known["chance"] is None else percent(known["chance"])),
+                Cell(spread_of(sizes), f"{spread_of(set(ties))} tied" if any(ties) else ""),
+            ]
+            if group:
+                parts.setdefault(task, []).append(TableRow(cells))
+            else:
+                main.append(TableRow([*cells, Cell("; ".join(paper_text), style="paper")]))
+            for run, entry in zip(material.runs, entries, strict=True):
+                if entry:
+                    rows.append(
+                        {
+                            "run": run.label,
+                            "task": task,
+                            "metric": metric,
+                            "group": group,
+                            **{key: entry[key] for key in ("value", "low", "high", "chance", "n", "ties")},
+                            "paper": "; ".join(paper_text),
+                        }
+                    )
+    columns = ["task and metric", *range(len(material.runs)), "chance", "examples"]
+    if main:
+        section.tables.append(Table([*columns, "paper"], main))
+    cited = "; ".join(source["short"] for source in paper.sources(material.runs))
+    if any(row["paper"] for row in rows):
+        section.intro.append(
+            f"Beside ours stands what the paper ({cited}) states for the same model, "
+            + (
+                "asked by the same prompt, or in WSC+ for people; "
+                if material.is_text
+                else "or for Stable Diffusion 2.1 where it has no diffusion model like ours; "
+            )
+            + "its row and table are named."
+        )
+    if any(row["paper"] for row in rows) or (material.is_text and any(map(paper.of_task, tasks))):
+        section.folds.append(Fold("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
+    for task, part in parts.items():
+        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
+    for run in material.runs:
+        whose = f" in {run.label}" if several else ""
+        section.notes += [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
+        section.notes += [f"{run.label}: {note}" if several else note for note in run.notes]
+        missing = [task_label(task) for task in tasks if task not in run.tasks and task not in run.failed]
+        if missing:
+            section.notes.append(f"{run.label} was not asked: {', '.join(missing)}.")
+        for name, record in run.tasks.items():
+            wrong = _disagreeing(record)
+            if wrong:
+                section.notes.append(
+                    f"{run.label}: {wrong} of {task_label(name)} does not follow from the stored scores; the folder "
+                    "was changed after the run."
+                )
+    if rows:
+        section.records["tasks.csv"] = rows
+    return section
+
+
+def _paper_table(tasks: Sequence[str]) -> Table:
+    rows = []
+    for task in tasks:
+        of_task = paper.of_task(task)
+        if of_task:
+            rows.append(TableRow([Cell(task_label(task), task)], heading=True))
+        for other in of_task:
+            if isinstance(other, TextNumber):
+                asked, where = other.protocol or "", f"{other.place}, {other.column}"
+            else:
+                asked = "none" if other.num_samples is None else f"{other.num_samples:,}"
+                where = f"{other.table}, {other.column}"
+            rows.append(
+                TableRow(
+                    [Cell(other.metric), Cell(percent(other.in_our_unit)), Cell(_row(other)), Cell(asked), Cell(where)]
+                )
+            )
+    is_text = any(published_texts.benchmark_of(task) for task in tasks)
+    return Table(["task and metric", "%", "model", "prompt" if is_text else "samples a pair", "table, column"], rows)
+
+
+def _row(number: PublishedNumber | TextNumber) -> str:
+    return number.method if isinstance(number, TextNumber) else number.row
+
+
+def _disagreeing(record: TaskRun) -> str | None:
+    """The first row of the results that the stored scores contradict."""
+    for row in analysis.rows_of(record):
+        entry = record.results.get(row.name)
+        if entry is not None and abs(entry["value"] - row.value) > _SAME_VALUE:
+            return row.name
+    return None

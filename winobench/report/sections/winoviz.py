@@ -1,0 +1,206 @@
+"""WinoViz in the layout of the paper's Tables 1 to 4, and how much the order of the options decides."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench.report import figures, published_texts
+from winobench.report.figures import Mark, Panel
+from winobench.report.runs import Run
+from winobench.report.sections.shared import (
+    ABSENT,
+    Cell,
+    Material,
+    Section,
+    Table,
+    TableRow,
+    proportion_cell,
+)
+
+SETS = {"winoviz": "the user's items", "winoviz_mini": "our small set"}
+"""Beginning of the tasks' names -> whose items they ask."""
+
+_HOPS = (("Single-hop", "single"), ("Multi-hop", "multi"))
+_METRICS = (("Ind.", "individual"), ("Pair", "pair"))
+_STEPS = (("Pragmatic", "pragmatic"), ("Visual", "visual"), ("Combined", "combined"))
+_BIAS = {
+    "position_bias/first_option": "first option chosen",
+    "position_bias/flipped": "choice changes with the order",
+    "position_bias/right_in_both_orders": "right in both orders",
+}
+# Caption, the prompts of its rows, and the tables of the paper whose rows stand below ours.
+_BLOCKS = (
+    ("Zero-shot (Table 1)", ("zero_shot",), ("Table 1", "Table 6")),
+    ("Four examples, without and with reasons (Table 2)", ("few_shot", "chain_of_thought"), ("Table 2",)),
+    ("After NLI training (Table 3)", ("entailment",), ("Table 3",)),
+    ("By similarity of the texts (ours)", ("similarity",), ()),
+)
+_PROMPTS = {
+    "zero_shot": "0 examples",
+    "few_shot": "4 examples",
+    "chain_of_thought": "4 examples with reasons",
+    "entailment": "entailment",
+    "similarity": "similarity",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """A run, or a row of the paper: its names, and task and metric -> entry."""
+
+    name: str
+    prompt: str
+    entries: Mapping[tuple[str, str], Mapping[str, Any]]
+    run: int | None = None
+
+
+def winoviz_section(material: Material) -> Section | None:
+    """Tables 1 to 4 with our runs above the paper's rows, and the position bias of runs that asked in both orders."""
+    asked = {task for run in material.runs for task in run.tasks}
+    sets = [name for name in SETS if any(task in asked for task in _tasks_of(name))]
+    if not sets:
+        return None
+    section = Section(
+        "winoviz",
+        "WinoViz",
+        [
+            "Ind. counts questions, Pair the pairs of which both questions are right; chance is 50% and 25%. Options "
+            "that are scored stand among answers that are generated, as the small print says.",
+        ],
+    )
+    marks = [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in material.marks]
+    panels: list[Panel] = []
+    for name in sets:
+        single, multi, decoupled = _tasks_of(name)
+        whose = f", {SETS[name]}" if len(sets) > 1 or name != "winoviz" else ""
+        hops = [(f"{hop} {metric}", f"{name}_{task}", key) for hop, task in _HOPS for metric, key in _METRICS]
+        ours = [row for place, run in enumerate(material.runs) for row in [_run_row(run, place)]]
+        for caption, prompts, tables in _BLOCKS:
+            wanted = ("zero_shot", *prompts) if tables == ("Table 2",) else prompts
+            rows = [row for row in ours if _prompt(row.prompt) in wanted and _has(row, hops)]
+            if not any(_prompt(row.prompt) in prompts for row in rows):
+                continue
+            rows += _paper_rows((single, multi), tables)
+            section.tables.append(_table(f"{caption}{whose}", rows, hops))
+        steps = [(step, decoupled, f"{group}/individual") for step, group in _STEPS]
+        rows = [row for row in ours if _has(row, steps)]
+        if rows:
+            caption = f"The two steps and both together, Ind. (Table 4){whose}"
+            section.tables.append(_table(caption, [*rows, *_paper_rows((decoupled,), ("Table 4",))], steps))
+        bias = _bias_table(material, _tasks_of(name), whose)
+        if bias is not None:
+            section.tables.append(bias)
+        for title, cells in ((f"Single-hop and multi-hop{whose}", hops), (f"The steps apart{whose}", steps)):
+            series = [(marks[row.run], _values(row, cells)) for row in ours if _has(row, cells)]
+            if series:
+                panels.append(_bars(title, [label for label, *_ in cells], series))
+    if "winoviz_mini" in sets:
+        section.intro.append(
+            "Our small set is not the paper's, whose items are not public: its numbers are not to be compared with the "
+            "paper's, and the paper's stand beside the user's items alone."
+        )
+    section.panels = panels
+    section.legend = marks if panels else []
+    if panels:
+        section.pictures["winoviz.png"] = (panels, marks, 2)
+    section.records["winoviz.csv"] = list(_records(material, sets))
+    return section
+
+
+def _tasks_of(name: str) -> tuple[str, str, str]:
+    return (f"{name}_single", f"{name}_multi", f"{name}_decoupled")
+
+
+def _prompt(protocol: str) -> str:
+    """The prompt of a protocol, whether its answers are generated or scored, in one order of the options or both."""
+    return protocol.removesuffix("_swapped").removesuffix("_options")
+
+
+def _run_row(run: Run, place: int) -> _Row:
+    entries = {(task, key): entry for task, record in run.tasks.items() for key, entry in record.results.items()}
+    return _Row(run.label, run.protocol, entries, place)
+
+
+def _paper_rows(tasks: Sequence[str], tables: Sequence[str]) -> list[_Row]:
+    """The paper's rows of some tables."""
+    rows: dict[tuple[str, str], dict[tuple[str, str], dict[str, Any]]] = {}
+    for task in tasks:
+        for printed in published_texts.numbers(task):
+            if printed.place in tables:
+                entry = {"value": printed.in_our_unit, "printed": printed.printed}
+                rows.setdefault((printed.method, printed.protocol or ""), {})[task, printed.metric] = entry
+    return [_Row(f"{method} (paper)", protocol, entries) for (method, protocol), entries in rows.items()]
+
+
+def _has(row: _Row, cells: Iterable[tuple[str, str, str]]) -> bool:
+    return any((task, key) in row.entries for _, task, key in cells)
+
+
+def _table(caption: str, rows: Sequence[_Row], cells: Sequence[tuple[str, str, str]]) -> Table:
+    lines = []
+    for row in rows:
+        found = [row.entries.get((task, key)) for _, task, key in cells]
+        if row.run is None:
+            shown = [ABSENT if entry is None else Cell(entry["printed"], style="paper") for entry in found]
+        else:
+            shown = [proportion_cell(entry, row.run) for entry in found]
+        how = _PROMPTS.get(_prompt(row.prompt), row.prompt)
+        how += ", scored" if row.prompt.removesuffix("_swapped").endswith("_options") else ""
+        lines.append(TableRow([Cell(row.name, how), *shown]))
+    return Table(["model and prompt", *(label for label, *_ in cells)], lines, caption)
+
+
+def _bias_table(material: Material, tasks: Sequence[str], whose: str) -> Table | None:
+    lines = []
+    for place, run in enumerate(material.runs):
+        for task in tasks:
+            entries = run.tasks[task].results if task in run.tasks else {}
+            if not any(key in entries for key in _BIAS):
+                continue
+            cells = [proportion_cell(entries.get(key), place) for key in _BIAS]
+            version = task.rpartition("_")[2]
+            lines.append(TableRow([Cell(run.label, f"{version}, {_PROMPTS.get(_prompt(run.protocol), '')}"), *cells]))
+    if not lines:
+        return None
+    caption = f"Position bias: every question asked in both orders of its options{whose}"
+    return Table(["model and items", *_BIAS.values()], lines, caption)
+
+
+def _values(row: _Row, cells: Sequence[tuple[str, str, str]]) -> np.ndarray:
+    found = [row.entries.get((task, key)) for _, task, key in cells]
+    return np.array([[entry[key] if entry else np.nan for entry in found] for key in ("value", "low", "high")])
+
+
+def _bars(title: str, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]]) -> Panel:
+    margins = figures.bars_margins(labels)
+    return Panel(
+        title,
+        lambda axes: figures.grouped_bars(axes, labels, series),
+        4.6,
+        2.4 + margins.bottom,
+        f"WinoViz, {title}: a bar a run",
+        margins,
+    )
+
+
+def _records(material: Material, sets: Sequence[str]) -> Iterable[dict[str, Any]]:
+    for name in sets:
+        for task in _tasks_of(name):
+            for run in material.runs:
+                for key, entry in (run.tasks[task].results if task in run.tasks else {}).items():
+                    values = {column: entry[column] for column in ("value", "low", "high", "chance", "n", "ties")}
+                    yield {"run": run.label, "protocol": run.protocol, "task": task, "metric": key, **values}
+            for printed in published_texts.numbers(task):
+                empty = dict.fromkeys(("low", "high", "chance", "n", "ties"))
+                yield {
+                    "run": f"{printed.method} (paper, {printed.place})",
+                    "protocol": printed.protocol,
+                    "task": task,
+                    "metric": printed.metric,
+                    "value": printed.in_our_unit,
+                    **empty,
+                }

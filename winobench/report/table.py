@@ -1,0 +1,256 @@
+"""Results as tables in the terminal, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import rich.box
+import rich.console
+import rich.padding
+import rich.table
+import rich.text
+
+from winobench.metrics import family_wise
+from winobench.metrics.association import AVERAGE
+from winobench.report import published
+
+if TYPE_CHECKING:
+    from winobench.report import published_texts
+
+# Rows of sub-tasks a task; ARO and Winoground have a hundred and more. The groups with most examples are shown.
+_MAX_PART_ROWS = 12
+# Level of the paper's stars, which are one-sided.
+_STAR_LEVEL = 0.01
+_ASSOCIATION = "/association"
+# Of an effect size as it is printed, without its star.
+_SIGNED_WIDTH = len("-0.00")
+
+
+def print_results(results: Mapping[str, Any], console: rich.console.Console | None = None) -> None:
+    """Prints what came out, in tables that fit 80 characters, each row of which has its key in ``results.json``.
+
+    - A row a metric, in percent: value, 95% interval, chance level, number of examples and of ties. Sub-tasks follow
+      their task; of many, those with most examples. ``/accuracy`` is left out of their names.
+    - A row a target pair of bias tasks: effect size, with a star where the one-sided p is below 0.01, interval, p
+      one- and two-sided, number of images; then a row a group of images.
+    - A column ``paper`` where the paper has any of the numbers, and below which of its rows these are.
+    - Tasks that failed, each with its reason.
+
+    Tasks are headings, not a column, so that the tables stay narrow.
+
+    Args:
+      results: what `winobench.evaluate` returns, or the content of a ``results.json``.
+      console: where to; stdout by default.
+    """
+    console = console or rich.console.Console()
+    references = published.references(results)
+    bias = {task: entries for task, entries in results["tasks"].items() if AVERAGE in entries}
+    others = {task: entries for task, entries in results["tasks"].items() if AVERAGE not in entries}
+    if others:
+        console.print(_accuracy_table(others, references))
+    if bias:
+        console.print(_bias_table(bias, references))
+        _print_notes(console, _bias_notes(bias))
+        console.print(_group_table(bias))
+    if references:
+        _print_notes(console, _reference_notes(references.values(), (results.get("config") or {}).get("model")))
+    if results.get("race"):
+        _print_notes(console, _race_notes(results["race"]))
+    if results.get("failed"):
+        console.print(rich.text.Text("not evaluated", "bold"))
+        _print_notes(console, [f"{task}: {reason}" for task, reason in results["failed"].items()])
+
+
+def _race_notes(race: Mapping[str, Any]) -> list[str]:
+    """What a race took, and what it would have been without."""
+    questions, undecided = (sum(of[key] for of in race["tasks"].values()) for key in ("questions", "undecided"))
+    return [
+        f"race: {race['passes']:,} passes, {race['fixed_passes'] / race['passes']:.1f} times fewer than the"
+        f" {race['fixed_passes']:,} of all samples; {undecided:,} of {questions:,} questions took all"
+    ]
+
+
+def _accuracy_table(
+    tasks: Mapping[str, Mapping[str, Any]], references: Mapping[tuple[str, str], published.PublishedNumber]
+) -> rich.table.Table:
+    has_paper = any(task in tasks for task, _ in references)
+    headings = ["%", "95% interval", "chance", *(["paper"] if has_paper else []), "n", "ties"]
+    table = _table("task and metric", headings)
+    for task, entries in tasks.items():
+        table.add_row(_text(task, "bold"))
+        shown = _shown_parts(entries)
+        for name, entry in entries.items():
+            is_part = "/" in name
+            if is_part and name not in shown:
+                continue
+            reference = references.get((task, name))
+            paper = [reference.printed if reference else ""] if has_paper else []
+            table.add_row(
+                _text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
+                f"{100 * entry['value']:.1f}",
+                f"{100 * entry['low']:.1f} to {100 * entry['high']:.1f}",
+                "" if entry["chance"] is None else f"{100 * entry['chance']:.1f}",
+                *paper,
+                f"{entry['n']:,}",
+                f"{entry['ties']:,}",
+                style="dim" if is_part else None,
+            )
+        num_groups = len({_group(name) for name in entries if "/" in name} - {_group(name) for name in shown})
+        if num_groups:
+            table.add_row(_text(f"    {num_groups} more groups in results.json"), style="dim")
+        table.add_section()
+    return table
+
+
+def _shown_parts(entries: Mapping[str, Any]) -> set[str]:
+    """Keys of the sub-tasks with most examples, as many as there is room for; all metrics of a sub-task or none."""
+    groups = collections.defaultdict(list)
+    for name in entries:
+        if "/" in name:
+            groups[_group(name)].append(name)
+    by_size = sorted(groups.values(), key=lambda names: -entries[names[0]]["n"])
+    rows_a_group = max(map(len, by_size), default=1)
+    return {name for names in by_size[: max(1, _MAX_PART_ROWS // rows_a_group)] for name in names}
+
+
+def _group(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _bias_table(
+    tasks: Mapping[str, Mapping[str, Any]], references: Mapping[tuple[str, str], published.PublishedNumber]
+) -> rich.table.Table:
+    has_paper = any(task in tasks for task, _ in references)
+    headings = ["d", "95% interval", *(["paper"] if has_paper else []), "p one-\nsided", "p two-\nsided", "n"]
+    table = _table("bias of X against Y", headings)
+    for column in table.columns:
+        if column.header in ("d", "paper"):  # stars stand behind digits that stand below each other
+            column.justify = "left"
+            column.header = f"{column.header:>{_SIGNED_WIDTH}}"
+    for task, entries in tasks.items():
+        table.add_row(_text(task, "bold"))
+        pairs = [name for name in entries if name != AVERAGE and not _is_group_row(name)]
+        together = dict(zip(pairs, family_wise(entries[name]["p_one_sided"] for name in pairs), strict=True))
+        for name in [*pairs, AVERAGE]:
+            entry, reference = entries[name], references.get((task, name))
+            paper = [_starred(reference.printed.rstrip("*"), reference.significant) if reference else ""]
+            table.add_row(
+                _text("  average |d|" if name == AVERAGE else f"  {name}"),
+                _starred(f"{entry['value']:.2f}", entry.get("p_one_sided", 1.0) < _STAR_LEVEL)
+                + ("†" if together.get(name, 1.0) < _STAR_LEVEL else ""),
+                f"{entry['low']:.2f} to {entry['high']:.2f}",
+                *(paper if has_paper else []),
+                *(_probability(entry.get(key)) for key in ("p_one_sided", "p_two_sided")),
+                f"{entry['n']:,}",
+            )
+        table.add_section()
+    return table
+
+
+def _is_group_row(name: str) -> bool:
+    return name.endswith(_ASSOCIATION) or f"{_ASSOCIATION} in " in name
+
+
+def _starred(number: str, has_star: bool | None) -> str:
+    return number.rjust(_SIGNED_WIDTH) + ("*" if has_star else "")
+
+
+def _probability(p: float | None) -> str:
+    if p is None:
+        return ""
+    return f"{p:.4f}" if p >= 0.00005 else "<0.0001"
+
+
+def _bias_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    rows = [entry for entries in tasks.values() for entry in entries.values()]
+    largest = max(entry.get("permutations", 0) for entry in rows)
+    notes = [
+        "d is above 0 where images of X, the first group, match the first texts (pleasant ones, in mmbias) better than "
+        f"images of Y do. * p < {_STAR_LEVEL}, one-sided towards X, from {largest:,} permutations or all there are. "
+        "† also after Holm's adjustment for all pairs of the task."
+    ]
+    for task, entries in tasks.items():
+        average = entries[AVERAGE]
+        notes.append(f"{task}: without any bias, average |d| would be about {average['without_bias']:.2f}.")
+        notes += [f"{task}: {pair} is left out: {reason}." for pair, reason in average["left_out"].items()]
+    return notes
+
+
+def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
+    table = _table("group of images", ["association", "95% interval", "n"])
+    for task, entries in tasks.items():
+        rows = {name: entry for name, entry in entries.items() if _is_group_row(name)}
+        # Three digits of the largest number, and as many decimals for the others of its task.
+        largest = max(max(abs(entry["low"]), abs(entry["high"])) for entry in rows.values())
+        spec = f".{max(0, 2 - math.floor(math.log10(largest)))}f" if largest else ".0f"
+        table.add_row(_text(task, "bold"))
+        for name, entry in rows.items():
+            table.add_row(
+                _text(f"  {name.replace(_ASSOCIATION, '', 1)}"),
+                f"{entry['value']:{spec}}",
+                f"{entry['low']:{spec}} to {entry['high']:{spec}}",
+                f"{entry['n']:,}",
+            )
+        table.add_section()
+    return table
+
+
+def _reference_notes(references: Iterable[Any], model: str | None) -> list[str]:
+    """Where the paper's numbers stand, and then which of its rows, by model and number of samples."""
+    references = list(references)
+    if not isinstance(references[0], published.PublishedNumber):
+        return _text_reference_notes(references)
+    rows: dict[tuple[str, int | None], dict[str, set[str]]] = {}
+    for number in references:
+        rows.setdefault((number.model, number.num_samples), {}).setdefault(number.method, set()).add(number.table)
+    cited = published.source()
+    notes = [f"paper: {cited['short']}, arXiv:{cited['arxiv']}, on the published data"]
+    if any(name != model for name, _ in rows):
+        notes[0] += f"; of Stable Diffusion 2.1 where it lacks {model or 'this model'}"
+    for (name, num_samples), methods in rows.items():
+        samples = f", {num_samples} samples a pair" if num_samples else ""
+        places = "; ".join(
+            f'"{method}" in Table{"s" if len(tables) > 1 else ""} {", ".join(sorted(tables))}'
+            for method, tables in methods.items()
+        )
+        notes.append(f"  {name}{samples}: {places}")
+    return notes
+
+
+def _text_reference_notes(references: Iterable[published_texts.TextNumber]) -> list[str]:
+    """Where the numbers of the text benchmarks' papers stand."""
+    from winobench.report import published_texts
+
+    places: dict[str, dict[str, set[str]]] = {}
+    for number in references:
+        places.setdefault(number.benchmark, {}).setdefault(number.method, set()).add(number.place)
+    notes = []
+    for benchmark, methods in places.items():
+        cited = published_texts.source(benchmark)
+        where = f", arXiv:{cited['arxiv']}" if "arxiv" in cited else ""
+        notes.append(f"paper: {cited['short']}{where}, on the published data")
+        notes += [f"  {method}: {'; '.join(sorted(found))}" for method, found in methods.items()]
+    return notes
+
+
+def _table(first: str, headings: list[str]) -> rich.table.Table:
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    # Only names may be broken where the terminal is narrow.
+    table.add_column(first, overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _text(content: str, style: str = "") -> rich.text.Text:
+    """Content that is not read as markup, as names with brackets would be."""
+    return rich.text.Text(content, style)
+
+
+def _print_notes(console: rich.console.Console, notes: list[str]) -> None:
+    for note in notes:
+        console.print(rich.padding.Padding(_text(note), (0, 0, 0, 2)))
+    console.print()
