@@ -37,7 +37,7 @@ setuptools.setup(
     ),
     package_data={
         "launch": ["cloud/templates/*"],
-        "winobench": ["assets/**/*", "report/templates/*", "generation/templates/*"],
+        "winobench": ["assets/**/*", "report/templates/*", "wscplus_items/templates/*"],
     },
     python_requires=">=3.11,<3.14",
     install_requires=[

@@ -33,11 +33,11 @@ from benchmarks import common, machine
 from winobench import json_files
 from winobench.data import images as image_files
 from winobench.data import prepared, preparing
+from winobench.engine import sharing, tables
 from winobench.errors import InputError
 from winobench.evaluation import gallery, race, records, rounds, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import association, sequential
-from winobench.scorers import sharing, tables
 from winobench.tasks import get_task
 from winobench.tasks.base import Task
 from winobench.tasks.published import ImageFile, Item, PublishedData, published_task

@@ -85,8 +85,8 @@ def generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
       InputError: no model is named, or something of the config cannot be.
     """
     from launch import text
-    from winobench.generation import prompts, run
-    from winobench.scorers import loading
+    from winobench.responders import loading
+    from winobench.wscplus_items import prompts, run
 
     models = _models(config)
     for model in models:
@@ -115,8 +115,8 @@ def generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
 
 
 def check(config: ml_collections.ConfigDict, folder: pathlib.Path) -> dict[str, Any]:
-    """Checks what was generated and returns what `winobench.generation.run.check` does."""
-    from winobench.generation import run
+    """Checks what was generated and returns what `winobench.wscplus_items.run.check` does."""
+    from winobench.wscplus_items import run
 
     return run.check(
         folder,
@@ -132,8 +132,8 @@ def annotate(folder: pathlib.Path, name: str, port: int) -> None:
     Raises:
       InputError: there is nothing to judge, the page is open already, or the port is taken.
     """
-    from winobench.generation import annotate as pages
-    from winobench.generation import run
+    from winobench.wscplus_items import annotate as pages
+    from winobench.wscplus_items import run
 
     items = run.accepted_items(folder)
     with (
@@ -173,7 +173,7 @@ def checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
 
 def finished(folder: pathlib.Path) -> str:
     """Filters, draws, and says what came out."""
-    from winobench.generation import run
+    from winobench.wscplus_items import run
 
     results = run.finish(folder)
     lines = []

@@ -17,7 +17,7 @@ from winobench.files import user_path
 if TYPE_CHECKING:
     import ml_collections
 
-    from winobench.scorers.language import Responder
+    from winobench.responders.language import Responder
     from winobench.tasks.questions import TextTask
 
 ALL = "all"
@@ -54,8 +54,8 @@ def main(
     # Late, so that --help and --list_tasks answer at once.
     from winobench.evaluation import questions
     from winobench.report import table
-    from winobench.scorers import loading
-    from winobench.scorers.language import KINDS
+    from winobench.responders import loading
+    from winobench.responders.language import KINDS
 
     # What is cheap to check comes before the models are loaded.
     models = list(dict.fromkeys(_words(config.model))) or [config.model]
@@ -134,7 +134,7 @@ def load_responder(config: ml_collections.ConfigDict, model: str, api: dict[str,
     Raises:
       InputError: the source is no model that answers questions, or an option is not one of its choices.
     """
-    from winobench.scorers import loading
+    from winobench.responders import loading
 
     return loading.load_responder(
         model,

@@ -9,6 +9,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+import types
 
 # Before JAX starts: eight devices on one CPU, so that sharded code is tested wherever the tests run.
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
@@ -55,7 +56,7 @@ _LONG = (
     "parity/test_unet.py",
     "parity/test_lora.py",
     "scorers/test_diffusion_itm.py",
-    "scorers/test_hosted.py",
+    "responders/test_hosted.py",
     "diffusion/test_stable_diffusion.py",
     "parity/test_stable_diffusion_xl.py",
     "models/test_lora.py",
@@ -67,7 +68,7 @@ _LONG = (
     "models/test_quantized.py",
     "launch/test_eval.py",
     "evaluation/test_processes.py",
-    "scorers/test_hosted_hostile.py",
+    "responders/test_hosted_hostile.py",
     "training/test_loop.py",
 )
 
@@ -252,3 +253,39 @@ def tiny_t5(tmp_path_factory) -> pathlib.Path:
     from tests.tiny_language_models import write_language_model
 
     return write_language_model(tmp_path_factory.mktemp("tiny_t5"), "t5")
+
+
+@pytest.fixture(scope="session")
+def _compile_events():
+    import jax
+
+    events = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+    return events
+
+
+@pytest.fixture
+def compilations(_compile_events):
+    """``with compilations() as count``: afterwards ``count.total`` is the number of programs that XLA compiled."""
+
+    @contextlib.contextmanager
+    def counting():
+        before = len(_compile_events)
+        count = types.SimpleNamespace(total=None)
+        yield count
+        count.total = _compile_events[before:].count("/jax/core/compile/backend_compile_duration")
+
+    return counting
+
+
+@pytest.fixture
+def fake_devices():
+    """The environment of a subprocess that sees this number of CPU devices, and imports from this checkout."""
+
+    def environment(count):
+        root = str(pathlib.Path(__file__).parents[1])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}".strip()
+        return os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": path}
+
+    return environment

@@ -124,7 +124,7 @@ def compile_quickly(patch) -> None:
     import jax
 
     from tests.parity.torch_copy import QUICK_COMPILATION
-    from winobench.scorers import decoding
+    from winobench.responders import decoding
 
     for name, static in (
         ("encode_prefix", "program"),

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from winobench.models.autoencoder_kl import AutoencoderKL
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
+    from winobench.responders.loading import load_responder
     from winobench.scorers.contrastive import Contrastive
     from winobench.scorers.diffusion_itm import DiffusionITM, denoising_errors
     from winobench.scorers.itm_head import ItmHead
-    from winobench.scorers.loading import load_responder, load_scorer
+    from winobench.scorers.loading import load_scorer
     from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
     from winobench.tasks.base import Association, Example, TargetPair, Task
     from winobench.tasks.questions import Protocol, TextQuestion, TextTask
@@ -60,7 +61,7 @@ _HOME = {
     "get_task": "winobench.tasks",
     "get_text_task": "winobench.tasks",
     "load_pipeline": "winobench.diffusion.families",
-    "load_responder": "winobench.scorers.loading",
+    "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
 }
 

@@ -97,7 +97,7 @@ LANGUAGE_MODELS: dict[str, Model] = {
 
 ENTRY_POINTS = "winobench.scorers"
 """The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
-a `winobench.scorers.language.Responder`."""
+a `winobench.responders.language.Responder`."""
 
 
 @functools.cache

@@ -6,8 +6,8 @@ from PIL import Image
 
 from benchmarks import trace
 from benchmarks.trace import Event
+from winobench.engine import tables
 from winobench.errors import InputError
-from winobench.scorers import tables
 
 
 def operation(start, end, module="jit__fused_step", device="core 0", run=1):

@@ -11,14 +11,14 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
-from tests.generation import fakes
-from tests.scorers.api_server import KEY, anthropic_body, openai_body
+from tests.responders.api_server import KEY, anthropic_body, openai_body
+from tests.wscplus_items import fakes
 from winobench import json_files, report
 from winobench.errors import InputError
 from winobench.evaluation import provenance
 from winobench.evaluation.questions import evaluate_questions
-from winobench.generation import prompts, run
-from winobench.scorers.hosted import HostedModel
+from winobench.responders.hosted import HostedModel
+from winobench.wscplus_items import prompts, run
 
 TASK = "winoviz_mini_single"
 TEXTS = [

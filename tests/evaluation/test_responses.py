@@ -14,7 +14,7 @@ import pytest
 from winobench.errors import InputError
 from winobench.evaluation import responses
 from winobench.evaluation.responses import ResponseStore, key
-from winobench.scorers.language import Entailment, Generation, Options, Turn
+from winobench.responders.language import Entailment, Generation, Options, Turn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = {"model": "small", "options": {"b": 1, "a": 2}}

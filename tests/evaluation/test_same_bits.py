@@ -9,8 +9,8 @@ import pytest
 
 from tests.evaluation import fakes
 from winobench import parallel
+from winobench.engine import sharing
 from winobench.evaluation import evaluate, records
-from winobench.scorers import sharing
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 

@@ -4,7 +4,7 @@ import hashlib
 import time
 
 from winobench.metrics import wilson
-from winobench.scorers.language import Generation, Options, Response, Turn
+from winobench.responders.language import Generation, Options, Response, Turn
 from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
 
 

@@ -16,11 +16,13 @@ from launch import configuration, text
 from launch import eval as launcher
 from launch import report as report_launcher
 from tests import launching, tiny_encoders, wscplus_files
-from tests.scorers import api_server, tiny_models
+from tests.responders import api_server
+from tests.scorers import tiny_models
 from winobench import registry
 from winobench.errors import InputError
 from winobench.report import published_texts
 from winobench.report import runs as report_runs
+from winobench.responders import loading as responder_loading
 from winobench.scorers import loading
 from winobench.tasks import TEXT_TASKS
 
@@ -167,7 +169,7 @@ def test_a_server_is_asked_once_and_failures_are_told(server, tmp_path, capsys):
         assert not path.is_file() or api_server.KEY.encode() not in path.read_bytes()
 
 
-@pytest.mark.slow  # two launches; tests/scorers/test_hosted.py has the same without the launcher
+@pytest.mark.slow  # two launches; tests/responders/test_hosted.py has the same without the launcher
 def test_a_killed_evaluation_asks_a_server_for_nothing_twice(server, tmp_path):
     wscplus_files.write(tmp_path)
     words = ["--config=wscplus", f"--config.model=openai:small-1@{server.address}/v1", "--workdir=run"]
@@ -261,11 +263,11 @@ def test_models_of_one_kind_are_told_from_those_of_the_other():
         loading.load_scorer("qwen3-0.6b")
     assert not {*registry.MODELS} & {*registry.LANGUAGE_MODELS}
     for name in (*registry.LANGUAGE_MODELS, "clip-vit-l14", "openai:m", "recorded:x.csv"):
-        loading.check_responder_name(name)
+        responder_loading.check_responder_name(name)
 
 
 def test_options_reach_the_model(tiny_language_model, monkeypatch):
-    from winobench.scorers import hosted, language_model
+    from winobench.responders import hosted, language_model
 
     given = {}
     monkeypatch.setattr(language_model.LanguageModel, "from_pretrained", lambda *args, **options: (args, options))

@@ -9,11 +9,11 @@ import subprocess
 import pytest
 
 from tests import launching
-from tests.generation.test_annotate import ask
+from tests.wscplus_items.test_annotate import ask
 from winobench.data import wscplus
 
-command = functools.partial(launching.command, "tests.generation.launched")
-launch = functools.partial(launching.launch, "tests.generation.launched")
+command = functools.partial(launching.command, "tests.wscplus_items.launched")
+launch = functools.partial(launching.launch, "tests.wscplus_items.launched")
 environment = launching.environment
 
 

@@ -231,10 +231,11 @@ def test_choices_are_those_of_the_library():
     from winobench.checkpoints import models
     from winobench.data import nli as nli_data
     from winobench.evaluation import importance, race
-    from winobench.generation import prompts as generation
     from winobench.models import lora
-    from winobench.scorers import diffusion_itm, prompts, samples
+    from winobench.responders import prompts
+    from winobench.scorers import diffusion_itm, samples
     from winobench.training import hard_negatives, optimizers
+    from winobench.wscplus_items import prompts as generation
 
     def accepts(name, field, *words):
         declared = configuration.field_ranges(name)[field]

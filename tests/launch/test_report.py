@@ -47,7 +47,7 @@ def test_one_run_and_two(folder, tmp_path):
 
 def test_no_device_is_touched_and_nothing_heavy_is_imported(folder, tmp_path):
     code = (
-        "import sys; from winobench.evaluation import report; "
+        "import sys; from winobench import report; "
         f"report.write_report([{str(folder)!r}], {str(tmp_path / 'out')!r}); import launch.report; "
         "from winobench.report import runs; "
         f"launch.report.eval_command(runs.read_run({str(folder)!r})); "

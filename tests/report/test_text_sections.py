@@ -18,8 +18,8 @@ from winobench.errors import InputError
 from winobench.evaluation import questions
 from winobench.report import analysis, runs
 from winobench.report.sections import wscplus as wscplus_section
-from winobench.scorers.language import Response
-from winobench.scorers.recorded import RecordedModel
+from winobench.responders.language import Response
+from winobench.responders.recorded import RecordedModel
 from winobench.tasks import TEXT_TASKS, winoviz
 from winobench.tasks import wscplus as wscplus_task
 

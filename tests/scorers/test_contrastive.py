@@ -13,9 +13,10 @@ from PIL import Image
 from tests.parity.open_clip_torch import WORDS
 from winobench import checkpoints, parallel
 from winobench.checkpoints import tokenizer_files
+from winobench.engine import tables
 from winobench.errors import InputError
 from winobench.models import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
-from winobench.scorers import base, tables
+from winobench.scorers import base
 from winobench.scorers.contrastive import Contrastive
 
 TEXTS = ["a red cube", "the blue sphere", "a photo of the blue sphere left of a red cube", ""]

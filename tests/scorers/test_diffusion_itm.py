@@ -14,8 +14,9 @@ import pytest
 from tests.scorers import fakes
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
+from winobench.engine import batch_size
 from winobench.errors import InputError
-from winobench.scorers import batch_size, common, diffusion_itm, samples
+from winobench.scorers import common, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 IMAGES = [fakes.image(seed) for seed in range(3)]

@@ -17,6 +17,7 @@ from winobench import checkpoints, registry
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.errors import InputError
 from winobench.models import lora
+from winobench.responders import loading as responder_loading
 from winobench.scorers import loading
 from winobench.scorers.contrastive import Contrastive
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -84,11 +85,11 @@ def test_pickles_of_language_models_are_read_where_they_may_be(kind, tiny_langua
         shutil.copytree(tiny_language_model, folder)
     weights = folder / "model.safetensors"
     torch.save(safetensors.torch.load_file(weights), folder / "pytorch_model.bin")
-    expected = loading.load_responder(str(folder)).fingerprint()
+    expected = responder_loading.load_responder(str(folder)).fingerprint()
     weights.unlink()
     with pytest.raises(InputError, match="allow_pickle"):
-        loading.load_responder(str(folder))
-    assert loading.load_responder(str(folder), allow_pickle=True).fingerprint() == expected
+        responder_loading.load_responder(str(folder))
+    assert responder_loading.load_responder(str(folder), allow_pickle=True).fingerprint() == expected
 
 
 def test_what_is_no_model_is_refused(tmp_path):
@@ -145,4 +146,4 @@ def test_a_lora(folders, tmp_path):
 @pytest.mark.parametrize("name", [5, None, b"t5", ["t5"]])
 def test_a_model_that_answers_questions_has_a_name(name):
     with pytest.raises(InputError, match="has a name, not"):
-        loading.load_responder(name)
+        responder_loading.load_responder(name)

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from winobench.generation import parsing
 from winobench.tasks import option_answers, wscplus
 from winobench.texts import LONGEST_ANSWER, readable
+from winobench.wscplus_items import parsing
 
 # fmt: off
 UNITS = [

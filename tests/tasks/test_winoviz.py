@@ -11,7 +11,7 @@ import pytest
 from winobench.data import winoviz as data
 from winobench.errors import InputError
 from winobench.metrics.intervals import clustered, wilson
-from winobench.scorers.language import Entailment, Generation, Options, Response, Similarity, Turn
+from winobench.responders.language import Entailment, Generation, Options, Response, Similarity, Turn
 from winobench.tasks import get_text_task, winoviz
 from winobench.tasks.option_answers import read_choice, states_choice
 from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, TextQuestion

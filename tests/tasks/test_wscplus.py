@@ -11,7 +11,7 @@ import pytest
 from winobench.data import wscplus as data
 from winobench.errors import InputError
 from winobench.metrics import wilson
-from winobench.scorers.language import Generation, Options, Response
+from winobench.responders.language import Generation, Options, Response
 from winobench.tasks import wscplus
 from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer
 

@@ -25,8 +25,8 @@ from winobench.checkpoints import encoder_layouts
 from winobench.checkpoints import models as checkpoint_models
 from winobench.data import nli as nli_data
 from winobench.errors import InputError
-from winobench.scorers.language import Entailment
-from winobench.scorers.text_encoders import NliEncoder
+from winobench.responders.language import Entailment
+from winobench.responders.text_encoders import NliEncoder
 from winobench.training import nli
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 from winobench import json_files
 from winobench import progress as progress_bars
 from winobench.evaluation import responses
-from winobench.scorers.language import Raw, Request, Responder, Response
+from winobench.responders.language import Raw, Request, Responder, Response
 
 
 @dataclasses.dataclass

@@ -20,7 +20,7 @@ from winobench import progress as progress_bars
 from winobench.errors import InputError
 from winobench.evaluation import asking, provenance, records, responses
 from winobench.evaluation.evaluate import READY, choose_tasks
-from winobench.scorers.language import KINDS, Request, Responder, Response, check_request
+from winobench.responders.language import KINDS, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
 from winobench.texts import LONGEST_PROMPT, check_texts
@@ -73,8 +73,8 @@ def evaluate_questions(
     run in a neighbouring folder has recorded for the same request to the same model are not asked for again.
 
     Args:
-      responder: answers; see `winobench.scorers.language.Responder`. It may also have ``cost(response)``, in dollars or
-        None, ``log_attempts(path)``, which is told the file for its attempts, and ``bind(questions)``, which is told
+      responder: answers; see `winobench.responders.language.Responder`. It may also have ``cost(response)``, in dollars
+        or None, ``log_attempts(path)``, which is told the file for its attempts, and ``bind(questions)``, which is told
         (id, requests) of all questions of the tasks.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
@@ -212,7 +212,7 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, da
     if lacking:
         raise InputError(
             f"the responder is a {type(responder).__name__}, which has no {lacking[0]}: give a language model, such as"
-            " winobench.scorers.loading.load_responder makes"
+            " winobench.responders.loading.load_responder makes"
         )
     listed = [tasks] if isinstance(tasks, str) else tasks
     named = isinstance(listed, Sequence) and not isinstance(listed, bytes)
@@ -233,7 +233,7 @@ def choose_protocol(task: TextTask, name: str | None, kinds: frozenset[str]) -> 
     Args:
       task: the task.
       name: the protocol's; None for the task's first one that the model can answer.
-      kinds: what the model can be asked, of `winobench.scorers.language.KINDS`.
+      kinds: what the model can be asked, of `winobench.responders.language.KINDS`.
 
     Raises:
       InputError: the task has no such protocol, or the model cannot answer it.

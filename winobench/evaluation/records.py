@@ -501,7 +501,7 @@ class ErrorWriter:
     It numbers its parts on from those that this process, or one of its number in an earlier call, has written.
 
     A batch is never split over two parts. What is left to do after a kill is scored to the same bits as it would have
-    been: how an error is computed depends on the whole plan, not on what is missing (`winobench.scorers.sharing`), and
+    been: how an error is computed depends on the whole plan, not on what is missing (`winobench.engine.sharing`), and
     a row of a batch not on the others. Tests show that on CPUs; devices of another kind, another batch size, other
     numbers of processes in a race, and errors that a neighbouring run has recorded may differ in the last bits.
     """

@@ -34,7 +34,7 @@ from absl import logging
 from winobench import files, json_files
 from winobench.errors import InputError
 from winobench.evaluation.records import digest
-from winobench.scorers.language import Raw, Request
+from winobench.responders.language import Raw, Request
 
 _LARGEST_LINE = json_files.LARGEST
 _NAME = re.compile(r"part-(\d+)-(\d+)\.jsonl")

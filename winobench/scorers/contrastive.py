@@ -25,11 +25,12 @@ from jax.typing import ArrayLike
 
 from winobench import parallel
 from winobench.data.processors import ImageProcessor
+from winobench.engine import batch_size as batch_sizes
+from winobench.engine import tables
 from winobench.errors import InputError
 from winobench.models import clip_model, functional
 from winobench.models.clip_model import CLIPModel
-from winobench.scorers import batch_size as batch_sizes
-from winobench.scorers import common, tables
+from winobench.scorers import common
 from winobench.texts import check_texts, checked_list, checked_texts
 
 _log = logging.getLogger(__name__)

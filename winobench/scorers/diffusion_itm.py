@@ -27,11 +27,12 @@ from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
+from winobench.engine import batch_size as batch_sizes
+from winobench.engine import sharing, tables, text_store
 from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.models import functional, quantized
-from winobench.scorers import batch_size as batch_sizes
-from winobench.scorers import common, samples, sharing, tables, text_store
+from winobench.scorers import common, samples
 from winobench.texts import checked_list, checked_texts
 
 # Raised whenever an error that is computed here could change by more than rounding.
@@ -231,7 +232,7 @@ class DiffusionITM:
             those that the model's folder names (``pipeline.timestep_range``), or else all.
           batch_size: triples that each device works on at once; chosen for the kind of device when None. ``search``
             measures some sizes, which compiles each of them, and remembers the fastest for the next time
-            (`winobench.scorers.batch_size`). Halved when a device's memory does not hold as many.
+            (`winobench.engine.batch_size`). Halved when a device's memory does not hold as many.
           table_rows: how many encoded images, and how many encoded texts, are kept on the device; as many as fit into
             a fixed amount of memory when None. An evaluation may have more of both.
           mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
@@ -242,7 +243,7 @@ class DiffusionITM:
 
           encoders: ``resident`` keeps the text encoders on the devices and encodes texts while it scores; ``staged``
             encodes all texts of a session first and takes the encoders off the devices, and keeps the results on disk
-            (`winobench.scorers.text_store`). Errors are the same.
+            (`winobench.engine.text_store`). Errors are the same.
 
         Raises:
           InputError: when an option is not one of its choices, or for quantization without the package qwix, or of a
@@ -665,7 +666,7 @@ class DiffusionITM:
         """`_fused_step` with this scorer's network: takes latents, text states, noise, and an index from the host.
 
         Args:
-          texts: as `winobench.scorers.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
+          texts: as `winobench.engine.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
             texts; the others do not, by a program of their own.
 
         Returns:

@@ -24,11 +24,12 @@ from jax.typing import ArrayLike
 from winobench import json_files, parallel, registry
 from winobench.checkpoints import encoder_layouts, models, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
+from winobench.engine import batch_size as batch_sizes
+from winobench.engine import tables
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.blip import BlipForImageTextRetrieval
-from winobench.scorers import batch_size as batch_sizes
-from winobench.scorers import common, tables
+from winobench.scorers import common
 from winobench.texts import check_texts, checked_list, checked_texts
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from winobench.scorers.language import Request, Response
+from winobench.responders.language import Request, Response
 
 ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
 """What can become of a question: a choice was made; there are responses, but no choice can be read from them; a call
@@ -61,7 +61,7 @@ class Protocol:
     Attributes:
       name: what ``--config.protocol`` calls it, e.g. ``zero_shot``.
       description: one line for listings; says where the prompt is from.
-      kind: of its requests, one of `winobench.scorers.language.KINDS`.
+      kind: of its requests, one of `winobench.responders.language.KINDS`.
       requests: the requests of a question, at least one; of the same number and meaning for all questions.
       read: the answer in the responses to them; a None among them is a call that failed.
     """

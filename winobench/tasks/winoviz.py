@@ -44,7 +44,7 @@ from winobench.data import winoviz as data
 from winobench.data.prepared import data_folder
 from winobench.errors import InputError
 from winobench.metrics.intervals import Interval, clustered, wilson
-from winobench.scorers.language import Entailment, Generation, Options, Request, Response, Similarity, Turn
+from winobench.responders.language import Entailment, Generation, Options, Request, Response, Similarity, Turn
 from winobench.tasks.option_answers import read_choice, states_choice
 from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
 

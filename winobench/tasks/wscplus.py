@@ -31,7 +31,7 @@ from winobench import json_files
 from winobench.data import wscplus as data
 from winobench.errors import InputError
 from winobench.metrics.intervals import Interval, clustered, wilson
-from winobench.scorers.language import Generation, Options, Request, Response, Turn
+from winobench.responders.language import Generation, Options, Request, Response, Turn
 from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
 from winobench.texts import readable
 

@@ -28,9 +28,10 @@ import numpy as np
 from winobench import json_files, parallel
 from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
+from winobench.engine import tables
 from winobench.errors import InputError
 from winobench.files import user_path
-from winobench.scorers import common, tables
+from winobench.scorers import common
 
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline

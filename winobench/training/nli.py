@@ -7,7 +7,7 @@ training on SNLI and ANLI, of which pairs with other labels are left out. The ru
               metrics.jsonl, tensorboard/     the numbers of training and of every validation
               checkpoints/                    the newest for going on, and the best by validation
               model/                          of the best validation, or of the newest checkpoint where there is none:
-                                              what `winobench.scorers.text_encoders.NliEncoder` and transformers load
+                                              what `winobench.responders.text_encoders.NliEncoder` and transformers load
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from winobench.data import nli as nli_data
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
-from winobench.scorers import common, text_encoders
+from winobench.responders import text_encoders
+from winobench.scorers import common
 from winobench.training import loop, optimizers, writers
 
 if TYPE_CHECKING:

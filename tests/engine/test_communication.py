@@ -1,0 +1,190 @@
+"""Where devices wait for each other: nowhere in an evaluation whose devices are those of one process.
+
+A device that waits for the others in one program, while these still work on another one, may keep what they need: on a
+CPU, where devices are threads of one pool, an evaluation with many images and few samples ended that way.
+"""
+
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.scorers import fakes, tiny_models
+from winobench import parallel
+from winobench.engine import tables
+from winobench.responders import language_model
+from winobench.responders.language import Generation, Options, Turn
+from winobench.responders.language_model import LanguageModel
+from winobench.scorers.diffusion_itm import DiffusionITM
+from winobench.scorers.itm_head import ItmHead
+
+COMMUNICATION = re.compile(
+    r" (all-gather|all-reduce|all-to-all|collective-permute|collective-broadcast|reduce-scatter)(-start)?\("
+)
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """Name of each program that XLA compiles, or finds in its cache -> whether devices wait for each other in it."""
+    from jax._src import compiler
+
+    found, compile_program = {}, compiler.compile_or_get_cached
+
+    def recording(*args, **kwargs):
+        executable = compile_program(*args, **kwargs)
+        for module in executable.hlo_modules():
+            found[module.name] = found.get(module.name, False) or bool(COMMUNICATION.search(module.to_string()))
+        return executable
+
+    monkeypatch.setattr(compiler, "compile_or_get_cached", recording)
+    return found
+
+
+def unused_mesh(count, model_parallel=1):
+    """Devices in an order that no other test has, so that every program is compiled here."""
+    return parallel.make_mesh(jax.devices()[:count][::-1], model_parallel=model_parallel)
+
+
+def test_communication_is_found(programs):
+    mesh = unused_mesh(2)
+    rows = parallel.put(np.arange(4.0), parallel.split_axis(mesh))
+    assert float(jax.jit(jnp.sum)(rows)) == 6
+    assert any(programs.values())
+
+
+@pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (4, 8))])
+def test_devices_of_a_diffusion_model_never_wait_for_each_other(programs, count):
+    images, texts = [fakes.image(seed) for seed in range(9)], ["a", "b b", "c c c"]
+    for unet in (fakes.UNet(), fakes.SharingUNet()):
+        scorer = DiffusionITM(fakes.Pipeline(unet=unet), batch_size=4, mesh=unused_mesh(count))
+        errors = scorer.errors(images, texts, num_samples=2)
+        one = DiffusionITM(fakes.Pipeline(unet=unet), batch_size=4, mesh=parallel.make_mesh(jax.devices()[:1]))
+        np.testing.assert_allclose(errors, one.errors(images, texts, num_samples=2), rtol=1e-6)
+    assert {"jit__encode", "jit__write", "jit__empty", "jit__fused_step"} <= programs.keys()
+    assert not any(programs.values()), programs
+
+
+def test_devices_of_other_scorers_never_wait_for_each_other(programs, tmp_path):
+    """The text encoders and CLIP make use of `tables.Encoder.encode` alone."""
+    scorer = ItmHead.from_pretrained(tiny_models.write_blip(tmp_path), mesh=unused_mesh(4))
+    scorer.score([fakes.image(seed) for seed in range(9)], ["a red cube", "a blue cube"])
+    assert {"jit__encode", "jit__write", "jit__score_pairs"} <= programs.keys()
+    assert not any(programs.values()), programs
+
+
+def test_devices_of_a_language_model_never_wait_for_each_other(programs, tiny_language_model, monkeypatch):
+    monkeypatch.setattr(language_model, "_SMALLEST_WIDTH", 64)
+    model = LanguageModel.from_pretrained(tiny_language_model, mesh=unused_mesh(2), batch_size=1)
+    turns = (Turn("user", "Is it yellow?"),)
+    list(model.ask([Options(turns, ("yes", "no"))]))
+    list(model.ask([Generation(turns, max_tokens=2)]))
+    assert {"jit_score_options", "jit_generate"} <= programs.keys()
+    assert not any(programs.values()), programs
+
+
+class Running:
+    """Which programs were started, and where results were waited for, in order."""
+
+    def __init__(self, monkeypatch):
+        self.events = []
+        wait = jax.block_until_ready
+        monkeypatch.setattr(jax, "block_until_ready", lambda arrays: (self.events.append("wait"), wait(arrays))[1])
+
+    def watch(self, monkeypatch, module, name):
+        function = getattr(module, name)
+
+        def watched(*args):
+            if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+                self.events.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(module, name, watched)
+
+
+def test_programs_in_which_devices_wait_run_one_by_one(monkeypatch):
+    """Where devices share the parameters there is no other way; on CPUs each program then has the devices alone."""
+    from winobench.scorers import diffusion_itm
+
+    running = Running(monkeypatch)
+    running.watch(monkeypatch, tables, "_encode")
+    running.watch(monkeypatch, diffusion_itm, "_fused_step")
+    scorer = DiffusionITM(fakes.Pipeline(), batch_size=2, mesh=unused_mesh(4, model_parallel=2))
+    scorer.errors([fakes.image(seed) for seed in range(20)], ["a"], num_samples=1)
+    started = [place for place, event in enumerate(running.events) if event != "wait"]
+    assert len(started) > 8
+    assert all(running.events[place + 1] == "wait" for place in started)
+
+
+def test_without_such_programs_nothing_is_waited_for(monkeypatch):
+    running = Running(monkeypatch)
+    scorer = DiffusionITM(fakes.Pipeline(), batch_size=2, mesh=unused_mesh(4))
+    scorer.errors([fakes.image(seed) for seed in range(20)], ["a"], num_samples=1)
+    assert not running.events
+
+
+def test_parts_of_all_devices_reach_all_devices():
+    values = {"a": np.arange(24.0).reshape(8, 3), "b": np.arange(8)}
+    for count, model_parallel in ((1, 1), (2, 1), (4, 1), (8, 1), (4, 2), (8, 2), (8, 4)):
+        mesh = unused_mesh(count, model_parallel)
+        placed = jax.tree.map(lambda array, mesh=mesh: parallel.put(array, parallel.split_axis(mesh)), values)
+        parts = parallel.held_by_all(placed, mesh)
+        # Devices that share the parameters may hold parts along other axes, and gather what they have.
+        assert len(parts) == (count if model_parallel == 1 else 1)
+        for name, array in values.items():
+            assert all(part[name].sharding.is_fully_replicated for part in parts)
+            assert all(part[name].sharding.device_set == set(mesh.devices.flat) for part in parts)
+            np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), array)
+
+
+# Before, the second round of two devices was never finished.
+MANY_IMAGES = """
+import sys
+import jax, numpy as np
+from winobench import parallel
+from winobench.scorers.diffusion_itm import DiffusionITM
+
+rounds, count = int(sys.argv[1]), 200
+devices = jax.devices()
+scorer = DiffusionITM.from_pretrained("clevr-tiny", mesh=parallel.make_mesh())
+images = list(np.random.default_rng(0).integers(0, 256, (count, 64, 64, 3), dtype=np.uint8))
+texts = ["a red cube", "a blue sphere"]
+triples = np.array([(image, text, 0) for image in range(count) for text in range(2)])
+for number in range(rounds):
+    errors = np.full(len(triples), np.nan)
+    for rows, values in scorer.iter_errors(images, texts, triples, num_samples=1):
+        errors[rows] = values
+    assert np.isfinite(errors).all()
+    first = errors if number == 0 else first
+    np.testing.assert_array_equal(errors, first)
+print("done", len(devices), rounds)
+"""
+
+
+def score_many_images(environment, rounds):
+    return subprocess.run(
+        [sys.executable, "-c", MANY_IMAGES, str(rounds)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+
+
+@pytest.mark.slow
+def test_many_images_and_one_sample(fake_devices):
+    """In a process of its own, which XLA ends after a minute if its devices wait for ever."""
+    run = score_many_images(fake_devices(2), 3)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.split() == ["done", "2", "3"]
+
+
+@pytest.mark.slow  # two minutes each on two quiet cores
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_many_images_and_one_sample_a_hundred_times(fake_devices, count):
+    run = score_many_images(fake_devices(count), 100)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.split() == ["done", str(count), "100"]

@@ -1,0 +1,622 @@
+"""Hosted models against a server on this machine that speaks the real protocols and fails in the ways of real ones."""
+
+import datetime
+import email.utils
+import json
+import os
+import pathlib
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from absl import logging
+
+from tests.responders import api_server
+from tests.responders.api_server import (
+    KEY,
+    anthropic_body,
+    anthropic_error,
+    openai_body,
+    openai_error,
+    question,
+    questions,
+)
+from winobench.errors import InputError
+from winobench.evaluation import responses
+from winobench.responders import hosted
+from winobench.responders.hosted import HostedModel
+from winobench.responders.language import Generation, Options, Responder, Turn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    # Reading the certificates of a client that will not need them takes longer than most of the tests.
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+    with api_server.running() as server:
+        yield server
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def name(request, server):
+    return {
+        "openai": f"openai:small-1@{server.address}/v1",
+        "anthropic": f"anthropic:claude-small-1@{server.address}",
+    }[request.param]
+
+
+def make(name, **options):
+    return HostedModel(name, **{"first_wait": 0.01, "timeout": 5.0, "concurrency": 3, **options})
+
+
+def ask(model, requests):
+    return dict(model.ask(requests))
+
+
+def texts(model, requests):
+    return {index: model.read(requests[index], raw).text for index, raw in model.ask(requests)}
+
+
+def test_every_request_is_answered_once(server, name):
+    model, requests = make(name), questions(12)
+    assert isinstance(model, Responder)
+    found = list(model.ask(requests))
+    assert sorted(index for index, _ in found) == list(range(12))
+    for index, raw in found:
+        response = model.read(requests[index], raw)
+        assert response.text == f"1; because of question {index}"
+        assert (response.output_tokens, response.finish) == (5, "stop")
+        assert response.input_tokens == (12 if model.api == "openai" else 15)
+        assert (raw["status"], raw["attempts"]) == (200, 1)
+        assert raw["request_id"].startswith("req_")
+        json.dumps(raw)
+    assert sorted(server.prompts) == sorted(f"question {index}" for index in range(12))
+
+
+def test_what_is_sent(server):
+    turns = (Turn("system", "One."), Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"))
+    request = Generation(turns, max_tokens=7, temperature=0.5, sample=2)
+    ask(make(f"openai:m@{server.address}/v1", seed=10, extra_body={"reasoning_effort": "low"}), [request])
+    path, headers, body = server.calls.pop()
+    roles = [{"role": turn.role, "content": turn.text} for turn in turns]
+    assert (path, headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
+    assert body == {
+        "model": "m",
+        "messages": roles,
+        "max_tokens": 7,
+        "temperature": 0.5,
+        "seed": 12,
+        "reasoning_effort": "low",
+    }
+    options = {"max_tokens_field": "max_completion_tokens", "send_temperature": False}
+    ask(make(f"openai:m@{server.address}/v1", **options), [request])
+    assert server.calls.pop()[2] == {"model": "m", "messages": roles, "max_completion_tokens": 7}
+    ask(make("anthropic:c", base_url=server.address), [request])
+    path, headers, body = server.calls.pop()
+    assert path == "/v1/messages"
+    assert KEY in (headers.get("x-api-key"), headers.get("authorization", "").removeprefix("Bearer "))
+    assert body == {"model": "c", "messages": roles[1:], "system": "One.", "max_tokens": 7, "temperature": 0.5}
+    ask(make("anthropic:c", base_url=server.address, send_temperature=False), [question("d")])
+    assert "temperature" not in server.calls.pop()[2]
+
+
+def test_the_providers_own_servers_are_the_default(server, monkeypatch):
+    model = HostedModel("openai:gpt-4o-mini")
+    assert model.fingerprint()["base_url"] == "https://api.openai.com/v1"
+    assert model.fingerprint()["max_tokens_field"] == "max_completion_tokens"
+    assert HostedModel("anthropic:claude-x").fingerprint()["base_url"] == "https://api.anthropic.com"
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{server.address}/v1/")
+    model = HostedModel("openai:gpt-4o-mini")
+    assert model.fingerprint()["base_url"] == f"{server.address}/v1"
+    assert model.fingerprint()["max_tokens_field"] == "max_tokens"
+
+
+def test_no_more_calls_at_a_time_than_allowed(server, name):
+    server.seconds = 0.02
+    assert len(ask(make(name, concurrency=3), questions(20))) == 20
+    assert server.most == 3
+
+
+def test_answers_that_nobody_has_taken_hold_back_new_calls(server, name):
+    found = make(name, concurrency=2).ask(questions(20))
+    next(found)
+    time.sleep(0.1)
+    assert len(server.calls) <= 2
+    found.close()
+    time.sleep(0.05)
+    assert len(server.calls) <= 2
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
+def test_passing_trouble_is_tried_again(server, name, status):
+    server.script = [(status, {}, openai_error("busy"))] * 2
+    model = make(name, concurrency=1)
+    raws = ask(model, questions(2))
+    assert [raws[index]["attempts"] for index in range(2)] == [3, 1]
+    assert len(server.calls) == 4
+    # A server that knows the header can tell a second attempt from a second question.
+    keys = [headers["idempotency-key"] for _, headers, _ in server.calls]
+    assert keys[0] == keys[1] == keys[2] != keys[3]
+
+
+@pytest.mark.parametrize("trouble", ["reset", "close", "cut"])
+def test_a_broken_connection_is_tried_again(server, name, trouble):
+    server.script = [trouble, trouble]
+    assert ask(make(name, concurrency=1), questions(1))[0]["attempts"] == 3
+
+
+def test_silence_is_tried_again(server, name):
+    server.script = ["silence"]
+    started = time.monotonic()
+    assert ask(make(name, concurrency=1, timeout=0.2), questions(1))[0]["attempts"] == 2
+    assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize(
+    ("headers", "least"),
+    [
+        ({"Retry-After": "0.3"}, 0.3),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "300ms"}, 0.3),
+        ({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "50s"}, 0.0),
+    ],
+)
+def test_the_servers_wish_to_wait_is_honoured_by_all(server, name, headers, least):
+    server.script = [(429, headers, openai_error("slow down", "rate_limit_exceeded"))]
+    server.seconds = 0.02
+    found = ask(make(name, concurrency=2), questions(4))
+    assert [raw for raw in found.values() if "error" in raw] == []
+    assert len(server.times) == 5
+    after = sorted(moment - server.times[0] for moment in server.times)
+    # The other thread's call was under way, and its next one may just have begun.
+    assert all(moment >= least for moment in after[3:])
+
+
+def test_an_exhausted_limit_is_waited_for_before_it_is_hit(server, name):
+    server.headers = {"anthropic-ratelimit-requests-remaining": "0", "x-ratelimit-remaining-requests": "0"}
+    server.headers |= {"anthropic-ratelimit-requests-reset": "", "x-ratelimit-reset-requests": "200ms"}
+    ask(make(name, concurrency=1), questions(3))
+    gaps = [after - before for before, after in zip(server.times, server.times[1:], strict=False)]
+    assert min(gaps) >= 0.2
+
+
+def test_a_wait_that_is_too_long_ends_the_run(server, name):
+    server.script = [(429, {"Retry-After": "7200"}, openai_error("daily limit"))]
+    with pytest.raises(InputError, match=r"left alone for 7200 s .daily limit.: give the same command again"):
+        ask(make(name, concurrency=1), questions(3))
+    assert len(server.calls) == 1
+
+
+def test_what_fails_for_good_is_no_answer(server, name):
+    server.script = [(500, {}, openai_error("broken"))] * 3 + [(400, {}, anthropic_error("prompt is too long"))]
+    raws = ask(make(name, concurrency=1, attempts=3), questions(3))
+    assert raws[0] == {"error": {"kind": "server", "message": "broken", "attempts": 3}}
+    assert raws[1] == {"error": {"kind": "refused", "message": "prompt is too long", "attempts": 1}}
+    assert "error" not in raws[2]
+    assert len(server.calls) == 5
+
+
+def test_a_server_may_say_that_there_is_no_point(server, name):
+    server.script = [(503, {"x-should-retry": "false"}, openai_error("gone"))]
+    assert ask(make(name, concurrency=1), questions(1))[0]["error"]["attempts"] == 1
+
+
+def test_a_server_that_is_down_ends_the_run(server, name):
+    server.script = [(502, {}, "<html>Bad gateway</html>")] * 100
+    found = []
+    with pytest.raises(InputError, match=r"the last 4 calls have all failed .*Bad gateway.* what has been answered is"):
+        found.extend(make(name, concurrency=1, attempts=2, failures_in_a_row=4).ask(questions(50)))
+    assert len(found) == 4
+    assert len(server.calls) == 8
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (401, openai_error(f"Incorrect API key provided: {KEY}."), "does not accept the key .401.: set [A-Z]+_API_KEY"),
+        (403, openai_error("not in your country"), "refuses this account .403: not in your country."),
+        (404, openai_error("The model `x` does not exist", "model_not_found"), "no such model or address .*correct"),
+        (429, openai_error("You exceeded your quota", "insufficient_quota"), "no credit left .429"),
+        (400, anthropic_error("Your credit balance is too low"), "no credit left .400"),
+        (307, "", r"has moved .307.: give the new base URL"),
+        (
+            400,
+            openai_error(
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
+                "unsupported_parameter",
+            ),
+            "refuses the field max_",
+        ),
+        (400, anthropic_error("`temperature` is deprecated for this model."), "set send_temperature to False"),
+    ],
+)
+def test_errors_that_every_call_would_meet_end_the_run(server, name, status, body, message):
+    server.script = [(status, {"Location": "http://127.0.0.2/"} if status == 307 else {}, body)] * 100
+    with pytest.raises(InputError, match=message) as raised:
+        ask(make(name, concurrency=2), questions(50))
+    assert len(server.calls) <= 4
+    assert KEY not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_answers_under_way_are_kept_when_the_run_ends(server, name):
+    model = make(name, concurrency=2)
+    server.script = [(401, {}, openai_error("no"))]
+    server.seconds = 0.1
+    found = model.ask(questions(10))
+    taken = []
+    with pytest.raises(InputError, match="does not accept the key"):
+        taken.extend(found)
+    assert len(taken) == len(server.answered) >= 1
+
+
+def test_which_field_of_the_limit_is_refused(server):
+    model = make(f"openai:m@{server.address}/v1", concurrency=1)
+    for field, advice in (
+        ("max_tokens", "set max_tokens_field to max_completion_tokens"),
+        ("max_completion_tokens", "set max_tokens_field to max_tokens"),
+    ):
+        server.script = [(400, {}, openai_error(f"Unsupported parameter: '{field}'", "unsupported_parameter"))]
+        with pytest.raises(InputError, match=f"refuses the field {field} .*{advice}"):
+            ask(model, questions(1))
+
+
+@pytest.mark.parametrize("form", ["malformed", "html", "no choices"])
+def test_a_malformed_body_is_handed_on_as_it_is(server, name, form):
+    if form == "no choices" and name.startswith("anthropic"):
+        form = (200, {}, {"id": "msg_1", "type": "message"})
+    server.script = [form]
+    model, requests = make(name, concurrency=1), questions(2)
+    raws = ask(model, requests)
+    with pytest.raises(ValueError, match="the body"):
+        model.read(requests[0], raws[0])
+    assert model.read(requests[1], raws[1]).text is not None
+    assert len(server.calls) == 2
+
+
+def test_a_refusal_has_no_text(server, name):
+    server.script = ["refusal"]
+    model, requests = make(name), questions(1)
+    response = model.read(requests[0], ask(model, requests)[0])
+    assert (response.text, response.output_tokens) == (None, 5)
+
+
+@pytest.mark.parametrize(
+    ("api", "body", "text", "finish"),
+    [
+        ("openai", openai_body("cut of", "length"), "cut of", "length"),
+        ("openai", openai_body("", "content_filter"), None, None),
+        ("openai", openai_body([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab", "stop"),
+        ("openai", {**openai_body("x"), "usage": None}, "x", "stop"),
+        ("anthropic", anthropic_body("a", "b"), "ab", "stop"),
+        ("anthropic", anthropic_body("a", stop="max_tokens"), "a", "length"),
+        ("anthropic", anthropic_body(), None, "stop"),
+        (
+            "anthropic",
+            {
+                **anthropic_body("a"),
+                "content": [{"type": "thinking", "thinking": "..."}, {"type": "text", "text": "a"}],
+            },
+            "a",
+            "stop",
+        ),
+    ],
+)
+def test_reading(server, api, body, text, finish):
+    response = make(f"{api}:m@{server.address}").read(question("?"), {"body": json.dumps(body)})
+    assert (response.text, response.finish) == (text, finish)
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        "null",
+        '{"choices": []}',
+        '{"choices": [1], "content": [1]}',
+        '{"choices": [{"message": {"content": 3}}], "content": [{"type": "text"}]}',
+        '{"choices": [{"finish_reason": "stop"}], "content": "text"}',
+    ],
+)
+def test_reading_what_is_malformed(server, api, body):
+    with pytest.raises(ValueError, match=r"bod|content|text|message"):
+        make(f"{api}:m@{server.address}").read(question("?"), {"body": body})
+    with pytest.raises(ValueError, match="no body"):
+        make(f"{api}:m@{server.address}").read(question("?"), {"error": {}})
+
+
+def test_costs():
+    assert hosted.cost("gpt-4o-mini", 1_000_000, 100_000) == pytest.approx(0.15 + 0.06)
+    assert hosted.cost("gpt-4o-mini-2024-07-18", 10, 0) == pytest.approx(1.5e-6)
+    assert hosted.cost("claude-haiku-4-5-20251001", 0, 1000) == pytest.approx(0.005)
+    assert hosted.cost("some-model", 10, 10) is None
+    assert hosted.cost("gpt-4o-audio-preview", 10, 10) is None
+    assert hosted.cost("gpt-4o", None, 10) is None
+    assert hosted.cost("gpt-4o", 1_000_000, 0, {"gpt-4o": (1.0, 2.0)}) == 1.0
+    assert hosted.cost("mine", 0, 500_000, {"mine": (1.0, 2.0)}) == 1.0
+
+
+def test_prices_are_those_of_the_providers_own_servers(server):
+    request, raw = question("?"), {"body": json.dumps(openai_body("x"))}
+    own, other = HostedModel("openai:gpt-4o-mini"), make(f"openai:gpt-4o-mini@{server.address}/v1")
+    priced = make(f"openai:gpt-4o-mini@{server.address}/v1", prices={"gpt-4o-mini": [1, 1]})
+    assert own.cost(own.read(request, raw)) == pytest.approx((12 * 0.15 + 5 * 0.6) / 1e6)
+    assert other.cost(other.read(request, raw)) is None
+    assert priced.cost(priced.read(request, raw)) == pytest.approx(17e-6)
+
+
+def test_every_attempt_is_logged(server, name, tmp_path):
+    server.script = [(500, {}, openai_error("broken")), "reset"]
+    ask(make(name, concurrency=1, attempts_log=tmp_path / "attempts.jsonl"), questions(2))
+    lines = [json.loads(line) for line in (tmp_path / "attempts.jsonl").read_text().splitlines()]
+    assert [(line["attempt"], line["status"]) for line in lines] == [(1, 500), (2, None), (3, 200), (1, 200)]
+    assert [line["outcome"].split(":")[0] for line in lines] == ["server", "connection", "answered", "answered"]
+    assert len({line["request"] for line in lines}) == 2
+    assert lines[0]["wait"] > 0
+    assert lines[2]["wait"] is None
+
+
+def test_the_key_is_nowhere(server, name, tmp_path, caplog, capfd, monkeypatch):
+    monkeypatch.setenv("OPENAI_LOG", "debug")
+    caplog.set_level("DEBUG")
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.DEBUG)
+    echo = openai_error(f"who is {KEY}?")
+    server.script = [(500, {}, echo), (429, {"Retry-After": "0"}, echo), "reset", (400, {}, echo)]
+    server.answer = lambda prompt: f"your key is {KEY}"
+    model, requests = make(name, concurrency=1, attempts_log=tmp_path / "attempts.jsonl"), questions(4)
+    try:
+        with responses.ResponseStore(tmp_path / "responses") as store:
+            for index, raw in model.ask(requests):
+                key = responses.key(model.fingerprint(), requests[index])
+                if "error" in raw:
+                    store.fail(key, requests[index], raw["error"], 0.0)
+                else:
+                    store.add(key, requests[index], raw, raw["seconds"])
+                    assert model.read(requests[index], raw).text == "your key is [key]"
+        server.script = [(401, {}, openai_error(f"wrong: {KEY}"))]
+        with pytest.raises(InputError) as raised:
+            ask(model, questions(1))
+    finally:
+        logging.set_verbosity(before)
+    assert len(store) == 3
+    written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 3
+    shown = [str(raised.value), json.dumps(model.fingerprint()), caplog.text, *capfd.readouterr(), repr(model)]
+    assert "who is [key]?" in "".join(shown)
+    assert not [text for text in written + shown if KEY in text]
+
+
+def test_a_key_among_the_servers_headers_is_blanked(server, name, tmp_path):
+    server.headers = {"x-request-id": KEY, "request-id": KEY}
+    server.script = [(500, {}, openai_error("broken"))]
+    raw = ask(make(name, attempts_log=tmp_path / "attempts.jsonl"), questions(1))[0]
+    assert KEY not in json.dumps(raw) + (tmp_path / "attempts.jsonl").read_text()
+
+
+def test_what_a_server_shows_of_a_wrong_key_is_not_written(server, name, tmp_path, caplog):
+    """OpenAI quotes the first and the last letters."""
+    server.script = [(401, {}, openai_error(f"Incorrect API key provided: {KEY[:8]}****{KEY[-4:]}."))]
+    with pytest.raises(InputError, match="does not accept the key") as raised:
+        ask(make(name, attempts_log=tmp_path / "attempts.jsonl"), questions(1))
+    (line,) = (tmp_path / "attempts.jsonl").read_text().splitlines()
+    assert json.loads(line)["outcome"] == "refused: the key is not accepted"
+    assert KEY[-4:] not in line + caplog.text + str(raised.value)
+
+
+def test_a_stand_in_for_a_key_is_not_blanked(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    server.answer = lambda prompt: "the set is EMPTY"
+    model = make(f"openai:m@{server.address}/v1")
+    assert texts(model, questions(1)) == {0: "the set is EMPTY"}
+
+
+def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert len(ask(make(f"openai:m@{server.address}/v1"), questions(1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gpt-4o", {}, "names no hosted model: write openai:MODEL"),
+        ("openai:", {}, "names no hosted model"),
+        ("mistral:x", {}, "names no hosted model"),
+        ("openai:x@http://", {}, "is none: write it like"),
+        ("openai:x@http://h:port/v1", {}, "is none: write it like"),
+        ("openai:x", {"base_url": "localhost:80"}, "is none: write it like"),
+        ("openai:x@http://a/v1", {"base_url": "http://b/v1"}, "give one of them"),
+        ("openai:x@https://me:secret@host/v1", {}, "at host holds a name, a password or a query"),
+        ("openai:x", {"concurrency": 0}, "concurrency .* whole number from 1 to 1,000"),
+        ("openai:x", {"attempts": 1.5}, "attempts .* whole number from 1 to 1,000"),
+        ("openai:x", {"timeout": 0}, "timeout .* seconds above 0"),
+        ("openai:x", {"max_tokens_field": "limit"}, "choose one of max_tokens, max_completion_tokens"),
+        ("anthropic:x", {"seed": 1}, "seed is an option of OpenAI's protocol"),
+        ("openai:x", {"prices": {"x": (1.0,)}}, "give two numbers"),
+        ("openai:x", {"prices": {"x": "12"}}, "give two numbers"),
+        ("openai:x", {"prices": {"x": 1.0}}, "give two numbers"),
+    ],
+)
+def test_bad_names_and_options(server, name, options, message):
+    with pytest.raises(InputError, match=message) as raised:
+        HostedModel(name, **options)
+    assert "secret" not in str(raised.value)
+
+
+def test_names_may_hold_marks(server):
+    assert hosted._split("openai:llama3:8b@q4@http://h/v1") == ("openai", "llama3:8b@q4", "http://h/v1")
+    assert hosted.is_hosted("anthropic:claude-x")
+    assert not hosted.is_hosted("recorded:x.csv")
+    assert not hosted.is_hosted("openai")
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_a_missing_key(monkeypatch, api):
+    variable = f"{api.upper()}_API_KEY"
+    monkeypatch.delenv(f"{api.upper()}_BASE_URL", raising=False)
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(InputError, match=f"the environment variable {variable} is not set: set it to your key"):
+        HostedModel(f"{api}:x")
+    monkeypatch.setenv(variable, "“sk-0123456789abcdef”")
+    with pytest.raises(InputError, match=f"{variable} holds a character that no key has") as raised:
+        HostedModel(f"{api}:x")
+    assert "0123" not in str(raised.value)
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_a_missing_client(server, monkeypatch, api):
+    monkeypatch.setitem(sys.modules, api, None)
+    with pytest.raises(InputError, match=rf"needs the package {api} .*pip install 'winobench\[api\]'"):
+        HostedModel(f"{api}:x")
+
+
+def test_importing_is_light():
+    code = "import sys, winobench.responders.hosted; print({'openai', 'anthropic', 'jax', 'torch'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+def test_other_kinds_are_refused(server, name):
+    with pytest.raises(InputError, match="writes texts and answers no options requests"):
+        ask(make(name), [Options((Turn("user", "a"),), ("b", "c"))])
+
+
+def test_a_late_system_turn(server):
+    request = Generation((Turn("user", "a"), Turn("system", "b"), Turn("user", "c")))
+    with pytest.raises(InputError, match="put it first"):
+        ask(make(f"anthropic:c@{server.address}"), [request])
+
+
+def test_a_log_that_cannot_be_written(server, name, tmp_path):
+    with pytest.raises(InputError, match="cannot be written: Is a directory"):
+        ask(make(name, attempts_log=tmp_path), questions(2))
+    # What was answered is paid for, and handed on first.
+    server.calls.clear()
+    taken = []
+    with pytest.raises(InputError, match="cannot be written: Is a directory"):
+        taken.extend(make(name, concurrency=1, attempts_log=tmp_path).ask(questions(2)))
+    assert [index for index, _ in taken] == [0]
+    assert len(server.calls) == 1
+
+
+def test_an_interrupt_takes_what_is_under_way_and_no_more(server, name):
+    server.seconds = 0.15
+    found, taken = make(name, concurrency=2).ask(questions(20)), []
+    # The second round of calls is under way.
+    main = threading.main_thread().ident
+    threading.Timer(0.25, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        taken.extend(found)
+    assert sorted(f"question {index}" for index, _ in taken) == sorted(server.prompts)
+    assert 2 <= len(server.calls) <= 6
+
+
+def _interrupt_at_the_first(found, taken):
+    for index, _ in found:
+        if not taken:
+            signal.raise_signal(signal.SIGINT)
+        taken.append(f"question {index}")
+
+
+def test_an_interrupt_while_an_answer_is_stored_loses_nothing(server, name):
+    server.seconds = 0.05
+    taken = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt_at_the_first(make(name, concurrency=3).ask(questions(20)), taken)
+    assert sorted(taken) == sorted(server.prompts)
+    assert 1 <= len(taken) <= 3
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_with_the_last_answer_and_a_second_one(server, name):
+    taken = []
+    with pytest.raises(KeyboardInterrupt):
+        _interrupt_at_the_first(make(name).ask(questions(1)), taken)
+    assert taken == ["question 0"]
+    asked = make(name).ask(questions(5))
+    next(asked)
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    asked.close()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _start(name, folder, num, concurrency):
+    arguments = [sys.executable, "-m", "tests.responders.hosted_run", name, str(folder), str(num), str(concurrency)]
+    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def _stored(folder):
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob("responses/part-*.jsonl"))
+
+
+def test_a_killed_run_asks_for_nothing_twice(server, tmp_path):
+    name = f"openai:small-1@{server.address}/v1"
+    process = _start(name, tmp_path, 30, 4)
+    patience = time.monotonic() + 30
+    while _stored(tmp_path) < 7 and time.monotonic() < patience:
+        time.sleep(0.005)
+    server.holds.clear()  # what is asked from now on is not answered
+    # Answers that are on their way are stored; then all four calls wait for the server.
+    while _stored(tmp_path) < len(server.answered) or server.held < 4:
+        assert time.monotonic() < patience
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    stored = _stored(tmp_path)
+    assert 7 <= stored < 30
+    before = list(server.answered)
+    assert len(before) == stored
+    server.answer = lambda prompt: "second run"
+    calls = len(server.calls)
+    # The calls that were held when the kill came are gone with their connections.
+    process = _start(name, tmp_path, 30, 4)
+    while len(server.calls) < calls + 4:
+        assert time.monotonic() < patience
+        time.sleep(0.005)
+    server.holds.set()
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "30\n")
+    second = server.prompts[calls:]
+    assert len(second) == len(set(second)) == 30 - stored
+    assert not set(second) & set(before)
+
+
+def test_waits_in_headers():
+    now = datetime.datetime.now(datetime.UTC)
+    date = email.utils.format_datetime(now + datetime.timedelta(seconds=30), usegmt=True)
+    iso = (now + datetime.timedelta(seconds=40)).isoformat(timespec="seconds").replace("+00:00", "Z")
+    wait = hosted._requested_wait
+    assert wait({"retry-after": "7"}, 503) == 7
+    assert 25 < wait({"retry-after": date}, 503) <= 30
+    assert wait({"retry-after": "soon"}, 503) is None
+    assert wait({"retry-after": "nan"}, 503) is None
+    assert wait({"x-ratelimit-reset-requests": "6m0s"}, 429) == 360
+    assert wait({"x-ratelimit-reset-requests": "6m0s"}, 503) is None
+    assert wait({"x-ratelimit-reset-requests": "1h2m3.5s", "x-ratelimit-remaining-requests": "0"}, 429) == 3723.5
+    assert wait({"x-ratelimit-reset-requests": "17ms", "x-ratelimit-remaining-requests": "5"}, 429) is None
+    assert 35 < wait({"anthropic-ratelimit-tokens-reset": iso}, 429) <= 40
+    assert wait({"x-ratelimit-reset": "12"}, 429) == 12
+    assert 15 < wait({"x-ratelimit-reset": str(int(time.time() + 20))}, 429) <= 20
+    assert 15 < wait({"x-ratelimit-reset": str(int((time.time() + 20) * 1000))}, 429) <= 20
+    assert wait({"x-ratelimit-reset": "?"}, 429) is None
+    assert wait({}, 429) is None
+
+
+@pytest.mark.parametrize("field", ["messages", "model", "system", "stream", "n"])
+def test_further_fields_do_not_replace_those_of_the_request(field):
+    with pytest.raises(InputError, match=f"extra_body must not hold '{field}'"):
+        hosted.HostedModel("openai:m@http://127.0.0.1:9/v1", extra_body={field: "x"})

@@ -1,0 +1,355 @@
+"""Hosted models against servers that are broken or hostile: bodies without end, bytes in drops, bombs, odd answers."""
+
+import contextlib
+import gzip
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+import zlib
+
+import pytest
+
+from tests.responders.api_server import KEY, anthropic_body, openai_body, question, questions
+from winobench.errors import InputError
+from winobench.responders import hosted
+from winobench.responders.hosted import HostedModel
+from winobench.responders.language import Generation, Turn
+
+GOOD = {"openai": openai_body("Option 1"), "anthropic": anthropic_body("Option 1")}
+
+
+@contextlib.contextmanager
+def serving(behaviour):
+    """The address of a server that reads each request and leaves the answer to ``behaviour(connection, number)``."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+    calls = []
+
+    def received(connection):
+        # Who hangs up before the end is no longer waited for: an endless loop would slow all tests that follow.
+        part = connection.recv(65536)
+        if not part:
+            raise ConnectionResetError
+        return part
+
+    def answer(connection):
+        with connection, contextlib.suppress(OSError):
+            request = b""
+            while b"\r\n\r\n" not in request:
+                request += received(connection)
+            head, _, body = request.partition(b"\r\n\r\n")
+            length = int(next(line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))[15:])
+            while len(body) < length:
+                body += received(connection)
+            calls.append(head)
+            behaviour(connection, len(calls), ended)
+
+    def accept():
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", calls
+    finally:
+        ended.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def whole(body, *headers):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = ["HTTP/1.1 200 OK", "Content-Type: application/json", f"Content-Length: {len(content)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+def endless(connection, number, ended):
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    while not ended.is_set():
+        connection.sendall(b" " * 65536)
+
+
+def declared_large(connection, number, ended):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+    while not ended.is_set():
+        connection.sendall(b" " * 65536)
+
+
+def chunks_without_end(connection, number, ended):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while not ended.is_set():
+        connection.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+
+
+def bomb(connection, number, ended):
+    packed = zlib.compressobj(wbits=31)
+    content = packed.compress(bytes(2**26)) + packed.flush()
+    connection.sendall(whole(content, "Content-Encoding: gzip"))
+
+
+def drops_of_body(connection, number, ended):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while not ended.wait(0.05):
+        connection.sendall(b" ")
+
+
+def drops_without_length(connection, number, ended):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    while not ended.wait(0.05):
+        connection.sendall(b" ")
+
+
+def drops_of_headers(connection, number, ended):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Header: ")
+    while not ended.wait(0.05):
+        connection.sendall(b"x")
+
+
+def nothing(connection, number, ended):
+    ended.wait(60)
+
+
+def headers_without_end(connection, number, ended):
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    while not ended.is_set():
+        connection.sendall(b"X-Header: " + b"x" * 1000 + b"\r\n")
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def api(request, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+    return request.param
+
+
+def make(api, address, **options):
+    return HostedModel(f"{api}:m@{address}", **{"first_wait": 0.01, "timeout": 20.0, "attempts": 2, **options})
+
+
+@pytest.mark.parametrize("behaviour", [endless, declared_large, chunks_without_end, bomb])
+def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
+    monkeypatch.setattr(hosted, "LARGEST_ANSWER", 2**20)
+    with serving(behaviour) as (address, calls):
+        model = make(api, address)
+        started = time.monotonic()
+        ((index, raw),) = model.ask(questions(1))
+        assert time.monotonic() - started < 10
+    assert index == 0
+    assert raw["error"]["kind"] == "unusable"
+    assert raw["error"]["message"] == "the answer has more than 1 MB; it may have been billed"
+    assert len(calls) == 1  # each attempt may cost money
+
+
+@pytest.mark.parametrize("behaviour", [drops_of_body, drops_without_length, drops_of_headers, nothing])
+def test_a_call_that_takes_too_long_is_given_up(api, behaviour):
+    """Although a byte comes in every now and then, which satisfies the clients' own limits."""
+    with serving(behaviour) as (address, calls):
+        model = make(api, address, timeout=0.4)
+        started = time.monotonic()
+        ((_, raw),) = model.ask(questions(1))
+        assert time.monotonic() - started < 6
+    assert raw["error"] == {"kind": "timeout", "message": "no whole answer within 0.4 s", "attempts": 2} or (
+        behaviour is nothing and raw["error"]["kind"] == "timeout"
+    )
+    assert len(calls) == 2
+
+
+def test_headers_without_end_are_a_failed_call(api):
+    with serving(headers_without_end) as (address, _):
+        ((_, raw),) = make(api, address, timeout=5).ask(questions(1))
+    assert raw["error"]["kind"] in ("connection", "timeout")
+
+
+def test_answers_after_a_late_one_are_whole(api):
+    """A connection that was cut is not used again, and one that was not is."""
+
+    def behaviour(connection, number, ended):
+        if number == 2:
+            ended.wait(60)
+        connection.sendall(whole(GOOD[api]))
+
+    with serving(behaviour) as (address, _):
+        model = make(api, address, timeout=1.0, concurrency=1)
+        raws = dict(model.ask(questions(4)))
+        assert [model.read(question("?"), raws[index]).text for index in range(4)] == ["Option 1"] * 4
+        assert sorted(raw["attempts"] for raw in raws.values()) == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("packed", "headers", "text"),
+    [
+        (lambda content: content, [], "Option 1"),
+        (gzip.compress, ["Content-Encoding: gzip"], "Option 1"),
+        (lambda content: gzip.compress(content)[:-30], ["Content-Encoding: gzip"], None),
+        (lambda content: b"no gzip", ["Content-Encoding: gzip"], None),
+        (lambda content: content, ["Content-Encoding: br"], None),
+        # JSON is in UTF-8, whatever a header says; some of Python's codecs would make lone surrogates.
+        (lambda content: content, ["Content-Type: application/json; charset=unicode_escape"], "Option 1"),
+        (lambda content: content.replace(b"Option 1", b"Option 1 \xff"), [], "Option 1 \ufffd"),
+    ],
+)
+def test_packed_and_oddly_coded_answers(api, packed, headers, text):
+    content = packed(json.dumps(GOOD[api]).encode())
+    with serving(lambda connection, *_: connection.sendall(whole(content, *headers))) as (address, _):
+        model = make(api, address, attempts=1)
+        ((_, raw),) = model.ask(questions(1))
+        if text is None:
+            assert raw["error"]["kind"] == "unusable" or json.loads(raw["body"]) is None
+        else:
+            assert model.read(question("?"), raw).text == text
+
+
+def escaped(text):
+    return "".join(f"\\u{ord(letter):04x}" if number % 2 else letter for number, letter in enumerate(text))
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda key: key,
+        escaped,
+        lambda key: "".join(f"\\u{ord(letter):04X}" for letter in key),
+        lambda key: key[:9] + escaped(key[9:]),
+    ],
+)
+def test_the_key_is_blanked_however_it_is_written(api, hide, tmp_path):
+    hidden = json.dumps({**GOOD[api], "x-debug": "KEY"}).replace("Option 1", "the key is KEY").replace("KEY", hide(KEY))
+    head = f"x-request-id: {KEY}"
+    with serving(lambda connection, *_: connection.sendall(whole(hidden.encode(), head))) as (address, _):
+        model = make(api, address, attempts_log=tmp_path / "log.jsonl")
+        ((_, raw),) = model.ask(questions(1))
+        response = model.read(question("?"), raw)
+    assert response.text == "the key is [key]"
+    for kept in (json.dumps(raw), json.dumps(json.loads(raw["body"])), (tmp_path / "log.jsonl").read_text()):
+        assert KEY not in kept
+        assert KEY[4:20] not in kept
+
+
+def test_a_key_in_parts_is_blanked_where_they_meet(api):
+    parts = [{"type": "text", "text": "key: " + KEY[:10]}, {"type": "text", "text": KEY[10:]}]
+    body = openai_body(parts) if api == "openai" else {**anthropic_body(), "content": parts}
+    model = make(api, "http://127.0.0.1:1")
+    assert model.read(question("?"), {"body": json.dumps(body)}).text == "key: [key]"
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 500])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"message": "half \\ud83d", "code": ["\\ud83d"]}}',
+        b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"error": {"message": {"deep": ' + b"[" * 90 + b"]" * 90 + b"}}}",
+        b'{"error": {"message": "' + b"x" * 300_000 + b'\\u001b[2J\\n\\n"}}',
+        b'{"error": {"message": 1' + b"0" * 5000 + b"}}",
+        b"\xff\xfe\x00",
+        b"",
+    ],
+)
+def test_odd_words_about_an_error_are_one_line(api, status, body, tmp_path):
+    head = f"HTTP/1.1 {status} Odd\r\nContent-Length: {len(body)}\r\n".encode()
+    head += b"Retry-After-Ms: 1\r\nX-RateLimit-Reset-Tokens: 1\r\nX-RateLimit-Remaining-Tokens: 1e999\r\n\r\n"
+    with serving(lambda connection, *_: connection.sendall(head + body)) as (address, _):
+        model = make(api, address, attempts=2, attempts_log=tmp_path / "log.jsonl")
+        try:
+            ((_, raw),) = model.ask(questions(1))
+        except InputError as error:
+            message = str(error)
+        else:
+            message = raw["error"]["message"]
+    assert len(message) < 600
+    assert message.isprintable()
+    message.encode()
+
+
+@pytest.mark.parametrize(
+    "value", ["inf", "-inf", "nan", "9" * 400, "1e999", "Fri, 31 Dec 99999 23:59:59 GMT", "9" * 400 + "d", "-1", "²"]
+)
+def test_odd_waits_are_read(api, value):
+    headers = {"retry-after": value, "x-ratelimit-reset-requests": value, "x-ratelimit-remaining-requests": value}
+    wait = hosted._requested_wait(headers, 429)
+    assert wait is None or wait >= 0
+    assert hosted._exhausted(headers) >= 0
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [None, [], "12", {"prompt_tokens": "7"}, *({name: value for name in
+        ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")} for value in
+        (-1, 1.5, float("nan"), float("inf"), True, 10**60, {}, None))],
+)  # fmt: skip
+def test_odd_numbers_of_tokens_are_not_known_ones(api, usage):
+    model = make(api, "http://127.0.0.1:1", prices={"m": (1.0, 1.0)})
+    response = model.read(question("?"), {"body": json.dumps({**GOOD[api], "usage": usage})})
+    assert (response.text, response.output_tokens) == ("Option 1", None)
+    assert model.cost(response) is None
+
+
+def test_a_number_of_tokens_of_thousands_of_digits_does_not_cost_the_answer(api):
+    body = json.dumps(GOOD[api]).replace('_tokens": 5', '_tokens": ' + "9" * 5000)
+    model = make(api, "http://127.0.0.1:1", prices={"m": (1.0, 1.0)})
+    response = model.read(question("?"), {"body": body})
+    assert (response.text, response.output_tokens, model.cost(response)) == ("Option 1", None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": float("nan")}, "timeout .* is nan: give seconds above 0"),
+        ({"timeout": float("inf")}, "timeout .* is inf: give seconds above 0, at most 86,400"),
+        ({"timeout": "5"}, "timeout .* is '5': give seconds"),
+        ({"timeout": True}, "timeout .* is True: give seconds"),
+        ({"first_wait": -1.0}, "first_wait .* seconds from 0 on"),
+        ({"longest_wait": float("nan")}, "longest_wait .* seconds from 0 on"),
+        ({"concurrency": True}, "concurrency .* whole number"),
+        ({"concurrency": 10**6}, "concurrency .* whole number from 1 to 1,000"),
+        ({"attempts": 10**9}, "attempts .* whole number from 1 to 1,000"),
+        ({"extra_body": {"x": float("nan")}}, "extra_body must be an object of JSON values, but it holds NaN"),
+        ({"extra_body": {"x": object()}}, "extra_body must be an object of JSON values"),
+        ({"extra_body": {"x": "\ud83d"}}, "extra_body .* lone surrogate"),
+        ({"extra_body": [1]}, "extra_body must be an object"),
+        ({"base_url": "http://127.0.0.1:1/v1\nx"}, "the base URL .* holds a character that no URL has"),
+        ({"base_url": "http://127.0.0.1:1/\ud83d"}, "holds a character that no URL has"),
+        ({"base_url": "http://127.0.0.1:1/ v1"}, "holds a character that no URL has"),
+        ({"base_url": 5}, "holds a character that no URL has"),
+        ({"prices": {"m": (float("nan"), 1.0)}}, "give two numbers"),
+    ],
+)
+def test_options_that_cannot_be_are_one_sentence(api, options, message):
+    with pytest.raises(InputError, match=message) as error:
+        HostedModel(f"{api}:m", **{"base_url": "http://127.0.0.1:1/v1", **options})
+    str(error.value).encode()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "x" * 1_000_001, 5, None])
+def test_texts_that_cannot_be_sent_are_one_sentence_before_anything_is_asked(api, text):
+    with pytest.raises(InputError, match=r"lone surrogate|is too long|a text is given as"):
+        list(make(api, "http://127.0.0.1:1").ask([*questions(2), Generation((Turn("user", text),))]))
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b", "é\u4e2d"])
+@pytest.mark.parametrize("variable", ["OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
+def test_headers_that_cannot_be_sent_are_one_sentence_at_once(monkeypatch, variable, value):
+    monkeypatch.setattr(os, "environ", {**os.environ, variable: value})  # the system's own table takes no NUL
+    wanted = pytest.raises(InputError, match=r"no request can be sent .*: see to the environment variables of openai")
+    with serving(lambda *_: None) as (url, calls), wanted:
+        list(make("openai", url, attempts=8).ask(questions(2)))
+    assert not calls
+
+
+def test_a_proxy_that_cannot_be_is_one_sentence(api, monkeypatch):
+    monkeypatch.setenv("https_proxy", "nonsense://x")
+    with pytest.raises(InputError, match=r"cannot be set up .*: see to the proxies"):
+        HostedModel(f"{api}:m")

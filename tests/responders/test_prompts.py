@@ -1,0 +1,164 @@
+"""Conversations as tokens: formats, where options begin, what is shared, and what cannot be rendered."""
+
+import sys
+
+import pytest
+
+from tests.tiny_language_models import CHAT_TEMPLATE, make_tokenizer
+from winobench.errors import InputError
+from winobench.responders.language import Turn
+from winobench.responders.prompts import Prompts, tokenizer_sha256
+
+TURNS = (Turn("system", "Be brief."), Turn("user", "Q1"), Turn("assistant", "A1"), Turn("user", "Q2"))
+# In the manner of Mistral's: no system turns, and users and assistants take turns.
+STRICT_TEMPLATE = (
+    "{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}"
+    "{% if message['role'] == 'user' %}[INST] {{ message['content'] }} [/INST]"
+    "{% else %} {{ message['content'] }}</s>{% endif %}{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return Prompts(make_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def chat():
+    return Prompts(make_tokenizer(kind="bare", chat_template=CHAT_TEMPLATE))
+
+
+def text_of(prompts, ids):
+    return prompts._tokenizer.decode(ids)
+
+
+def test_plain_format(plain):
+    assert not plain.chat
+    assert plain.text(TURNS) == "Be brief.\n\nQ1\n\nA1\n\nQ2\n\n"
+    assert plain.text(TURNS[1:] + TURNS[:1]) == plain.text(TURNS)  # a system's text comes first
+    ids = plain.encode(TURNS)
+    assert ids[0] == plain._tokenizer.bos_token_id
+    assert text_of(plain, ids[1:]) == plain.text(TURNS)
+
+
+def test_encoder_decoder_format():
+    prompts = Prompts(make_tokenizer(kind="t5"), separate=True)
+    assert prompts.text(TURNS) == "Be brief.\n\nQ1\n\nA1\n\nQ2"
+    assert text_of(prompts, prompts.encode(TURNS)) == prompts.text(TURNS) + "</s>"
+    options = prompts.encode_options(TURNS, ["Option 1", "Option 2"])
+    assert options.context == prompts.encode(TURNS)
+    assert [text_of(prompts, ids) for ids in options.options] == ["Option 1", "Option 2"]
+
+
+def test_chat_format(chat):
+    assert chat.chat
+    assert chat.text(TURNS[:2]) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nQ1<|im_end|>\n<|im_start|>assistant\n"
+        "<think>\n\n</think>\n\n"
+    )
+    assert text_of(chat, chat.encode(TURNS)) == chat.text(TURNS)  # no start token besides the template's
+    assert not Prompts(make_tokenizer(chat_template=CHAT_TEMPLATE), template="plain").chat
+
+
+def test_dates_are_always_the_same():
+    template = "{{ date_string if date_string is defined else strftime_now('%d %b %Y') }} {{ messages[0]['content'] }}"
+    prompts = Prompts(make_tokenizer(chat_template=template))
+    assert prompts.text((Turn("user", "Q"),)) == "26 Jul 2024 Q"
+    assert prompts.fingerprint()["template_arguments"] == {"date_string": "26 Jul 2024"}
+
+
+def test_template_without_system_turns():
+    prompts = Prompts(make_tokenizer(chat_template=STRICT_TEMPLATE))
+    assert prompts.text(TURNS) == "[INST] Be brief.\n\nQ1 [/INST] A1</s>[INST] Q2 [/INST]"
+    with pytest.raises(InputError, match=r"refuses a conversation of the turns assistant .roles must alternate.: set"):
+        prompts.text((Turn("assistant", "A"),))
+
+
+def test_options_follow_a_bracket_after_a_space():
+    prompts = Prompts(make_tokenizer(chat_template=STRICT_TEMPLATE))
+    tokens = prompts.encode_options(TURNS, ["Option 1", "\nOption 2"])
+    assert [text_of(prompts, ids) for ids in tokens.options] == [" Option 1", "\nOption 2"]
+
+
+def test_options_follow_the_prompt(plain, chat):
+    for prompts in (plain, chat):
+        tokens = prompts.encode_options(TURNS, ["Option 1", "neither of them"])
+        assert tokens.context == prompts.encode(TURNS)
+        assert [text_of(prompts, ids) for ids in tokens.options] == ["Option 1", "neither of them"]
+
+
+def test_options_that_are_joined_to_the_prompt(plain):
+    """Where one option's first characters are joined to the prompt's last ones, all begin before these."""
+
+    class Joining:
+        """Reads characters, but ``\\n\\n\\t`` is one token."""
+
+        bos_token_id = None
+        chat_template = None
+
+        def __call__(self, text, add_special_tokens=True):
+            return {"input_ids": [ord(letter) for letter in text.replace("\n\n\t", "¶")]}
+
+    prompts = Prompts(Joining())
+    turns = (Turn("user", "ab"),)
+    tokens = prompts.encode_options(turns, ["xy", "\tz"])
+    assert tokens.context == (97, 98)
+    assert tokens.options == ((10, 10, 120, 121), (182, 122))
+    # Without that option, the others begin where the prompt ends.
+    assert prompts.encode_options(turns, ["xy", "z"]).options == ((120, 121), (122,))
+
+
+@pytest.mark.parametrize("option", ["", " \n"])
+def test_empty_options(plain, option):
+    with pytest.raises(InputError, match=r"an option is .*, but each must be a text"):
+        plain.encode_options(TURNS, ["Option 1", option])
+
+
+def test_what_is_shared(plain, chat):
+    other = (*TURNS[:3], Turn("user", "something else"))
+    for prompts in (plain, chat):
+        shared = prompts.encode_prefix(TURNS, 3)
+        assert shared == prompts.encode_prefix(other, 3)
+        assert text_of(prompts, shared).rstrip().endswith(("A1", "A1<|im_end|>"))
+        assert prompts.encode(TURNS)[: len(shared)] == shared == prompts.encode(other)[: len(shared)]
+        assert prompts.encode_prefix(TURNS, 0) == ()
+        # Something must be left to be read.
+        assert prompts.encode_prefix(TURNS, 4) == ()
+    strict = Prompts(make_tokenizer(chat_template=STRICT_TEMPLATE))
+    assert strict.encode_prefix(TURNS, 1) == ()  # no conversation of a system turn alone
+    assert text_of(strict, strict.encode_prefix(TURNS, 3)).endswith("A1</s>")
+
+
+def test_fingerprint(plain, chat):
+    assert plain.fingerprint()["format"] == "plain"
+    assert chat.fingerprint()["template_arguments"] == {"enable_thinking": False}
+    assert chat.fingerprint() != Prompts(make_tokenizer(kind="bare", chat_template=STRICT_TEMPLATE)).fingerprint()
+    tokenizer = make_tokenizer()
+    assert tokenizer_sha256(tokenizer) == plain.fingerprint()["tokenizer"]
+    tokenizer(["a", "b c d"], padding=True, truncation=True, max_length=3)  # leaves its mark in the tokenizer
+    assert tokenizer_sha256(tokenizer) == plain.fingerprint()["tokenizer"]
+    assert tokenizer_sha256(make_tokenizer(kind="bare")) != tokenizer_sha256(tokenizer)
+
+
+def test_bad_templates():
+    with pytest.raises(InputError, match="chat_template is 'jinja', but it must be one of auto, tokenizer, plain"):
+        Prompts(make_tokenizer(), template="jinja")
+    with pytest.raises(InputError, match="this model's tokenizer has no chat template that applies"):
+        Prompts(make_tokenizer(), template="tokenizer")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(100000) %}{% for j in range(100000) %}{{ i }}{% endfor %}{% endfor %}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro again(n) %}{% for i in range(99999) %}{{ again(n) }}{% endfor %}{% endmacro %}{{ again(1) }}",
+        "{% set a = 'x' * 9999 %}{% for i in a %}{% for j in a %}{% endfor %}{% endfor %}",
+    ],
+)
+def test_templates_that_do_not_end_are_refused_soon(template):
+    before = sys.gettrace()
+    with pytest.raises(InputError, match="chat template refuses a conversation"):
+        Prompts(make_tokenizer(chat_template=template)).text(TURNS)
+    assert sys.gettrace() is before

@@ -1,0 +1,228 @@
+"""A whole generation: ask, resume, check, judge, filter and draw."""
+
+import csv
+import dataclasses
+import json
+
+import pytest
+from PIL import Image
+
+from tests.wscplus_items import fakes
+from winobench.data import wscplus
+from winobench.errors import InputError
+from winobench.evaluation.responses import ResponseStore
+from winobench.wscplus_items import annotate, candidates, checks, parsing, prompts, run, validity
+
+PROMPTS = prompts.make_prompts(["toe"], ["wdq", "ambiguous"], requests=3)
+
+
+def generate(folder, *writers, asked=PROMPTS, **options):
+    responders = {writer.name: (lambda writer=writer: writer) for writer in writers}
+    return run.generate(responders, asked, folder, progress=False, **options)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def judge(folder, name, labels):
+    """Labels items in the order of the page; the last label is for all others."""
+    items = annotate.in_order(run.accepted_items(folder))
+    with annotate.Annotations(folder / run.ANNOTATIONS, name) as annotations:
+        for number, item in enumerate(items):
+            annotations.add(item.id, labels[min(number, len(labels) - 1)])
+
+
+def test_what_is_answered_is_not_asked_again(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        generate(tmp_path / "a", fakes.Writer(stop_after=4))
+    assert json.loads((tmp_path / "a" / "config.json").read_text())["status"] == "interrupted"
+    second = fakes.Writer(failing=(2,), broken=(1,))
+    answers = generate(tmp_path / "a", second)
+    assert len(second.asked) == 2
+    assert len(answers) == len(PROMPTS)
+    third = fakes.Writer()
+    answers = generate(tmp_path / "a", third)
+    assert {answer.status for answer in answers} == {candidates.ANSWERED}
+    assert len({(request.turns, request.sample) for request in third.asked}) == len(third.asked)
+    # Nor by a run beside it, nor for more requests of the same prompts.
+    beside = fakes.Writer()
+    generate(tmp_path / "b", beside)
+    assert beside.asked == []
+    more = fakes.Writer()
+    generate(tmp_path / "a", more, asked=prompts.make_prompts(["toe"], ["wdq", "ambiguous"], requests=5))
+    assert len(more.asked) == 4
+    with ResponseStore(tmp_path / "a" / "responses") as store:
+        assert len(store) == 10
+    alone = fakes.Writer()
+    generate(tmp_path / "c", alone, reuse=False)
+    assert len(alone.asked) == 6
+
+
+def test_failed_calls_are_counted_and_are_no_items(tmp_path):
+    generate(tmp_path / "run", fakes.Writer(failing=(0,), broken=(1,)))
+    summary = run.check(tmp_path / "run")
+    assert (summary["requests"], summary["failed"]) == (6, 4)
+    assert summary["first_failure"] == "server: status 500"
+    assert summary["accepted"] == {"traditional": 1, "ambiguous": 1}
+    assert len((tmp_path / "run" / "responses" / "failures-0.jsonl").read_text().splitlines()) == 2
+    again = fakes.Writer()
+    generate(tmp_path / "run", again)
+    assert len(again.asked) == 4
+
+
+def test_other_ends_of_lines_are_part_of_the_texts(tmp_path):
+    class Separating(fakes.Writer):
+        def read(self, request, raw):
+            response = super().read(request, raw)
+            return dataclasses.replace(response, text=response.text.replace("because", "\u2028because\x85", 1))
+
+    generate(tmp_path, Separating())
+    assert run.check(tmp_path)["accepted"] == {"traditional": 4, "ambiguous": 2}
+    assert len(run.accepted_items(tmp_path)) == 6
+
+
+def test_checks_are_repeated_without_a_model(tmp_path):
+    generate(tmp_path, fakes.Writer(), asked=prompts.make_prompts(["toe"], ["wdq"], requests=3, offensive=True))
+    summary = run.check(tmp_path)
+    assert summary["candidates"] == 3 + 2 + 1 + 3
+    assert summary["malformed"] == {parsing.REFUSED: 12, "no answer": 2}
+    assert summary["refused"] == {checks.DUPLICATE: 3}
+    assert summary["accepted"] == {"traditional": 4, "offensive": 2}
+    assert summary["tokens"] == {"input": 7 * 18, "output": 9 * 18}
+    assert summary["cost"] == pytest.approx(0.18)
+    assert json.loads((tmp_path / run.CHECKS).read_text()) == summary
+    verdicts = {line["id"]: line["verdict"] for line in lines(tmp_path / run.CANDIDATES)}
+    assert sum(verdict is not None for verdict in verdicts.values()) == 3
+    assert {line["type"] for line in lines(tmp_path / run.MALFORMED)} == {"traditional", "offensive"}
+
+    known = tmp_path / "known.csv"
+    wscplus.write(
+        known,
+        [
+            wscplus.Item(
+                "1",
+                fakes.both(fakes.PAIRS[3])[1].statement,
+                "they",
+                "they earned",
+                ("a", "b"),
+                0,
+                "",
+                "x",
+                "traditional",
+            )
+        ],
+    )
+    summary = run.check(tmp_path, [known], max_changed_words=0)
+    assert summary["accepted"] == {"offensive": 2}
+    assert summary["refused"] == {checks.TOO_DIFFERENT: 6, checks.DUPLICATE: 1}
+    summary = run.check(tmp_path, [known])
+    assert summary["accepted"] == {"traditional": 3, "offensive": 2}
+
+
+def test_judging_filtering_and_drawing(tmp_path):
+    asked = prompts.make_prompts(["toe", "cot"], ["wdq", "wiq"], requests=3, offensive=True)
+    generate(tmp_path, fakes.Writer("writer"), fakes.Writer("other/model"), asked=asked)
+    summary = run.check(tmp_path)
+    assert summary["accepted"] == {"traditional": 4, "offensive": 2}
+    assert json.loads((tmp_path / "config.json").read_text())["warning"]
+    judge(tmp_path, "anna", ["semi-valid", "valid"])
+    judge(tmp_path, "ben", ["valid", "invalid", "valid"])
+    results = run.finish(tmp_path)
+    assert results["annotators"] == ["anna", "ben"]
+    assert sum(results["items"].values()) == 6
+    assert sum(results["kept"].values()) == 4
+    agreement = results["agreement"]["anna, ben"]
+    assert agreement["n"] == 6
+    assert agreement["agreed"] == pytest.approx(4 / 6)
+    assert agreement["kappa"] == pytest.approx((4 / 6 - 25 / 36) / (1 - 25 / 36))
+
+    # What stays is read back by the data's own reader.
+    rows = wscplus.read(tmp_path / run.DATA)
+    assert len(rows) == results["sentences"]
+    assert {row.generator for row in rows} <= {"writer", "other/model"}
+    assert sum(row.pair is not None for row in rows) == 2 * results["kept"]["traditional"]
+    with (tmp_path / run.DATA).open(newline="") as file:
+        assert tuple(next(csv.reader(file))) == wscplus.COLUMNS
+    kept = [line for line in lines(tmp_path / run.ITEMS) if line["outcome"] == "valid"]
+    assert {one["statement"] for line in kept for one in line["sentences"]} == {row.statement for row in rows}
+
+    for name in results["files"]:
+        assert (tmp_path / name).is_file()
+    for name in ("validity_by_model", "validity_by_prompt"):
+        with Image.open(tmp_path / f"{name}.png") as picture:
+            assert picture.width > 600
+    with (tmp_path / "validity_by_prompt.csv").open(newline="") as file:
+        table = {(row["template"], row["query"]): row for row in csv.DictReader(file)}
+    assert list(table) == [("cot", "wdq"), ("cot", "wiq"), ("toe", "wdq"), ("toe", "wiq")]
+    # Of each model: six pairs, a malformed one among them; all of the later prompts and models are duplicates.
+    assert table["toe", "wdq"]["n"] == "14"
+    assert table["cot", "wiq"]["refused"] == "14"
+    assert table["toe", "wdq"]["paper_valid_share"] == "0.493"
+    with (tmp_path / "validity_by_model.csv").open(newline="") as file:
+        shares = list(csv.DictReader(file))
+    for row in shares:
+        assert sum(float(row[f"{outcome}_share"]) for outcome in validity.OUTCOMES) == pytest.approx(1, abs=1e-5)
+    assert sum(int(row["valid"]) for row in shares) == 4
+
+    # A rerun with more requests keeps the labels, and asks for those of new items alone.
+    first = {item.id for item in run.accepted_items(tmp_path)}
+    generate(tmp_path, fakes.Writer("writer"), fakes.Writer("other/model"), asked=asked)
+    run.check(tmp_path, similarity=99.0)
+    assert first <= {item.id for item in run.accepted_items(tmp_path)}
+
+
+def test_bad_input(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(InputError, match="nothing was generated in"):
+        run.check(folder)
+    scorer = fakes.Writer()
+    scorer.kinds = frozenset({"entailment"})
+    with pytest.raises(InputError, match="model 'writer' writes no text"):
+        generate(folder, scorer)
+    assert not folder.exists()
+    generate(folder, fakes.Writer())
+    with pytest.raises(InputError, match=r"candidates.jsonl cannot be read"):
+        run.accepted_items(folder)
+    run.check(folder)
+    with pytest.raises(InputError, match="nobody has judged the items"):
+        run.finish(folder)
+    judge(folder, "anna", ["valid"])
+    with pytest.raises(InputError, match="only anna has judged the items"):
+        run.finish(folder)
+    with annotate.Annotations(folder / run.ANNOTATIONS, "ben") as ben:
+        ben.add(run.accepted_items(folder)[0].id, "valid")
+    with pytest.raises(InputError, match="annotator ben has 5 of 6 items left to judge: give --annotate=ben"):
+        run.finish(folder)
+    with pytest.raises(InputError, match="holds another run"):
+        generate(folder, fakes.Writer(), asked=prompts.make_prompts(["cot"], ["wdq"]))
+    generate(folder, fakes.Writer(), asked=prompts.make_prompts(["cot"], ["wdq"]), overwrite=True)
+    assert set(annotate.read_annotations(folder / run.ANNOTATIONS)) == {"anna", "ben"}
+    with pytest.raises(InputError, match="there is no file"):
+        run.check(folder, [tmp_path / "absent.csv"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda record: {}, "the answer has no 'origin'"),
+        (lambda record: {**record, "origin": []}, "origin of the answer is \\[\\], not an object"),
+        (lambda record: {**record, "origin": {**record["origin"], "batch": "x"}}, "origin.batch of the answer is 'x'"),
+        (
+            lambda record: {**record, "origin": {**record["origin"], "type": "odd"}},
+            "origin.type of the answer is 'odd'",
+        ),
+        (lambda record: {**record, "origin": {**record["origin"], "more": 1}}, "has an unknown 'more'"),
+        (lambda record: {**record, "status": 5}, "status of the answer is 5"),
+        (lambda record: {**record, "text": 5}, "text of the answer is 5"),
+        (lambda record: {**record, "output_tokens": -1}, "output_tokens of the answer is -1"),
+        (lambda record: {**record, "surplus": None}, "has an unknown 'surplus'"),
+    ],
+)
+def test_records_that_are_not_answers_are_named(tmp_path, change, message):
+    generate(tmp_path, fakes.Writer())
+    path = tmp_path / run.ANSWERS
+    records = lines(path)
+    path.write_text("".join(json.dumps(record) + "\n" for record in [records[0], change(records[0])]))
+    with pytest.raises(InputError, match=f"answers.jsonl, record 2: .*{message}.*give the same command again"):
+        run.check(tmp_path)

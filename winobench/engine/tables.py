@@ -1,0 +1,427 @@
+"""Tables of encoded images and texts on the device, filled while the scoring runs.
+
+A table has a fixed number of rows, so that its size compiles nothing anew, and an evaluation may have more images or
+texts than rows. The triples of an evaluation are therefore cut into stretches that need no more items than there are
+rows. Within a stretch, items are encoded in order of first use, a batch at a time and just before they are needed:
+loading and encoding overlap with scoring, and no more than a few batches of decoded images are in memory at once.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from winobench import parallel
+from winobench.engine import batch_size as batch_sizes
+
+_LOADING_THREADS = min(8, os.cpu_count() or 1)
+# Steps that may be under way before a result is waited for.
+_STEPS_AHEAD = 4
+
+LOADING, WAITING_FOR_ITEMS, WAITING_FOR_RESULTS = (
+    "winobench: load an item",
+    "winobench: wait for items",
+    "winobench: wait for results",
+)
+"""What the host's work is called in a profiler's trace; without a profiler, a name costs less than a microsecond."""
+
+
+def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct items in order of first use, and the position of each one's first use.
+
+    Args:
+      items: int [n].
+    """
+    distinct, position = np.unique(items, return_index=True)
+    order = np.argsort(position)
+    return distinct[order], position[order]
+
+
+def stretches(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Cuts a sequence so that each part has at most ``rows[k]`` distinct values in column k.
+
+    Args:
+      columns: int arrays of one length, such as the images and the texts of triples.
+      rows: the limit of each column, at least 1.
+
+    Yields:
+      (start, stop) of each part, in order; each is as long as it can be.
+    """
+    start, length = 0, len(columns[0])
+    while start < length:
+        stop = length
+        for column, limit in zip(columns, rows, strict=True):
+            _, position = first_uses(column[start:stop])
+            if len(position) > limit:
+                stop = start + int(position[limit])
+        yield start, stop
+        start = stop
+
+
+@dataclasses.dataclass(frozen=True)
+class _Encoding:
+    """What an encoding step is compiled for: equal values share a compilation."""
+
+    function: Callable[[Any, Any], Any]
+    mesh: Mesh
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def _encode(how: _Encoding, params: Any, batch: Any) -> Any:
+    split = PartitionSpec(parallel.DATA_AXIS)
+    return parallel.map_over_data(how.function, how.mesh, (PartitionSpec(), split), split)(params, batch)
+
+
+@functools.partial(jax.jit, static_argnames="mesh", donate_argnames="table")
+def _write(mesh: Mesh, table: Any, rows: jax.Array, values: list[Any]) -> Any:
+    """Each device writes all parts of the values into its own copy of the table, and waits for no other."""
+
+    def write(table: Any, rows: jax.Array, values: list[Any]) -> Any:
+        values = jax.tree.map(lambda *parts: jnp.concatenate(parts), *values)
+        # Rows of padding lie behind the table's end and are dropped.
+        return jax.tree.map(lambda whole, part: whole.at[rows].set(part, mode="drop"), table, values)
+
+    whole = PartitionSpec()
+    return jax.shard_map(write, mesh=mesh, in_specs=(whole, whole, whole), out_specs=whole, check_vma=False)(
+        table, rows, values
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("how", "rows"))
+def _empty(how: _Encoding, rows: int, params: Any, batch: Any) -> Any:
+    shapes = jax.eval_shape(functools.partial(_encode, how), params, batch)
+    empty = jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape[1:]), leaf.dtype), shapes)
+    return jax.lax.with_sharding_constraint(empty, parallel.replicated(how.mesh))
+
+
+class Encoder:
+    """Turns batches of one fixed shape into rows of a table, each device its own part of the batch.
+
+    Attributes:
+      size: how many items a batch has.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        params: Any,
+        mesh: Mesh,
+        batch_per_device: int,
+        noun: str = "item",
+    ):
+        """Keeps what encoding needs.
+
+        Args:
+          function: ``(params, batch: a pytree of arrays [n, ...]) -> pytree of arrays [n, ...]``; pure, hashable, and
+            equal to functions that do the same.
+          params: its parameters, on the mesh.
+          mesh: the devices.
+          batch_per_device: items that each device encodes at once.
+          noun: what messages call an item.
+        """
+        self._how = _Encoding(function, mesh)
+        self._params = params
+        self.size = batch_sizes.BatchSize(batch_per_device, mesh, noun)
+
+    @property
+    def batch_size(self) -> int:
+        """Items of a batch, over all devices."""
+        return self.size.total
+
+    def _put(self, items: Sequence[Any]) -> Any:
+        def stacked(*rows: np.ndarray) -> np.ndarray:
+            batch = np.zeros((self.batch_size, *np.shape(rows[0])), np.asarray(rows[0]).dtype)
+            batch[: len(rows)] = rows
+            return batch
+
+        split = parallel.split_axis(self._how.mesh)
+        return jax.tree.map(lambda *rows: parallel.put(stacked(*rows), split), *items)
+
+    def empty_table(self, rows: int, example: Any) -> Any:
+        """A table of zeros for encoded items like ``example``."""
+        return _empty(self._how, rows, self._params, self._put([example]))
+
+    def encode(self, items: Sequence[Any]) -> Any:
+        """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
+        return parallel.take_turns(self._how.mesh, _encode(self._how, self._params, self._put(items)))
+
+    def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:
+        """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
+        values = parallel.held_by_all(self.encode(items), self._how.mesh)
+        padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
+        padded[: len(rows)] = rows
+        return _write(self._how.mesh, table, parallel.put(padded, parallel.replicated(self._how.mesh)), values)
+
+
+class DeviceTable:
+    """A table of encoded items, of which those of the current stretch get a row before they are needed.
+
+    Attributes:
+      array: the table, a pytree of arrays [rows, ...]; rows without an item hold anything finite.
+      encoder: what fills it.
+      encoded: number of items encoded so far.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        num_items: int,
+        rows: int,
+        example: Any,
+        load: Callable[[Sequence[int]], Iterator[Any]],
+    ):
+        """Makes an empty table.
+
+        Args:
+          encoder: what fills it.
+          num_items: number of items that there are.
+          rows: number of items that it holds.
+          example: an item before encoding: an array, or a tree of arrays.
+          load: gives the items of a list of numbers, in order, before encoding; called anew for each stretch.
+        """
+        self.array = encoder.empty_table(rows, example)
+        self.encoder = encoder
+        self.encoded = 0
+        self._example = example
+        self._load = load
+        self._encoding = False
+        self._lost = False
+        self._row_of_item = np.full(num_items, -1, np.int32)
+        self._item_of_row = np.full(rows, -1, np.int64)
+        self._queue = np.zeros(0, np.int64)
+        self._place_in_queue = np.full(num_items, -1, np.int64)
+        self._done = 0
+        self._arrays: Iterator[np.ndarray] = iter(())
+
+    @property
+    def num_items(self) -> int:
+        """Number of items that there are."""
+        return len(self._row_of_item)
+
+    @property
+    def capacity(self) -> int:
+        """Number of rows."""
+        return len(self._item_of_row)
+
+    def begin(self, needed: np.ndarray) -> None:
+        """Starts a stretch: gives every item that it needs a row, and lines up those that have yet to be encoded.
+
+        Args:
+          needed: the distinct items of the stretch in order of first use, at most as many as there are rows.
+        """
+        self.close()
+        if self._lost:
+            self._make_anew()
+        # What an unfinished stretch did not come to encode.
+        unfinished = self._queue[self._done :]
+        self._item_of_row[self._row_of_item[unfinished]] = -1
+        self._row_of_item[unfinished] = -1
+        missing = needed[self._row_of_item[needed] < 0]
+        keep = np.zeros(len(self._item_of_row), bool)
+        keep[self._row_of_item[needed[self._row_of_item[needed] >= 0]]] = True
+        # Empty rows first, so that nothing is dropped while there is room.
+        free = np.concatenate(
+            [np.flatnonzero(~keep & (self._item_of_row < 0)), np.flatnonzero(~keep & (self._item_of_row >= 0))]
+        )
+        rows = free[: len(missing)]
+        dropped = self._item_of_row[rows]
+        self._row_of_item[dropped[dropped >= 0]] = -1
+        self._row_of_item[missing] = rows
+        self._item_of_row[rows] = missing
+        self._queue, self._done = missing, 0
+        self._place_in_queue[:] = -1
+        self._place_in_queue[missing] = np.arange(len(missing))
+        self._arrays = self._load(missing.tolist())
+
+    def rows(self, items: np.ndarray) -> np.ndarray:
+        """Encodes what is missing of some items of the stretch and returns their rows, int32 [n]."""
+        last = int(self._place_in_queue[items].max())
+        while self._done <= last:
+            numbers = self._queue[self._done : self._done + self.encoder.batch_size]
+            with jax.profiler.TraceAnnotation(WAITING_FOR_ITEMS):
+                arrays = list(itertools.islice(self._arrays, len(numbers)))
+            self._encoding = True
+            self.array = self.encoder.write(self.array, self._row_of_item[numbers], arrays)
+            self._encoding = False
+            self._done += len(numbers)
+            self.encoded += len(numbers)
+        return self._row_of_item[items]
+
+    def has_failed(self) -> bool:
+        """After an error of a device: whether encoding has failed, now or earlier; waits for what is under way.
+
+        What is lost by it is encoded again in the stretches that begin hereafter.
+        """
+        leaves = jax.tree.leaves(self.array)
+        # The table is given up to each step of encoding. If that fails at once, there may be no table any more; if it
+        # fails later, the new one is no more than the error.
+        self._lost = self._lost or any(leaf.is_deleted() for leaf in leaves)
+        if not self._lost:
+            try:
+                jax.block_until_ready(leaves)
+            except jax.errors.JaxRuntimeError:
+                self._lost = True
+        failed, self._encoding = self._encoding or self._lost, False
+        return failed
+
+    def _make_anew(self) -> None:
+        self.array = None  # there may be no room for two
+        self.array = self.encoder.empty_table(self.capacity, self._example)
+        self._row_of_item[:] = -1
+        self._item_of_row[:] = -1
+        self._queue, self._done = np.zeros(0, np.int64), 0
+        self._lost = False
+
+    def close(self) -> None:
+        """Stops loading."""
+        close = getattr(self._arrays, "close", None)
+        if close is not None:
+            close()
+        self._arrays = iter(())
+
+
+def load_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[np.ndarray]:
+    """Yields ``load(number)`` for each number, in order, with up to ``ahead`` of them being loaded by threads.
+
+    Loading starts at once and ends when the iterator is closed or an item cannot be loaded.
+    """
+    items = _loaded_ahead(load, numbers, ahead)
+    next(items)  # has the threads start
+    return items
+
+
+def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[Any]:
+    """None, once the threads are at work, and then what `load_ahead` yields."""
+
+    def named(number: int) -> np.ndarray:
+        with jax.profiler.TraceAnnotation(LOADING):
+            return load(number)
+
+    waiting: collections.deque[concurrent.futures.Future[np.ndarray]] = collections.deque()
+    rest = iter(numbers)
+    pool = concurrent.futures.ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="winobench-load")
+    try:
+        item = None
+        while True:
+            for number in itertools.islice(rest, ahead - len(waiting)):
+                waiting.append(pool.submit(named, number))
+            yield item
+            if not waiting:
+                return
+            item = waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def score_rows(
+    images: DeviceTable,
+    texts: DeviceTable,
+    items: np.ndarray,
+    size: batch_sizes.BatchSize,
+    step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
+    order: Callable[[np.ndarray], np.ndarray] | None = None,
+    cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None = None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Scores items in batches, encoding images and texts shortly before they are needed.
+
+    A batch that does not fit into a device's memory, of items or of images or texts to be encoded, is halved, for good;
+    then the work goes on with the items whose results were not yet handed out.
+
+    Args:
+      images: the table of images.
+      texts: the table of texts.
+      items: int [n, 2 or more], rows (number of the image, number of the text, ...).
+      size: how many items a batch has.
+      step: ``step(rows of images, rows of texts, items) -> [size.total]``, of a whole batch; it reads the tables'
+        arrays when it is called.
+      order: int [n, 2 or more] -> int [n], the order in which to score items whose images and texts all fit into the
+        tables; as they are given when None.
+      cut: ``cut(items [n, 2 or more], size.total)`` cuts ordered items into batches, int [size.total]: numbers of
+        items, -1 for places that stay empty. One after the other when None.
+
+    Yields:
+      (numbers of items, int [b]; their results [b]) of batch after batch, each item once.
+
+    Raises:
+      InputError: what does not fit into a device's memory cannot be halved.
+    """
+    numbers = np.arange(len(items))
+    done = np.zeros(len(items), bool)
+    try:
+        while len(numbers):
+            try:
+                for batch, scores in _batches(images, texts, items, numbers, size.total, step, order, cut):
+                    done[batch] = True
+                    yield batch, scores
+                return
+            except jax.errors.JaxRuntimeError as error:
+                if not batch_sizes.is_out_of_memory(error):
+                    raise
+                failed = [table.encoder.size for table in (images, texts) if table.has_failed()]
+                for each in failed or [size]:
+                    each.halve(error)
+            # Lost tables are made anew in the next round: here the error is gone, and with it what it held on to.
+            numbers = np.flatnonzero(~done)
+    finally:
+        images.close()
+        texts.close()
+
+
+def _batches(
+    images: DeviceTable,
+    texts: DeviceTable,
+    items: np.ndarray,
+    numbers: np.ndarray,
+    size: int,
+    step: Callable[[np.ndarray, np.ndarray, np.ndarray], jax.Array],
+    order: Callable[[np.ndarray], np.ndarray] | None,
+    cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """As `score_rows`, of the items with these numbers, in batches of one size; errors of devices are passed on."""
+    # Steps that are under way, oldest first: the device always has the next one at hand while Python prepares more or
+    # waits for a result.
+    waiting: collections.deque[tuple[np.ndarray, np.ndarray, jax.Array]] = collections.deque()
+    cut = _one_after_the_other if cut is None else cut
+    columns = (items[numbers, 0], items[numbers, 1])
+    for begin, end in stretches(columns, (images.capacity, texts.capacity)):
+        stretch = numbers[begin:end]
+        if order is not None:
+            stretch = stretch[order(items[stretch])]
+        images.begin(first_uses(items[stretch, 0])[0])
+        texts.begin(first_uses(items[stretch, 1])[0])
+        for places in cut(items[stretch], size):
+            filled = np.flatnonzero(places >= 0)
+            # Empty places are filled up with the item before them; what comes of it is cut off below.
+            last = np.maximum.accumulate(np.where(places >= 0, np.arange(size), 0))
+            here, batch = stretch[places[filled]], items[stretch[places[last]]]
+            # Texts first: in a stretch's first batch, devices encode them while its images are being loaded.
+            text_rows = texts.rows(batch[:, 1])
+            scores = step(images.rows(batch[:, 0]), text_rows, batch)
+            scores.copy_to_host_async()
+            waiting.append((here, filled, scores))
+            if len(waiting) > _STEPS_AHEAD:
+                yield _finished(*waiting.popleft())
+    while waiting:
+        yield _finished(*waiting.popleft())
+
+
+def _one_after_the_other(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(items), size):
+        batch = np.arange(start, start + size)
+        yield np.where(batch < len(items), batch, -1)
+
+
+def _finished(numbers: np.ndarray, places: np.ndarray, scores: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    with jax.profiler.TraceAnnotation(WAITING_FOR_RESULTS):
+        return numbers, parallel.fetch(scores)[places]

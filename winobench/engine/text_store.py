@@ -1,0 +1,114 @@
+"""What a denoiser is given of texts, computed ahead of all scoring, by encoders that then leave the devices.
+
+The text encoders of large models take as much memory as their denoisers (T5-XXL: 9.5 GB in bfloat16), and each text is
+encoded once. Results are kept on disk by content, so that the next run over the same texts encodes nothing:
+
+    <folder>/<key of the encoders>/<key of a text>.safetensors
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import files, parallel
+from winobench.checkpoints import weights
+from winobench.engine import tables
+from winobench.errors import InputError
+
+_FORMAT = 1  # raised whenever states of the same texts could change
+
+
+def as_they_are(params: Any, batch: Any) -> Any:
+    """Stands for an encoder where what it would make is given."""
+    del params
+    return batch
+
+
+class TextStore:
+    """Encodes texts and keeps what comes of them on disk.
+
+    Args:
+      function: ``(params, token ids) -> conditions``, as of `Pipeline.text_function`.
+      params: its parameters, in the host's memory.
+      identity: all that the conditions of given token ids depend on, as JSON values.
+      folder: where they are kept; made if needed.
+      mesh: the devices that encode.
+      batch_per_device: texts that each device encodes at once.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        params: Any,
+        identity: Any,
+        folder: str | os.PathLike[str],
+        mesh: Mesh,
+        batch_per_device: int,
+    ):
+        self._function, self._params, self._mesh, self._batch = function, params, mesh, batch_per_device
+        self.folder = pathlib.Path(folder) / files.digest([_FORMAT, identity])[:16]
+
+    def prepare(self, items: Sequence[Any]) -> None:
+        """Encodes the texts that are not on disk yet; the parameters are on the devices for as long as this takes.
+
+        Args:
+          items: token ids of each text, a tree of arrays.
+
+        Raises:
+          InputError: the folder cannot be written.
+        """
+        missing = {self._path(item): item for item in items}
+        missing = {path: item for path, item in missing.items() if not path.exists()}
+        if not missing:
+            return
+        paths, left = list(missing), list(missing.values())
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            params = parallel.place_parameters(self._params, self._mesh)
+            encoder = tables.Encoder(self._function, params, self._mesh, self._batch, "text")
+            for start in range(0, len(left), encoder.batch_size):
+                batch = left[start : start + encoder.batch_size]
+                rows = jax.tree.map(parallel.fetch, encoder.encode(batch))
+                for number, path in enumerate(paths[start : start + len(batch)]):
+                    weights.write_weights(path, _flat(jax.tree.map(lambda leaf, n=number: leaf[n], rows)))
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be written ({error.strerror or error}): free some space") from error
+
+    def read(self, items: Sequence[Any]) -> Iterator[Any]:
+        """The conditions of texts that have been prepared, in their order: trees of NumPy arrays."""
+        structure = None
+        for item in items:
+            if structure is None:
+                shapes = jax.eval_shape(self._function, self._params, jax.tree.map(lambda leaf: leaf[None], item))
+                structure = jax.tree.structure(shapes)
+            try:
+                leaves = self._leaves(item)
+            except InputError:  # damaged on the disk
+                self._path(item).unlink(missing_ok=True)
+                self.prepare([item])
+                leaves = self._leaves(item)
+            yield jax.tree.unflatten(structure, leaves)
+
+    def _leaves(self, item: Any) -> list[np.ndarray]:
+        tensors = weights.read_weights([os.fspath(self._path(item))])
+        return [tensors[name].read() for name in sorted(tensors)]
+
+    def _path(self, item: Any) -> pathlib.Path:
+        digest = hashlib.sha256()
+        for leaf in jax.tree.leaves(item):
+            digest.update(f"{leaf.dtype} {np.shape(leaf)}\n".encode())
+            digest.update(np.ascontiguousarray(leaf).data)
+        return self.folder / f"{digest.hexdigest()[:32]}.safetensors"
+
+
+def _flat(tree: Any) -> dict[str, np.ndarray]:
+    """The leaves by their place, so that the order of names is that of the leaves."""
+    return {f"{number:03d}": np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(tree))}

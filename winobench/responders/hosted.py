@@ -1,0 +1,1013 @@
+"""Language models behind an API: OpenAI's, Anthropic's, and any server that speaks OpenAI's protocol.
+
+    openai:gpt-4o-mini                              OPENAI_API_KEY
+    anthropic:claude-haiku-4-5                      ANTHROPIC_API_KEY
+    openai:Qwen/Qwen3-8B@http://localhost:8000/v1   OPENAI_API_KEY where it is set; a local server needs none
+
+The official clients do the talking, with their own retries off: what is tried again, when and how often is decided
+here alone. An answer is handed on as the text that the server sent, before anything is parsed. Calls are made by a few
+threads, one each at a time, and a call is begun only when the answers before it have been taken: at no time are more
+answers under way than threads, so that a kill loses no more than those. An interrupt begins no new call and waits a few
+seconds for those under way, which are paid for; while an answer is being stored, it waits until that is done.
+
+Keys come from the environment and go nowhere but into the requests' headers; should a server send one back, written
+out or in JSON's escapes, it is blanked.
+
+What a server sends is not trusted. A call has a limit of time and of size (`winobench.responders.bounded_http`); what
+comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.json_files`); an answer that
+cannot be read is a failed call with its reason, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections
+import contextlib
+import dataclasses
+import datetime
+import email.utils
+import importlib
+import itertools
+import json
+import math
+import os
+import queue
+import random
+import re
+import signal
+import threading
+import time
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from winobench import files, json_files
+from winobench.errors import InputError
+from winobench.responders import bounded_http
+from winobench.responders.language import Generation, Raw, Request, Response, Turn, check_request
+
+PRICES_DATE = "2026-11-22"
+"""When ``PRICES`` was put together, from the providers' price lists and pages that quote them."""
+
+PRICES: dict[str, tuple[float, float]] = {
+    "gpt-3.5-turbo": (0.50, 1.50),
+    "gpt-4": (30.0, 60.0),
+    "gpt-4-turbo": (10.0, 30.0),
+    "gpt-4.1": (2.0, 8.0),
+    "gpt-4.1-mini": (0.40, 1.60),
+    "gpt-4.1-nano": (0.10, 0.40),
+    "gpt-4o": (2.50, 10.0),
+    "gpt-4o-mini": (0.15, 0.60),
+    "gpt-5": (1.25, 10.0),
+    "gpt-5-mini": (0.25, 2.0),
+    "gpt-5-nano": (0.05, 0.40),
+    "gpt-5.1": (1.25, 10.0),
+    "gpt-5.2": (1.75, 14.0),
+    "gpt-5.4": (2.50, 15.0),
+    "o3": (2.0, 8.0),
+    "o3-mini": (1.10, 4.40),
+    "o4-mini": (1.10, 4.40),
+    "claude-haiku-4-5": (1.0, 5.0),
+    "claude-sonnet-4-5": (3.0, 15.0),
+    "claude-sonnet-4-6": (3.0, 15.0),
+    "claude-opus-4-5": (5.0, 25.0),
+    "claude-opus-4-6": (5.0, 25.0),
+    "claude-opus-4-7": (5.0, 25.0),
+    "claude-opus-4-8": (5.0, 25.0),
+    "claude-opus-5": (5.0, 25.0),
+}
+"""US dollars per million tokens read and written, at the standard rate, without discounts for batches or caches.
+
+Prices change: give your own where they differ. A model that is not here has no price, which is not a price of 0.
+"""
+
+_SNAPSHOT = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)$")
+_RETRIED = (408, 409, 429)
+_SECONDS_TO_CONNECT = 20.0
+_LONGEST_BACKOFF = 60.0
+_MOST_SECONDS = 86_400
+# Of calls at a time, attempts, failures in a row: threads and files have their limits.
+_MOST_OF_ANY = 1000
+_SECONDS_WORTH_A_WARNING = 10.0
+LARGEST_ANSWER = 4 * 2**20
+"""Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
+been billed."""
+
+# What a request itself says: another value would ask another model, or another question, than is recorded.
+_OWN_FIELDS = {"messages", "model", "system", "stream", "n"}
+
+# No call has so many; more is a mistake, which must not end in the costs.
+_MOST_TOKENS = 10**9
+_BLANK = "[key]"
+# Shorter ones are stand-ins such as EMPTY, which an answer may well contain.
+_SHORTEST_SECRET = 12
+
+
+def is_hosted(name: str) -> bool:
+    """Whether a model's name is of the kind that this module knows."""
+    return name.partition(":")[0] in _APIS and ":" in name
+
+
+def cost(
+    model: str,
+    input_tokens: int | None,
+    output_tokens: int | None,
+    prices: Mapping[str, Sequence[float]] | None = None,
+) -> float | None:
+    """What tokens cost.
+
+    Args:
+      model: the name as the API knows it, such as ``gpt-4o-mini``; a dated snapshot costs as the model without the date
+        where it has no price of its own.
+      input_tokens, output_tokens: read and written.
+      prices: model -> US dollars per million tokens (read, written), before those of ``PRICES``.
+
+    Returns:
+      US dollars; None where the price or a number of tokens is not known.
+    """
+    table = {**PRICES, **(prices or {})}
+    price = table.get(model, table.get(_SNAPSHOT.sub("", model)))
+    if price is None or input_tokens is None or output_tokens is None:
+        return None
+    return (input_tokens * float(price[0]) + output_tokens * float(price[1])) / 1e6
+
+
+class HostedModel:
+    """A language model behind an API; a `winobench.responders.language.Responder` for generation.
+
+    Attributes:
+      kinds: what it answers.
+      api: ``openai`` or ``anthropic``, the protocol that is spoken.
+      model: the model's name there.
+      base_url: where.
+    """
+
+    kinds = frozenset({"generation"})
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        concurrency: int = 8,
+        timeout: float = 300.0,
+        attempts: int = 8,
+        first_wait: float = 1.0,
+        longest_wait: float = 600.0,
+        failures_in_a_row: int = 20,
+        seconds_to_finish: float = 15.0,
+        max_tokens_field: str | None = None,
+        send_temperature: bool = True,
+        seed: int | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        prices: Mapping[str, Sequence[float]] | None = None,
+        attempts_log: str | os.PathLike | None = None,
+    ):
+        """Sets up the client; nothing is sent before ``ask``.
+
+        Args:
+          name: ``<api>:<model>`` or ``<api>:<model>@<base URL>``.
+          base_url: of the server, in place of the one in the name; the provider's own, or that of the variables
+            OPENAI_BASE_URL and ANTHROPIC_BASE_URL, where neither is given.
+          concurrency: how many calls may be under way at a time.
+          timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
+            answer; to connect, at most 20 of them.
+          attempts: how often a call is tried.
+          first_wait: seconds before the second attempt; doubled from attempt to attempt up to a minute, less a random
+            part of up to a half; longer where the server asks for it.
+          longest_wait: where the server asks for more seconds than these, the run ends and says so.
+          failures_in_a_row: so many calls that fail for good although they were tried again, with none between that
+            ends in another way, end the run. A refusal of one request says nothing about the others.
+          seconds_to_finish: how long an interrupt waits for calls that are under way.
+          max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
+            protocol; OpenAI's own server gets the latter, which its newer models insist on, others the former.
+          send_temperature: False for models that refuse the field; they then draw as they please.
+          seed: sent to servers of OpenAI's protocol, plus the number of the sample; not sent when None.
+          extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``; not for secrets.
+          prices: as of ``cost``.
+          attempts_log: a JSONL file to which every attempt is appended: time, request (the first digits of a SHA-256 of
+            its content), attempt, status, seconds, outcome, seconds to wait, the server's id. Failed attempts go to
+            absl's log too: as warnings where the call is given up or the wait is long, as notes otherwise.
+
+        Raises:
+          InputError: the name is none, an option is out of range or not for this API, the key or the client is missing.
+        """
+        self.api, self.model, named_url = _split(name)
+        if base_url is not None and named_url is not None and base_url != named_url:
+            raise InputError(f"{name!r} names a server, but base_url is {base_url!r}: give one of them.")
+        kind = _APIS[self.api]
+        variable = kind.url_variable
+        given = base_url or named_url or (os.environ.get(variable) or "").strip() or None
+        self.base_url = _checked_url(given or kind.default_url)
+        self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(kind.default_url).hostname
+        for option, value, least in (
+            ("concurrency", concurrency, 1),
+            ("attempts", attempts, 1),
+            ("failures_in_a_row", failures_in_a_row, 1),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_OF_ANY:
+                raise InputError(
+                    f"{option} of {name!r} is {value!r}: give a whole number from {least} to {_MOST_OF_ANY:,}."
+                )
+        for option, value, least in (
+            ("timeout", timeout, 0.0),
+            ("first_wait", first_wait, None),
+            ("longest_wait", longest_wait, None),
+            ("seconds_to_finish", seconds_to_finish, None),
+        ):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            if not is_number or not (value >= 0 if least is None else value > least) or value > _MOST_SECONDS:
+                from_on = "above 0" if least is not None else "from 0 on"
+                raise InputError(
+                    f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day)."
+                )
+        fields = ("max_tokens", "max_completion_tokens")
+        if max_tokens_field is not None and max_tokens_field not in fields:
+            raise InputError(f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.")
+        if self.api != "openai" and (seed is not None or max_tokens_field is not None):
+            option = "seed" if seed is not None else "max_tokens_field"
+            raise InputError(f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.")
+        for model, price in (prices or {}).items():
+            if not _is_price(price):
+                raise InputError(
+                    f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and"
+                    " written."
+                )
+        self.concurrency = concurrency
+        self._name = name
+        self._attempts, self._first_wait, self._longest_wait = attempts, first_wait, longest_wait
+        self._failures_in_a_row, self._seconds_to_finish = failures_in_a_row, seconds_to_finish
+        self._prices = prices
+        own_field = "max_completion_tokens" if self._is_own else "max_tokens"
+        self._settings = {
+            "max_tokens_field": (max_tokens_field or own_field) if self.api == "openai" else "max_tokens",
+            "send_temperature": bool(send_temperature),
+            "seed": seed,
+            "extra_body": _checked_fields(extra_body),
+        }
+        self._key = _read_key(kind, needed=self._is_own)
+        self._secret = _secret(self._key)
+        self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
+        self._pace = _Pace()
+        self._log = _AttemptsLog(attempts_log)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that can change an answer; the key is not among it."""
+        return {"api": self.api, "model": self.model, "base_url": self.base_url, **self._settings}
+
+    def log_attempts(self, path: str | os.PathLike) -> None:
+        """Appends every attempt from now on to a JSONL file, unless one was named before."""
+        if self._log.path is None:
+            self._log = _AttemptsLog(path)
+
+    def cost(self, response: Response) -> float | None:
+        """What a response has cost in US dollars; None where the price is not known.
+
+        The table's prices are those of the providers: at other servers only prices given by the user count.
+        """
+        if self._is_own:
+            return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
+        if self.model not in (self._prices or {}):
+            return None
+        return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """Yields the answers as they come in.
+
+        Each is ``{"body", "status", "request_id", "attempts", "seconds"}``: the text as the server sent it, the HTTP
+        status, the server's name for the call, the number of the attempt that succeeded, and how long that one took.
+
+        Raises:
+          InputError: a request is of a kind that no API answers; or an error that every call would meet (key, rights,
+            model, quota, a field that is refused) has come up, or nothing succeeds any more. The answers under way are
+            yielded before it is raised.
+        """
+        bodies = {}
+        for index, request in enumerate(requests):
+            if request.kind not in self.kinds:
+                raise InputError(
+                    f"{self._name!r} writes texts and answers no {request.kind} requests: choose another protocol."
+                )
+            check_request(request)
+            bodies[index] = self._server.body(request)
+        tasks: queue.SimpleQueue[tuple[int, dict[str, Any]] | None] = queue.SimpleQueue()
+        results = _Results()
+        stop = threading.Event()
+        threads = [
+            # Daemons: a call that hangs must not keep the process from ending.
+            threading.Thread(target=self._work, args=(tasks, results, stop), name="winobench-api", daemon=True)
+            for _ in range(min(self.concurrency, len(bodies)))
+        ]
+        for thread in threads:
+            thread.start()
+        waiting = iter(bodies.items())
+        under_way, row = 0, 0
+        end: BaseException | None = None  # why no more calls are begun
+        deadline: float | None = None
+        interrupts = _Interrupts()
+        try:
+            interrupts.take_over()
+            while True:
+                if end is None and not interrupts.kept:
+                    for task in itertools.islice(waiting, len(threads) - under_way):
+                        tasks.put(task)
+                        under_way += 1
+                if not under_way:
+                    break
+                try:
+                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    with interrupts.raised():
+                        there = results.wait(left)
+                except KeyboardInterrupt as interrupt:
+                    if isinstance(end, KeyboardInterrupt):  # a second one does not wait
+                        raise
+                    logging.warning("interrupted: waiting for the answers under way")
+                    end, deadline = interrupt, time.monotonic() + self._seconds_to_finish
+                    stop.set()
+                    continue
+                if not there:
+                    break
+                index, outcome = results.take()
+                under_way -= 1
+                if outcome.raw is not None:
+                    row = row + 1 if "error" in outcome.raw and outcome.passing else 0
+                    yield index, outcome.raw
+                if end is None and outcome.error is not None:
+                    end = outcome.error
+                elif end is None and row >= self._failures_in_a_row:
+                    last = outcome.raw["error"]["message"]
+                    end = InputError(
+                        f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url} is"
+                        " in order and give the same command again; what has been answered is kept."
+                    )
+                if end is not None and not stop.is_set():
+                    stop.set()
+                    deadline = time.monotonic() + self._seconds_to_finish
+            if end is not None:
+                raise end
+            with interrupts.raised():
+                pass
+        finally:
+            interrupts.give_back()
+            stop.set()
+            for _ in threads:
+                tasks.put(None)
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """The answer in a server's body.
+
+        Raises:
+          ValueError: it is not JSON, or not of the form that the API documents.
+        """
+        body = raw.get("body")
+        if not isinstance(body, str):
+            raise ValueError("no body")
+        try:
+            content = json_files.parse(body, foreign=True)
+        except ValueError as error:
+            raise ValueError(f"the body is not JSON ({error})") from None
+        if not isinstance(content, dict):
+            raise ValueError("the body is not a JSON object")
+        response = type(self._server).parse(content)
+        return dataclasses.replace(response, text=self._blank(response.text))
+
+    def _work(self, tasks: queue.SimpleQueue, results: _Results, stop: threading.Event) -> None:
+        while (task := tasks.get()) is not None:
+            index, body = task
+            try:
+                outcome = self._call(body, stop)
+            except BaseException as error:  # else `ask` would wait for ever; it raises it
+                outcome = _Outcome(error=error)
+            results.put(index, outcome)
+
+    def _call(self, body: dict[str, Any], stop: threading.Event) -> _Outcome:
+        """One call with its retries."""
+        # The same in every attempt: a server that knows the header does not do the work twice.
+        call_id = f"winobench-{uuid.uuid4()}"
+        for attempt in range(1, self._attempts + 1):
+            self._pace.wait(stop)
+            if stop.is_set():
+                return _Outcome()
+            started = time.monotonic()
+            try:
+                status, text, headers = self._server.send(body, call_id)
+            except Exception as error:  # whatever the client and the server make of each other, the run goes on
+                failure = self._server.failure(error)
+            else:
+                failure = None
+            seconds = time.monotonic() - started
+            if failure is None:
+                wait = _exhausted(headers)
+                if 0 < wait <= self._longest_wait:
+                    self._pace.pause(wait)
+                identifier = self._blank(headers.get("x-request-id") or headers.get("request-id"))
+                raw = {
+                    "body": self._blank(text),
+                    "status": status,
+                    "request_id": identifier,
+                    "attempts": attempt,
+                    "seconds": round(seconds, 3),
+                }
+                try:
+                    self._log.add(body, attempt, status, seconds, "answered", None, identifier)
+                except InputError as error:  # the answer is paid for
+                    return _Outcome(raw=raw, error=error)
+                return _Outcome(raw=raw)
+            message = self._blank(failure.message)
+            asked = failure.wait or 0.0
+            last = attempt == self._attempts or not failure.passing
+            backoff = min(self._first_wait * 2 ** (attempt - 1), _LONGEST_BACKOFF) * random.uniform(0.5, 1.0)
+            wait = None if last else max(backoff, asked)
+            outcome = f"{failure.kind}: {message}"
+            self._log.add(body, attempt, failure.status, seconds, outcome, wait, self._blank(failure.request_id))
+            then = "it is given up" if wait is None else f"trying again in {wait:.1f} s"
+            # What is mended soon is not worth a line on the screen.
+            level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
+            logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt, self._attempts, outcome, then)
+            if failure.fatal is not None:
+                return _Outcome(error=InputError(f"{self._name}: {self._blank(failure.fatal)}"))
+            if failure.passing and asked > self._longest_wait:
+                end = (
+                    f"{self._name}: the server asks to be left alone for {asked:.0f} s ({message}): give the same"
+                    " command again after that; what has been answered is kept."
+                )
+                return _Outcome(error=InputError(end))
+            if last:
+                error = {"kind": failure.kind, "message": message, "attempts": attempt}
+                return _Outcome(raw={"error": error}, passing=failure.passing)
+            if failure.kind == "rate limit":
+                self._pace.pause(asked)  # the others would meet the same
+            stop.wait(wait)
+        raise AssertionError("attempts is at least 1")
+
+    def _blank(self, text: str | None) -> str | None:
+        """A text without the key."""
+        return self._secret.sub(_BLANK, text) if self._secret is not None and text else text
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """What came of a call; all None for one that was not made because the run ends.
+
+    An error ends the run, and may come with an answer.
+    """
+
+    raw: Raw | None = None
+    error: BaseException | None = None
+    passing: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Failure:
+    """Why an attempt failed.
+
+    Attributes:
+      kind: ``rate limit``, ``server``, ``timeout``, ``connection``, ``unusable``,
+        ``client`` or ``refused``.
+      message: the server's words.
+      passing: whether it is worth another attempt.
+      fatal: a sentence, if every call would fail alike.
+      wait: seconds that the server asks for.
+    """
+
+    kind: str
+    message: str
+    status: int | None = None
+    passing: bool = False
+    fatal: str | None = None
+    wait: float | None = None
+    request_id: str | None = None
+
+
+class _Results:
+    """What the threads have for `ask`. Waiting and taking are apart, so that an interrupt of the wait loses nothing."""
+
+    def __init__(self):
+        self._there: collections.deque[tuple[int, _Outcome]] = collections.deque()
+        self._arrived = threading.Event()
+
+    def put(self, index: int, outcome: _Outcome) -> None:
+        self._there.append((index, outcome))
+        self._arrived.set()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Waits for a result; False if there is none in time."""
+        if not self._there:
+            self._arrived.clear()
+            if not self._there:  # it may have come in between
+                self._arrived.wait(seconds)
+        return bool(self._there)
+
+    def take(self) -> tuple[int, _Outcome]:
+        return self._there.popleft()
+
+
+class _Interrupts:
+    """Ctrl-C while answers are asked for: it is raised where `ask` waits, and kept until then where others work.
+
+    Otherwise it would cut off whoever stores an answer, with that answer and those under way. A second one is raised
+    at once.
+    """
+
+    def __init__(self):
+        self.kept = False  # one has come that is not raised yet
+        self._taken = self._waiting = self._came = False
+
+    def take_over(self) -> None:
+        """From now on, where Python's own handler would raise it."""
+        self._taken = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._taken:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def give_back(self) -> None:
+        if self._taken:
+            with contextlib.suppress(ValueError):  # a generator that another thread has cleared away
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    @contextlib.contextmanager
+    def raised(self) -> Iterator[None]:
+        """Here interrupts are raised, one that was kept among them."""
+        self._waiting = True
+        try:
+            if self.kept:
+                self.kept = False
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._waiting = False
+
+    def _handle(self, *_: Any) -> None:
+        first, self._came = not self._came, True
+        if self._waiting or not first:
+            raise KeyboardInterrupt
+        self.kept = True
+
+
+class _Pace:
+    """Keeps all threads from sending while the server wants to be left alone."""
+
+    def __init__(self):
+        self._until = 0.0
+        self._lock = threading.Lock()
+
+    def pause(self, seconds: float) -> None:
+        with self._lock:
+            self._until = max(self._until, time.monotonic() + seconds)
+
+    def wait(self, stop: threading.Event) -> None:
+        while (left := self._until - time.monotonic()) > 0 and not stop.wait(left):
+            pass
+
+
+class _AttemptsLog:
+    """A line for each attempt."""
+
+    def __init__(self, path: str | os.PathLike | None):
+        self.path = path
+        self._lock = threading.Lock()
+
+    def add(
+        self,
+        body: dict[str, Any],
+        attempt: int,
+        status: int | None,
+        seconds: float,
+        outcome: str,
+        wait: float | None,
+        request_id: str | None,
+    ) -> None:
+        if self.path is None:
+            return
+        line = {
+            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+            "request": files.digest(body)[:16],
+            "attempt": attempt,
+            "status": status,
+            "seconds": round(seconds, 3),
+            "outcome": outcome,
+            "wait": None if wait is None else round(wait, 3),
+            "request_id": request_id,
+        }
+        try:
+            with self._lock, open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+
+
+class _Server(abc.ABC):
+    """A protocol: how a request is written, sent and read."""
+
+    default_url: str
+    key_variable: str
+    url_variable: str
+    package: str
+
+    def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
+        try:
+            self._package = importlib.import_module(self.package)
+        except ImportError as error:
+            raise InputError(
+                f"{self.package}:{model} needs the package {self.package} ({error}): pip install 'winobench[api]'."
+            ) from error
+        self._model, self._settings = model, settings
+        self._url, self._key = url, key
+        timeouts = self._package.Timeout(timeout, connect=min(timeout, _SECONDS_TO_CONNECT))
+        kind = bounded_http.client_class(self._package.DefaultHttpxClient, seconds=timeout, largest=LARGEST_ANSWER)
+        # A redirection could carry the key to another host.
+        try:
+            self._clients = bounded_http.Pool(lambda: self._open(key, url, timeouts, kind(follow_redirects=False)))
+        except Exception as error:  # such as a proxy's address in the environment that is none
+            raise InputError(
+                f"the client of {self.package}:{model} cannot be set up ({_one_line(str(error))}): see to the proxies"
+                " and certificates that the environment names."
+            ) from error
+
+    @abc.abstractmethod
+    def body(self, request: Generation) -> dict[str, Any]:
+        """The fields of a request."""
+
+    @abc.abstractmethod
+    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+        """Makes one attempt: status, body as text, headers."""
+
+    def failure(self, error: Exception) -> _Failure:
+        """What an exception of the client means."""
+        package = self._package
+        reason = error.__cause__ or error
+        for one in (error, reason):
+            if isinstance(one, bounded_http.TooLate):
+                return _Failure("timeout", str(one), passing=True)
+            if isinstance(one, bounded_http.BrokenOff):
+                return _Failure("unusable", f"{one}; it may have been billed")
+        if isinstance(error, package.APITimeoutError):
+            return _Failure("timeout", "no answer in time", passing=True)
+        if not isinstance(error, package.APIStatusError):
+            words = _one_line(f"{type(reason).__name__}: {reason}")
+            # By its name, as the clients bring their own library for this. It is raised before anything is sent.
+            if type(reason).__name__ == "LocalProtocolError" or isinstance(reason, UnicodeError):
+                fatal = f"no request can be sent ({words}): see to the environment variables of {self.package}."
+                return _Failure("client", words, fatal=fatal)
+            if isinstance(error, getattr(package, self.base_error)):
+                return _Failure("connection", words, passing=True)
+            return _Failure("client", words)
+        status, headers = error.status_code, error.response.headers
+        message, codes = _said(error)
+        if status == 401:  # the server's words quote the key, or the part of it that it does not hide
+            message = "the key is not accepted"
+        known = {
+            "message": message,
+            "status": status,
+            "request_id": headers.get("x-request-id") or headers.get("request-id"),
+        }
+        fatal = self._fatal(status, message, codes)
+        if fatal is not None:
+            return _Failure("refused", fatal=fatal, **known)
+        passing = status in _RETRIED or status >= 500
+        if headers.get("x-should-retry") == "false":
+            passing = False
+        kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
+        return _Failure(kind, passing=passing, wait=_requested_wait(headers, status), **known)
+
+    def _fatal(self, status: int, message: str, codes: Sequence[str]) -> str | None:
+        """A sentence if an error is one that every call would meet."""
+        if status == 401:
+            return f"{self._url} does not accept the key (401): set {self.key_variable} to a valid one."
+        if status in (402, 403):
+            return f"{self._url} refuses this account ({status}: {message}): see to its rights and credit."
+        if status == 404:
+            return (
+                f"{self._url} has no such model or address (404: {message}): correct the model's name or the base URL."
+            )
+        if 300 <= status < 400:
+            return f"{self._url} has moved ({status}): give the new base URL."
+        if {"insufficient_quota", "billing_hard_limit_reached", "billing_error"} & set(codes) or (
+            status == 400 and "credit balance" in message
+        ):
+            return f"the account has no credit left ({status}: {message}): see to that and give the same command again."
+        if status in (400, 422):
+            for field, advice in (
+                ("temperature", "set send_temperature to False"),
+                ("max_completion_tokens", "set max_tokens_field to max_tokens"),
+                ("max_tokens", "set max_tokens_field to max_completion_tokens"),
+            ):
+                # The words differ from model to model; that a field is not wanted at all is common to them.
+                if re.search(rf"\b{field}\b", message) and (
+                    {"unsupported_parameter", "unsupported_value"} & set(codes)
+                    or re.search(r"not support|unsupported|deprecated|extra inputs", message, re.IGNORECASE)
+                ):
+                    return f"the model refuses the field {field} ({message}): {advice}."
+        return None
+
+
+class _OpenAI(_Server):
+    default_url = "https://api.openai.com/v1"
+    key_variable, url_variable = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+    package, base_error = "openai", "OpenAIError"
+
+    def _open(self, key, url, timeout, http_client):
+        # A server of one's own may need no key, but the client insists on one.
+        return self._package.OpenAI(
+            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
+        )
+
+    def body(self, request: Generation) -> dict[str, Any]:
+        settings = self._settings
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [{"role": turn.role, "content": turn.text} for turn in request.turns],
+            settings["max_tokens_field"]: request.max_tokens,
+        }
+        if settings["send_temperature"]:
+            body["temperature"] = request.temperature
+        if settings["seed"] is not None:
+            body["seed"] = settings["seed"] + request.sample
+        return body
+
+    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+        with self._clients.client() as client:
+            answer = client.chat.completions.with_raw_response.create(
+                **body, extra_body=self._settings["extra_body"], extra_headers={"Idempotency-Key": call_id}
+            )
+        return answer.status_code, _text(answer), answer.headers
+
+    @staticmethod
+    def parse(content: dict[str, Any]) -> Response:
+        choices = content.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            raise ValueError("the body has no choices")
+        message = choices[0].get("message")
+        if not isinstance(message, dict):
+            raise ValueError("the body's first choice has no message")
+        text = message.get("content")
+        if isinstance(text, list):  # some servers write parts
+            text = _join(text)
+        if text is not None and not isinstance(text, str):
+            raise ValueError("the message's content is no text")
+        usage = content.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        return Response(
+            text=text or None,
+            input_tokens=_count(usage.get("prompt_tokens")),
+            output_tokens=_count(usage.get("completion_tokens")),
+            finish={"stop": "stop", "length": "length"}.get(str(choices[0].get("finish_reason"))),
+        )
+
+
+class _Anthropic(_Server):
+    default_url = "https://api.anthropic.com"
+    key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+    package, base_error = "anthropic", "AnthropicError"
+
+    def _open(self, key, url, timeout, http_client):
+        return self._package.Anthropic(
+            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
+        )
+
+    def body(self, request: Generation) -> dict[str, Any]:
+        system, turns = _without_system(request.turns)
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [{"role": turn.role, "content": turn.text} for turn in turns],
+            "max_tokens": request.max_tokens,
+        }
+        if system:
+            body["system"] = system
+        if self._settings["send_temperature"]:
+            body["temperature"] = request.temperature
+        return body
+
+    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+        # Newer releases of the client have no argument for the temperature, which older models still take.
+        known = {name: value for name, value in body.items() if name != "temperature"}
+        extra = {name: value for name, value in body.items() if name == "temperature"}
+        fields = {**extra, **self._settings["extra_body"]}
+        with self._clients.client() as client:
+            answer = client.messages.with_raw_response.create(
+                **known, extra_body=fields, extra_headers={"Idempotency-Key": call_id}
+            )
+        return answer.status_code, _text(answer), answer.headers
+
+    @staticmethod
+    def parse(content: dict[str, Any]) -> Response:
+        blocks = content.get("content")
+        if not isinstance(blocks, list):
+            raise ValueError("the body has no content")
+        reason = content.get("stop_reason")
+        usage = content.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        read = [
+            _count(usage.get(name))
+            for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        ]
+        return Response(
+            text=_join(blocks) or None,
+            input_tokens=None if read[0] is None else sum(count or 0 for count in read),
+            output_tokens=_count(usage.get("output_tokens")),
+            finish={
+                "end_turn": "stop",
+                "stop_sequence": "stop",
+                "max_tokens": "length",
+                "model_context_window_exceeded": "length",
+            }.get(str(reason)),
+        )
+
+
+_APIS: dict[str, type[_Server]] = {"openai": _OpenAI, "anthropic": _Anthropic}
+
+
+def _split(name: str) -> tuple[str, str, str | None]:
+    """API, model and base URL in a model's name."""
+    api, _, rest = name.partition(":")
+    # Models' names may hold @ and : themselves.
+    found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>https?://.*))?", rest, re.DOTALL)
+    if api not in _APIS or found is None:
+        raise InputError(
+            f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1."
+        )
+    return api, found["model"], found["url"]
+
+
+def _checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Further fields of a request as JSON values that can be sent and written down."""
+    if own := sorted(_OWN_FIELDS & set(fields or {})):
+        raise InputError(f"extra_body must not hold {own[0]!r}, which winobench sets itself: leave it out.")
+    try:
+        return json_files.parse(json.dumps(dict(fields or {})))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"extra_body must be an object of JSON values, but {str(error)[:200]}: correct it.") from None
+
+
+def _checked_url(url: str) -> str:
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(f"the base URL {str(url)[:200]!r} holds a character that no URL has: copy it again.")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid, parts = False, None
+    if not valid:
+        raise InputError(f"the base URL {url[:200]!r} is none: write it like http://HOST:PORT/v1.")
+    if parts.username or parts.password or parts.query:
+        # Not quoted: it would land in a log.
+        raise InputError(
+            f"the base URL at {parts.hostname} holds a name, a password or a query, which would be written into the"
+            " run's folder: leave it out and set the key in the environment."
+        )
+    return url.rstrip("/")
+
+
+def _is_price(price: Any) -> bool:
+    return (
+        isinstance(price, Sequence)
+        and len(price) == 2
+        and all(isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in price)
+    )
+
+
+def _read_key(kind: type[_Server], needed: bool) -> str | None:
+    key = (os.environ.get(kind.key_variable) or "").strip()
+    if not key and needed:
+        raise InputError(
+            f"the environment variable {kind.key_variable} is not set: set it to your key for {kind.default_url}."
+        )
+    if not all(0x20 < ord(letter) < 0x7F for letter in key):
+        raise InputError(f"{kind.key_variable} holds a character that no key has: copy the key anew.")
+    return key or None
+
+
+def _without_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
+    """The system's text, and the other turns."""
+    rest = list(itertools.dropwhile(lambda turn: turn.role == "system", turns))
+    if any(turn.role == "system" for turn in rest):
+        raise InputError("a system turn comes after another one, which Anthropic's API cannot express: put it first.")
+    return "\n\n".join(turn.text for turn in turns[: len(turns) - len(rest)]), rest
+
+
+def _join(parts: Sequence[Any]) -> str:
+    """The text of a list of blocks; blocks of other kinds are left out."""
+    texts = []
+    for part in parts:
+        if not isinstance(part, dict):
+            raise ValueError("the content holds something that is no block")
+        if part.get("type") == "text":
+            if not isinstance(part.get("text"), str):
+                raise ValueError("a block of text has no text")
+            texts.append(part["text"])
+    return "".join(texts)
+
+
+def _count(value: Any) -> int | None:
+    """A number of tokens; None where it cannot be one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+
+
+def _text(answer: Any) -> str:
+    """The body: JSON is in UTF-8, whatever a header says."""
+    return answer.http_response.content.decode("utf-8", "replace")
+
+
+def _said(error: Any) -> tuple[str, list[str]]:
+    """The server's words on an error in one line, and the codes in it."""
+    text = error.response.content.decode("utf-8", "replace")
+    try:
+        body = json_files.parse(text, foreign=True)
+    except ValueError:
+        body = None
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    if not isinstance(inner, dict):
+        text = inner if isinstance(inner, str) else text
+        return _one_line(text) or error.response.reason_phrase or "no words", []
+    codes = [str(inner[name])[:100] for name in ("code", "type") if inner.get(name) is not None]
+    return _one_line(str(inner.get("message") or json.dumps(inner))), codes
+
+
+def _one_line(text: str) -> str:
+    """The beginning of a text, without what a terminal would obey."""
+    text = " ".join(json_files.well_formed(text[:10_000]).split())
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _secret(key: str | None) -> re.Pattern[str] | None:
+    """Finds a key, also where JSON writes some of its letters as escapes; None where there is none to hide."""
+    if key is None or len(key) < _SHORTEST_SECRET:
+        return None
+    marks = ("" if one.isalnum() else r"\\?" for one in key)
+    letters = (rf"(?:{mark}{re.escape(one)}|\\u00(?i:{ord(one):02x}))" for mark, one in zip(marks, key, strict=True))
+    return re.compile("".join(letters))
+
+
+def _requested_wait(headers: Mapping[str, str], status: int) -> float | None:
+    """The seconds that a server asks for before the next attempt; None if it does not say."""
+    with contextlib.suppress(KeyError, ValueError):
+        return _positive(float(headers["retry-after-ms"]) / 1000)
+    if (value := headers.get("retry-after")) is not None:
+        with contextlib.suppress(ValueError):
+            return _positive(float(value))
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    if status != 429:
+        return None
+    # The limits that are reached, or may be; what is left of a limit that is not reached does not matter.
+    waits = [wait for remaining, wait in _limits(headers) if remaining in (None, 0)]
+    return max(waits, default=None)
+
+
+def _exhausted(headers: Mapping[str, str]) -> float:
+    """After a success: the seconds until there may be another call; 0 if there may be one now."""
+    return max((wait for remaining, wait in _limits(headers) if remaining == 0), default=0.0)
+
+
+def _limits(headers: Mapping[str, str]) -> Iterator[tuple[int | None, float]]:
+    """What is left of each limit, None where it is not said, and the seconds until all of it is there again.
+
+    OpenAI's servers write ``x-ratelimit-reset-requests: 6m0s``, Anthropic's ``anthropic-ratelimit-requests-reset`` with
+    a date, others ``x-ratelimit-reset`` with seconds, or with seconds or milliseconds of Unix time.
+    """
+    for name, value in headers.items():
+        name = name.lower()
+        if "ratelimit" not in name or "reset" not in name:
+            continue
+        wait = _duration(value)
+        if wait is None:
+            continue
+        remaining = headers.get(name.replace("reset", "remaining"))
+        try:
+            yield (None if remaining is None else int(float(remaining))), wait
+        except (ValueError, OverflowError):
+            yield None, wait
+
+
+def _duration(text: str) -> float | None:
+    """Seconds from now that a rate-limit header means."""
+    text = text.strip()
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if number >= 1e12:
+            number /= 1000
+        return _positive(number - time.time() if number >= 1e9 else number)
+    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?", text)
+    if parts is not None and text:
+        scales = (86400, 3600, 60, 1, 0.001)
+        with contextlib.suppress(ValueError):
+            return sum(float(part) * scale for part, scale in zip(parts.groups(), scales, strict=True) if part)
+    with contextlib.suppress(ValueError, OverflowError):
+        moment = datetime.datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+        return max(0.0, moment.timestamp() - time.time())
+    return None
+
+
+def _positive(number: float) -> float:
+    if math.isnan(number):
+        raise ValueError("not a number")
+    return max(0.0, number)

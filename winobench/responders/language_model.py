@@ -1,0 +1,505 @@
+"""Language models on this machine: log-likelihoods of options, and generated texts.
+
+Decoders (the LLaMA and Qwen3 families) and encoder-decoder models (T5) in Flax. Requests are sorted into batches of one
+shape, for which a program is compiled once: widths are rounded up to a small set, rows are filled up, and all devices
+share a batch. What examples of other questions cost is paid once: the keys and values of the first turns that requests
+share (`Options.prefix_turns`) are computed once, and those of a prompt once for all of its options.
+
+How turns become tokens, and which tokens count as an option's, is told in `winobench.responders.prompts`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import parallel
+from winobench.checkpoints import encoder_layouts, language_models, sources
+from winobench.errors import InputError
+from winobench.models import functional
+from winobench.responders import decoding, prompts
+from winobench.responders.language import Generation, Options, Raw, Request, Response, check_request
+from winobench.scorers import common
+from winobench.scorers.samples import check_seed
+
+# Raised whenever an answer that is computed here could change by more than rounding.
+ANSWER_VERSION = 1
+
+# Memory for keys and values on each device, where it is not known how much is free, on accelerators and on CPUs, and
+# which part of it they get where it is known. The largest number of tokens that a device reads at once, and of rows.
+_CACHE_BYTES = (4 << 30, 1 << 29)
+_CACHE_SHARE = 4
+_TOKENS = (16384, 2048)
+_MAX_ROWS = (64, 32)
+# The smallest widths of a batch's arrays; others are powers of two, and from the second one on 1.5 times these.
+_SMALLEST_WIDTH, _FINER_FROM = 16, 64
+# Fewer shared tokens, or fewer requests that share them, would not make up for a program and batches of their own.
+_SHORTEST_PREFIX = 16
+_FEWEST_SHARING = 4
+# Batches that may be under way before a result is waited for: the device always has the next one at hand.
+_BATCHES_AHEAD = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """A request, tokenized.
+
+    Attributes:
+      index: of the request.
+      prompt: what comes before the answer, the shared prefix included.
+      shared: how many of these tokens other requests may begin with.
+      options: the options' tokens; none for a text.
+      limit: the most tokens of a text.
+      temperature: of a text.
+      key: of a text's draws, two words.
+    """
+
+    index: int
+    prompt: tuple[int, ...]
+    shared: int = 0
+    options: tuple[tuple[int, ...], ...] = ()
+    limit: int = 0
+    temperature: float = 0.0
+    key: tuple[int, int] = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class _Shape:
+    """What batches of one program have in common.
+
+    Attributes:
+      prompt: width of the prompts behind the prefix.
+      options: number of options, 0 for texts.
+      answer: width of the longest option or text.
+      sampled: whether texts are drawn.
+    """
+
+    prompt: int
+    options: int
+    answer: int
+    sampled: bool
+
+
+class LanguageModel:
+    """Answers requests for options' log-likelihoods and for texts.
+
+    Attributes:
+      kinds: ``options`` and ``generation``.
+      config: the network's.
+      mesh: the devices.
+      prompts: turns to tokens.
+    """
+
+    kinds = frozenset({"options", "generation"})
+
+    def __init__(
+        self,
+        loaded: language_models.LoadedLanguageModel,
+        *,
+        mesh: Mesh | None = None,
+        batch_size: int | None = None,
+        chat_template: str = "auto",
+        seed: int = 0,
+    ):
+        """Makes a model answer.
+
+        Args:
+          loaded: a decoder or a T5.
+          mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
+          batch_size: requests that each device works on at once, at most; chosen by their length when None.
+          chat_template: one of `winobench.responders.prompts.TEMPLATES`.
+          seed: of sampled texts.
+
+        Raises:
+          InputError: an option is not one of its choices.
+        """
+        self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
+        self._seed = check_seed(seed)
+        self.config = loaded.config
+        start = getattr(loaded.config, "decoder_start_token_id", None)
+        self.prompts = prompts.Prompts(loaded.tokenizer, template=chat_template, separate=start is not None)
+        graphdef, state = loaded.network
+        params, tree = jax.tree.flatten(state)
+        if mesh is not None:
+            params = parallel.place_parameters(params, mesh)
+        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
+        self._params = params
+        self._model = loaded.fingerprint
+        network = loaded.module()
+        self._int8 = getattr(network, "int8", False)
+        self._program = decoding.Program(
+            functional.Structure(graphdef, tree), self.mesh, network.dtype.name, start, loaded.stop_ids
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        int8: bool = False,
+        batch_size: int | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        chat_template: str = "auto",
+        seed: int = 0,
+    ) -> LanguageModel:
+        """Loads a model and makes it answer.
+
+        Args:
+          source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in transformers' layout.
+          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
+          mesh: the devices, from `winobench.parallel.make_mesh`; with an axis ``model``, its devices share one copy of
+            the parameters. All of this process when None, or those CPU devices among them that there is memory for
+            copies of the parameters for.
+          int8: whether most of the weights are rounded to 8 bits.
+          batch_size, chat_template, seed: as of `LanguageModel`.
+          revision: branch, tag or commit of a hub id.
+          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+
+        Raises:
+          InputError: files are missing or damaged, it is no language model that writes, or an option is not one of its
+            choices.
+        """
+        resolved = sources.resolve(source, revision=revision)
+        kind = language_models.language_model_kind(resolved)
+        if kind not in ("decoder", "t5"):
+            raise InputError(
+                f"{resolved} is a {kind} model, which writes no text: name a decoder (LLaMA, Qwen3) or a T5"
+            )
+        load = language_models.load_decoder if kind == "decoder" else encoder_layouts.load_t5
+        # Copies for other devices are made when it is known how large they are.
+        spread = mesh is None
+        first = parallel.make_mesh(jax.local_devices()[:1]) if spread else parallel.as_mesh(mesh)
+        loaded = load(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
+        return cls(
+            loaded,
+            mesh=common.default_mesh(jax.tree.leaves(loaded.network[1])) if spread else None,
+            batch_size=batch_size,
+            chat_template=chat_template,
+            seed=seed,
+        )
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """As declared. Batch, devices and what is shared change an answer by rounding alone."""
+        return {
+            "scorer": "language_model",
+            "version": ANSWER_VERSION,
+            "model": self._model,
+            "dtype": self._program.dtype,
+            "int8": self._int8,
+            "prompts": self.prompts.fingerprint(),
+            "ends": list(self._program.ends),
+            "start": self._program.start,
+            "seed": self._seed,
+        }
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """As declared. Short requests come first, and what cannot be asked at once.
+
+        Raises:
+          InputError: a request is of a kind that this model cannot answer, or has nothing to answer.
+        """
+        for number, request in enumerate(requests):
+            if request.kind not in self.kinds:
+                raise InputError(
+                    f"requests[{number}] asks for {request.kind}, but a language model answers"
+                    f" {' and '.join(sorted(self.kinds))}"
+                )
+            check_request(request)
+        jobs = []
+        for index, request in enumerate(requests):
+            job = self._job(index, request)
+            if isinstance(job, _Job):
+                jobs.append(job)
+            else:
+                yield index, job
+        waiting: collections.deque[tuple[list[_Job], Any]] = collections.deque()
+        for started in self._started(jobs):
+            waiting.append(started)
+            if len(waiting) > _BATCHES_AHEAD:
+                yield from self._finished(*waiting.popleft())
+        while waiting:
+            yield from self._finished(*waiting.popleft())
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """As declared."""
+        if "error" in raw:
+            raise ValueError(f"this call failed: {raw['error']}")
+        if request.kind == "options":
+            scores, num_tokens = raw.get("scores"), raw.get("num_tokens")
+            if not (_numbers(scores, len(request.options)) and _numbers(num_tokens, len(request.options))):
+                raise ValueError(f"an answer about {len(request.options)} options has other scores: {raw}")
+            return Response(
+                scores=tuple(map(float, scores)),
+                num_tokens=tuple(map(int, num_tokens)),
+                input_tokens=raw.get("input_tokens"),
+                output_tokens=raw.get("output_tokens"),
+            )
+        if request.kind != "generation" or not isinstance(raw.get("text"), str):
+            raise ValueError(f"this is no answer to a request for {request.kind}: {raw}")
+        return Response(
+            text=raw["text"],
+            input_tokens=raw.get("input_tokens"),
+            output_tokens=raw.get("output_tokens"),
+            finish=raw.get("finish"),
+        )
+
+    @property
+    def _longest(self) -> int | None:
+        """Tokens of the longest conversation that the model can read; None where there is no limit."""
+        longest = getattr(self.config, "max_position_embeddings", None)
+        scaling = getattr(self.config, "rope_scaling", None)
+        # Slower rotations reach as much farther, which files with this scaling do not count.
+        return int(longest * scaling.factor) if scaling is not None and scaling.rope_type == "linear" else longest
+
+    def _job(self, index: int, request: Options | Generation) -> _Job | Raw:
+        """A request in tokens, or why there can be no answer."""
+        if request.kind == "options":
+            encoded = self.prompts.encode_options(request.turns, request.options)
+            prompt, options = encoded.context, encoded.options
+            needed = len(prompt) + max(map(len, options))
+            shared = min(len(self._prefix(request)), len(prompt) - 1)
+            job = _Job(index, prompt, max(0, shared), options)
+        else:
+            prompt = self.prompts.encode(request.turns)
+            needed = len(prompt) + 1
+            limit = common.positive("max_tokens", request.max_tokens)
+            if self._longest is not None:
+                limit = min(limit, self._longest - len(prompt))
+            temperature = float(request.temperature)
+            key = _draw_key(self._seed, request) if temperature > 0 else (0, 0)
+            job = _Job(index, prompt, len(self._prefix(request)), (), limit, temperature, key)
+        if not prompt:
+            return _error("no_prompt", "the prompt has no token that an option could follow")
+        if self._longest is not None and needed > self._longest:
+            return _error("too_long", f"{needed} tokens are more than the {self._longest} that this model can read")
+        return job
+
+    def _prefix(self, request: Options | Generation) -> tuple[int, ...]:
+        # An encoder reads the whole prompt at once: nothing of it is the same before other questions.
+        if self._program.start is not None:
+            return ()
+        return self.prompts.encode_prefix(request.turns, request.prefix_turns)
+
+    def _groups(self, jobs: Sequence[_Job]) -> Iterator[tuple[tuple[int, ...], list[_Job]]]:
+        """Jobs by the prefix that is computed once for all of them; the prefix may be empty."""
+        groups: dict[tuple[int, ...], list[_Job]] = {}
+        for job in jobs:
+            groups.setdefault(job.prompt[: job.shared], []).append(job)
+        alone = []
+        for prefix, group in groups.items():
+            if len(prefix) < _SHORTEST_PREFIX or len(group) < _FEWEST_SHARING:
+                alone += group
+            else:
+                yield prefix, group
+        yield (), alone
+
+    def _started(self, jobs: Sequence[_Job]) -> Iterator[tuple[list[_Job], Any]]:
+        """Starts batch after batch: the jobs of each, and their results, which may still be under way."""
+        for prefix, group in self._groups(jobs):
+            shapes: dict[_Shape, list[_Job]] = {}
+            for job in sorted(group, key=lambda job: (len(job.prompt), job.index)):
+                shapes.setdefault(self._shape(job, len(prefix)), []).append(job)
+            encoded = self._encoded(prefix) if prefix and shapes else None
+            for shape, same in self._filled(shapes):
+                rows = self._rows(shape, len(same))
+                for start in range(0, len(same), rows):
+                    batch = same[start : start + rows]
+                    yield batch, self._run(shape, batch, rows, encoded, len(prefix))
+
+    def _filled(self, shapes: Mapping[_Shape, list[_Job]]) -> Iterator[tuple[_Shape, list[_Job]]]:
+        """Shapes and their jobs, the narrow ones first; what does not fill a batch waits for a batch twice as wide.
+
+        A text takes as many steps in a batch of few rows as in a full one, and few batches need few programs.
+        """
+        shapes = dict(sorted(shapes.items()))
+        for shape, same in shapes.items():
+            wider = [
+                other
+                for other in shapes
+                if shape.prompt < other.prompt <= 2 * shape.prompt
+                and dataclasses.replace(other, prompt=shape.prompt) == shape
+            ]
+            if wider:
+                whole = len(same) // self._most_rows(shape) * self._most_rows(shape)
+                shapes[wider[0]] = same[whole:] + shapes[wider[0]]
+                same = same[:whole]
+            if same:
+                yield shape, same
+
+    def _shape(self, job: _Job, shared: int) -> _Shape:
+        longest = max(map(len, job.options)) if job.options else job.limit
+        width = _width(len(job.prompt) - shared)
+        if (limit := getattr(self.config, "longest", None)) is not None:
+            width = min(width, limit)
+        answer = _power_of_two(longest) if job.options else _width(longest)
+        return _Shape(width, len(job.options), answer, job.temperature > 0)
+
+    def _rows(self, shape: _Shape, count: int) -> int:
+        """Rows of all devices' batches of a shape, alike for each device: batches are equally full."""
+        most = self._most_rows(shape)
+        parts = parallel.data_parallelism(self.mesh)
+        batches = math.ceil(count / most)
+        return min(most, parts * _round_up(math.ceil(count / batches / parts)))
+
+    def _most_rows(self, shape: _Shape) -> int:
+        """Rows of all devices' largest batch of a shape."""
+        parts = parallel.data_parallelism(self.mesh)
+        if self._batch_size is not None:
+            return parts * self._batch_size
+        device = self.mesh.local_devices[0]
+        on_cpu = device.platform == "cpu"
+        # Not what is free at the moment: that may differ between processes, whose batches must be of one shape.
+        free = (device.memory_stats() or {}).get("bytes_limit", 0) - self._parameter_bytes
+        memory = free // _CACHE_SHARE if free > 0 else _CACHE_BYTES[on_cpu]
+        # A prompt's keys and values are there once more for each of its options. Those of a prefix are there once.
+        memory //= max(1, self._bytes_a_token * (shape.prompt + shape.answer) * (1 + shape.options))
+        most = min(memory, _TOKENS[on_cpu] // shape.prompt, _MAX_ROWS[on_cpu])
+        return parts * (1 << (max(1, most).bit_length() - 1))
+
+    @functools.cached_property
+    def _parameter_bytes(self) -> int:
+        """Memory for the parameters on each device."""
+        return sum(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize for array in self._params)
+
+    @functools.cached_property
+    def _bytes_a_token(self) -> int:
+        """Memory for the keys and values of a token on each device."""
+        config, size = self.config, jax.numpy.dtype(self._program.dtype).itemsize
+        if self._program.start is not None:
+            return 2 * size * 2 * config.num_decoder_layers * config.num_heads * config.d_kv
+        whole = 2 * size * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+        return -(-whole // self.mesh.shape.get(parallel.MODEL_AXIS, 1))
+
+    def _encoded(self, prefix: tuple[int, ...]) -> Any:
+        """The keys and values of a prefix, on all devices."""
+        width = _width(len(prefix))
+        if (limit := getattr(self.config, "longest", None)) is not None:
+            width = min(width, limit)
+        ids = np.zeros((1, width), np.int32)
+        ids[0, : len(prefix)] = prefix
+        whole = parallel.replicated(self.mesh)
+        length = parallel.put(np.int32(len(prefix)), whole)
+        return parallel.take_turns(
+            self.mesh, decoding.encode_prefix(self._program, self._params, parallel.put(ids, whole), length)
+        )
+
+    def _run(self, shape: _Shape, batch: list[_Job], rows: int, prefix: Any, shared: int) -> Any:
+        """Starts a batch; what fills it up is its first job once more, which writes nothing."""
+        split = parallel.split_axis(self.mesh)
+
+        def put(values: np.ndarray) -> jax.Array:
+            return parallel.put(values, split)
+
+        filled = batch + batch[:1] * (rows - len(batch))
+        asked = decoding.Prompts(
+            prefix,
+            parallel.put(np.int32(shared), parallel.replicated(self.mesh)),
+            put(_table([job.prompt[shared:] for job in filled], shape.prompt)),
+            put(np.asarray([len(job.prompt) - shared for job in filled], np.int32)),
+        )
+        if shape.options:
+            options = [option for job in filled for option in job.options]
+            table = _table(options, shape.answer).reshape(rows, shape.options, shape.answer)
+            lengths = np.asarray([len(option) for option in options], np.int32).reshape(rows, shape.options)
+            results: Any = decoding.score_options(self._program, self._params, asked, put(table), put(lengths))
+        else:
+            limits = np.zeros(rows, np.int32)
+            limits[: len(batch)] = [job.limit for job in batch]
+            draws = None
+            if shape.sampled:
+                keys = np.asarray([job.key for job in filled], np.uint32)
+                draws = decoding.Draws(put(keys), put(np.asarray([job.temperature for job in filled], np.float32)))
+            results = decoding.generate(self._program, self._params, asked, put(limits), draws, width=shape.answer)
+        for array in jax.tree.leaves(parallel.take_turns(self.mesh, results)):
+            array.copy_to_host_async()
+        return results
+
+    def _finished(self, batch: list[_Job], results: Any) -> Iterator[tuple[int, Raw]]:
+        """Waits for a batch and yields its answers."""
+        if batch[0].options:
+            for job, scores in zip(batch, parallel.fetch(results), strict=False):
+                yield job.index, _scored(job, scores)
+            return
+        texts, counts = map(parallel.fetch, results)
+        for job, tokens, count in zip(batch, texts.tolist(), counts.tolist(), strict=False):
+            yield job.index, self._written(job, tokens[:count])
+
+    def _written(self, job: _Job, tokens: list[int]) -> Raw:
+        if decoding.NOT_FINITE in tokens:
+            return _error("not_finite", f"the logits of token {len(tokens)} of the answer are not finite numbers")
+        ended = bool(tokens) and tokens[-1] in self._program.ends
+        return {
+            "text": self.prompts.decode(tokens[:-1] if ended else tokens),
+            "finish": "stop" if ended else "length",
+            "input_tokens": len(job.prompt),
+            "output_tokens": len(tokens),
+        }
+
+
+def _scored(job: _Job, scores: np.ndarray) -> Raw:
+    if not np.isfinite(scores).all():
+        return _error("not_finite", f"the log-likelihoods are not finite numbers: {scores.tolist()}")
+    return {
+        "scores": scores.tolist(),
+        "num_tokens": [len(option) for option in job.options],
+        "input_tokens": len(job.prompt) + sum(map(len, job.options)),
+        "output_tokens": 0,
+    }
+
+
+def _error(kind: str, message: str) -> Raw:
+    return {"error": {"kind": kind, "message": message, "attempts": 1}}
+
+
+def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
+    """What a text is drawn with: of the seed and of what is asked alone. A longer text begins as a shorter one."""
+    asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
+    digest = hashlib.sha256(json.dumps(asked).encode()).digest()
+    return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
+
+
+def _table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
+    """int32 [number of rows, width], each at the left, and 0 behind it."""
+    table = np.zeros((len(rows), width), np.int32)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return table
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _round_up(number: int) -> int:
+    """The next number of 1, 2, 3, 4, 6, 8, 12, 16, ..."""
+    whole = _power_of_two(number)
+    return whole * 3 // 4 if number <= whole * 3 // 4 else whole
+
+
+def _width(length: int) -> int:
+    """The smallest width of an array that a text of this length fits in."""
+    return max(_SMALLEST_WIDTH, _round_up(length) if length > _FINER_FROM else _power_of_two(length))
+
+
+def _numbers(values: Any, count: int) -> bool:
+    """Whether these are so many finite numbers."""
+    return (
+        isinstance(values, list | tuple)
+        and len(values) == count
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and all(map(math.isfinite, values))
+    )

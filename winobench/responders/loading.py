@@ -1,0 +1,124 @@
+"""A model's name to the responder that it is: a language model, a text encoder, or recorded answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from winobench import options, registry
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.responders.language import Responder
+
+# What stands before the colon in names of models that are not on this machine.
+_PREFIXES = ("openai", "anthropic", "recorded")
+
+
+def load_responder(
+    name: str,
+    dtype: str = "float32",
+    *,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    batch_size: int | None = None,
+    int8: bool = False,
+    model_parallel: int = 1,
+    chat_template: str = "auto",
+    seed: int = 0,
+    hosted: Mapping[str, Any] | None = None,
+) -> Responder:
+    """Loads a model that answers questions.
+
+    Args:
+      name: a name in `winobench.registry.LANGUAGE_MODELS` or of a plugged-in model, a folder or a hub id in
+        transformers' layout (LLaMA, Qwen3, LLaVA, T5, BERT after NLI training, CLIP), the name of a CLIP in
+        `winobench.registry.MODELS`, ``openai:MODEL`` or ``anthropic:MODEL`` (see `winobench.responders.hosted`), or
+        ``recorded:FILE.csv`` (see `winobench.responders.recorded`).
+      dtype: ``float32`` or ``bfloat16``.
+      revision: branch, tag or commit of a hub id.
+      allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+      batch_size: requests at once on each device; chosen by their length when None.
+      int8: whether dense layers have weights of 8 bits.
+      model_parallel: devices that share one copy of the parameters.
+      chat_template: one of `winobench.responders.prompts.TEMPLATES`.
+      seed: of sampled texts.
+      hosted: options of `winobench.responders.hosted.HostedModel`; those that are None are left out.
+
+    Raises:
+      InputError: there is no such model, it answers no questions, or an option is not for its kind.
+    """
+    check_responder_name(name)
+    from winobench.responders import hosted as hosted_models
+    from winobench.responders import recorded
+
+    if recorded.is_recorded(name):
+        return recorded.RecordedModel(name)
+    if hosted_models.is_hosted(name):
+        given = {option: value for option, value in (hosted or {}).items() if value is not None}
+        return hosted_models.HostedModel(name, **given)
+    if name in registry.plugged_in():
+        return _plugged_in_responder(name)
+    from winobench import parallel
+    from winobench.checkpoints import language_models
+
+    source = registry.model_source(name)
+    kind = language_models.language_model_kind(source, revision)
+    if kind in ("decoder", "t5"):
+        from winobench.responders.language_model import LanguageModel
+
+        return LanguageModel.from_pretrained(
+            source,
+            dtype,
+            mesh=None if model_parallel == 1 else parallel.make_mesh(model_parallel=model_parallel),
+            int8=int8,
+            batch_size=batch_size,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            chat_template=chat_template,
+            seed=seed,
+        )
+    refused = {"int8": int8, "model_parallel": model_parallel != 1, "chat_template": chat_template != "auto"}
+    for option, is_given in refused.items():
+        if is_given:
+            raise InputError(f"{option} is an option of models that write, but {name!r} is none: leave it out")
+    from winobench.responders import text_encoders
+
+    encoder = text_encoders.NliEncoder if kind == "bert" else text_encoders.ClipText
+    return encoder.from_pretrained(source, dtype, batch_size=batch_size, revision=revision, allow_pickle=allow_pickle)
+
+
+def check_responder_name(name: str) -> None:
+    """Refuses a name that cannot be of a model that answers questions; loads nothing.
+
+    Raises:
+      InputError: says why, and what can be named.
+    """
+    if not isinstance(name, str):
+        raise InputError(f"a model that answers questions has a name, not {options.shown(name)}")
+    if name.partition(":")[0] in _PREFIXES and ":" in name:
+        return
+    model = registry.MODELS.get(name)
+    if model is not None and model.scorer != "contrastive":
+        raise InputError(
+            f"{name!r} is a model of images, which answers no questions: name a language model, such as one of"
+            f" {', '.join(registry.LANGUAGE_MODELS)}, or openai:MODEL, anthropic:MODEL or recorded:FILE.csv"
+        )
+    if ":" in name and not os.path.exists(name):
+        raise InputError(
+            f"model {name!r} is none: before a colon stands one of {', '.join(_PREFIXES)}, as in openai:gpt-4o-mini"
+            " or recorded:FILE.csv"
+        )
+    registry.model_source(name)
+
+
+def _plugged_in_responder(name: str) -> Responder:
+    from winobench.responders.language import Responder
+
+    model = registry.plugged_in()[name].load()()
+    if not isinstance(model, Responder):
+        raise InputError(
+            f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model"
+        )
+    return model

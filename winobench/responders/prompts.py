@@ -1,0 +1,262 @@
+"""Conversations as token ids: chat templates, the plain format of models without one, and where an option begins.
+
+**Chat format.** A tokenizer with a chat template renders the turns by it, with the header of the answer at the end. A
+template that refuses system turns gets the system's text at the head of the first user turn. Models that can think
+before they answer are told not to, where the template knows ``enable_thinking``. Templates that would print today's
+date print a fixed one, so that a run of tomorrow asks the same.
+
+**Plain format.** Other models read the texts of all turns, a system's first, each followed by a blank line; what comes
+next is the answer. Few-shot turns thus read as question, blank line, answer, blank line, question. Encoder-decoder
+models always get this format, without the blank line at the end.
+
+**Options.** An option is written behind the prompt, after a space where neither side has white space at the border
+(chat formats that end in a colon or a bracket). Its tokens are those of prompt and option together from the place on
+where they differ from the tokens of the prompt alone, as tokenizers may join the prompt's last characters with the
+first ones of what follows. All options of a request begin at the same place, the first one that any of them needs, so
+that all probabilities are given the same tokens; mostly this is the end of the prompt. The end of the text is not part
+of an option. The decoder of an encoder-decoder model reads nothing but the option, tokenized by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from winobench import json_files
+from winobench.errors import InputError
+from winobench.responders.language import Turn
+from winobench.scorers import common
+
+TEMPLATES = ("auto", "tokenizer", "plain")
+"""How turns become a text: by the tokenizer's chat template where there is one; by it in any case; by the plain format
+in any case."""
+
+_BLANK_LINE = "\n\n"
+# The date that Llama 3's templates print where none is given; those of Llama 3.2 print today's.
+_DATE = "26 Jul 2024"
+
+_REMEMBERED = 64
+
+# The longest templates run some hundred lines a turn. Jinja names all code that it makes of a text after this file.
+_MOST_LINES, _JINJA_FILE = 500_000, "<template>"
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionTokens:
+    """Options as token ids.
+
+    Attributes:
+      context: what comes before all of them.
+      options: the tokens of each, at least one.
+    """
+
+    context: tuple[int, ...]
+    options: tuple[tuple[int, ...], ...]
+
+
+class Prompts:
+    """Makes token ids of conversations, and text of token ids.
+
+    Attributes:
+      chat: whether turns are rendered by the tokenizer's chat template.
+    """
+
+    def __init__(self, tokenizer: Any, *, template: str = "auto", separate: bool = False):
+        """Decides on the format.
+
+        Args:
+          tokenizer: a tokenizer of transformers.
+          template: one of ``TEMPLATES``.
+          separate: whether the answer is another text than the prompt, as in encoder-decoder models.
+
+        Raises:
+          InputError: the template is none of these, or the tokenizer has none although it must.
+        """
+        common.choice("chat_template", template, TEMPLATES)
+        self._tokenizer, self._separate = tokenizer, separate
+        source = getattr(tokenizer, "chat_template", None)
+        if isinstance(source, Mapping):
+            source = source.get("default")
+        if template == "tokenizer" and (source is None or separate):
+            raise InputError(
+                "chat_template is 'tokenizer', but this model's tokenizer has no chat template that applies: say"
+                " 'auto' or 'plain'"
+            )
+        self.chat = template != "plain" and source is not None and not separate
+        self._template = source if self.chat else None
+        self._arguments: dict[str, Any] = {}
+        if self.chat:
+            self._arguments |= {"enable_thinking": False} if "enable_thinking" in source else {}
+            self._arguments |= {"date_string": _DATE} if "date_string" in source else {}
+        self._head, self._tail = _special_tokens(tokenizer)
+        # Prompts are needed by themselves and as parts of others, and first turns by many requests.
+        self._ids = functools.lru_cache(_REMEMBERED)(self._tokenized)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides which token ids a conversation becomes, as JSON values."""
+        template = None if self._template is None else hashlib.sha256(self._template.encode()).hexdigest()
+        return {
+            "format": "chat" if self.chat else "plain",
+            "template": template,
+            "template_arguments": dict(self._arguments),
+            "tokenizer": tokenizer_sha256(self._tokenizer),
+        }
+
+    def text(self, turns: Sequence[Turn]) -> str:
+        """The text that a model reads before it answers.
+
+        Raises:
+          InputError: the template refuses these turns.
+        """
+        if not self.chat:
+            systems = [turn.text for turn in turns if turn.role == "system"]
+            texts = systems + [turn.text for turn in turns if turn.role != "system"]
+            return _BLANK_LINE.join(texts) + ("" if self._separate else _BLANK_LINE)
+        return self._render(turns, answer=True)
+
+    def encode(self, turns: Sequence[Turn]) -> tuple[int, ...]:
+        """The token ids of `text`, with the special tokens of the tokenizer where no template has put them."""
+        ids = self._ids(self.text(turns))
+        return ids if self.chat else (*self._head, *ids, *(self._tail if self._separate else ()))
+
+    def encode_prefix(self, turns: Sequence[Turn], prefix_turns: int) -> tuple[int, ...]:
+        """The tokens that the conversation shares with all others that have the same first turns.
+
+        Returns:
+          A part of `encode`'s tokens from the first one on, without the last; it depends on this conversation alone,
+          and is empty where nothing is shared or the format cannot render the first turns by themselves.
+        """
+        if not 0 < prefix_turns < len(turns):
+            return ()
+        first = turns[:prefix_turns]
+        if self.chat:
+            try:
+                prefix = self._ids(self._render(first, answer=False))
+            except InputError:
+                return ()
+        else:
+            prefix = self.encode(first)
+        ids = self.encode(turns)
+        return ids[: min(_common(prefix, ids), len(ids) - 1)]
+
+    def encode_options(self, turns: Sequence[Turn], options: Sequence[str]) -> OptionTokens:
+        """The tokens of a prompt's options.
+
+        Raises:
+          InputError: an option is empty, or the template refuses the turns.
+        """
+        for option in options:
+            if not option.strip():
+                raise InputError(f"an option is {option!r}, but each must be a text to be scored")
+        prompt = self.encode(turns)
+        if self._separate:
+            return OptionTokens(prompt, tuple(self._ids(option) for option in options))
+        text = self.text(turns)
+        head = () if self.chat else self._head
+        whole = []
+        for option in options:
+            gap = "" if not text or text[-1].isspace() or option[0].isspace() else " "
+            whole.append((*head, *self._ids(text + gap + option)))
+        start = min(_common(prompt, ids) for ids in whole)
+        return OptionTokens(prompt[:start], tuple(ids[start:] for ids in whole))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of an answer's tokens, without special ones."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def _tokenized(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _render(self, turns: Sequence[Turn], *, answer: bool) -> str:
+        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        ways = [messages]
+        if messages[0]["role"] == "system" and len(messages) > 1 and messages[1]["role"] == "user":
+            joined = _BLANK_LINE.join((messages[0]["content"], messages[1]["content"]))
+            ways.append([{"role": "user", "content": joined}, *messages[2:]])
+        for way in ways:
+            try:
+                return self._apply(way, answer)
+            # The library passes on what the template's own code raises.
+            except Exception as error:
+                refusal = error
+        roles = ", ".join(turn.role for turn in turns)
+        reason = (str(refusal).strip() or type(refusal).__name__).splitlines()[0]
+        raise InputError(
+            f"the tokenizer's chat template refuses a conversation of the turns {roles} ({reason}): set chat_template"
+            " to 'plain'"
+        ) from refusal
+
+    def _apply(self, messages: list[dict[str, str]], answer: bool) -> str:
+        with _bounded():
+            return self._tokenizer.apply_chat_template(
+                messages,
+                chat_template=self._template,
+                tokenize=False,
+                add_generation_prompt=answer,
+                **self._arguments,
+            )
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Ends what a template does in this thread after so many lines of the Python that Jinja has made of it.
+
+    Jinja's sandbox keeps a template from the machine, but lets loops within loops run for years.
+
+    Raises:
+      RuntimeError: within the block, at the line after the last one.
+    """
+    lines = 0
+
+    def of_line(frame: types.FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        if lines > _MOST_LINES:
+            raise RuntimeError(f"it goes on after {_MOST_LINES:,} lines")
+        return of_line
+
+    def of_call(frame: types.FrameType, event: str, argument: Any) -> Any:
+        return of_line if frame.f_code.co_filename == _JINJA_FILE else None
+
+    before = sys.gettrace()
+    sys.settrace(of_call)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def tokenizer_sha256(tokenizer: Any) -> str:
+    """Identifies what a tokenizer does."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    content: Any = sorted(tokenizer.get_vocab().items()) if backend is None else json_files.parse(backend.to_str())
+    if isinstance(content, dict):
+        # State of the last call, not of the tokenizer.
+        content = {name: value for name, value in content.items() if name not in ("padding", "truncation")}
+    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+    return hashlib.sha256(json.dumps([content, special], sort_keys=True).encode()).hexdigest()
+
+
+def _special_tokens(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The special tokens that a tokenizer puts before and behind a text."""
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a", add_special_tokens=True)["input_ids"]
+    for start in range(len(whole) - len(plain) + 1):
+        if whole[start : start + len(plain)] == plain:
+            return tuple(whole[:start]), tuple(whole[start + len(plain) :])
+    return (), ()
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two texts share from the first one on."""
+    for position, (left, right) in enumerate(zip(first, second, strict=False)):
+        if left != right:
+            return position
+    return min(len(first), len(second))

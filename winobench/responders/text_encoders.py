@@ -1,0 +1,369 @@
+"""Text encoders that answer requests: BERT after NLI fine-tuning, and the text tower of CLIP.
+
+WinoViz (Table 3) judges encoders by the probability of entailment that they give a premise and each hypothesis. CLIP's
+cosine between the two is ours; the paper has no number for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import json_files, parallel
+from winobench.engine import tables
+from winobench.errors import InputError
+from winobench.models import functional
+from winobench.models.bert import BertForSequenceClassification
+from winobench.responders.language import Raw, Request, Response, check_request
+from winobench.scorers import common
+from winobench.scorers.contrastive import Contrastive
+
+_log = logging.getLogger(__name__)
+
+# Raised whenever an answer that is computed here could change by more than rounding.
+ANSWER_VERSION = 1
+
+ENTAILMENT = "entailment"
+"""What the label is called, in any case, whose probability is the score."""
+
+BUCKETS = (32, 64, 128, 256, 512)
+"""Lengths in tokens that pairs are padded to; a network is compiled once for each that occurs."""
+
+# Tokens that each device works on at once, on accelerators and on CPUs.
+_TOKENS = (1 << 15, 1 << 11)
+# Pairs that are tokenized together.
+_PAIRS_AT_ONCE = 1 << 13
+# Requests whose texts CLIP encodes together.
+_REQUESTS_AT_ONCE = 256
+
+
+def pack(tokenizer: Any, pairs: Sequence[tuple[str, str]], longest: int) -> list[np.ndarray]:
+    """Pairs of texts in BERT's tokens: ``[CLS] first [SEP] second [SEP]``.
+
+    Args:
+      tokenizer: a fast BERT tokenizer of transformers.
+      pairs: texts.
+      longest: longer pairs lose tokens of their longer text until they fit, and their number is logged.
+
+    Returns:
+      For each pair, int32 [tokens + 1]: the ids, and in front of them the number of those that belong to the first
+      text, with the signs around it.
+    """
+    packed: list[np.ndarray] = []
+    truncated = 0
+    # What the tokenizer returns takes many times the memory of the ids.
+    for start in range(0, len(pairs), _PAIRS_AT_ONCE):
+        first, second = (list(texts) for texts in zip(*pairs[start : start + _PAIRS_AT_ONCE], strict=True))
+        encoded = tokenizer(first, second, truncation="longest_first", max_length=longest, return_token_type_ids=True)
+        truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+        packed += [
+            np.asarray([len(ids) - sum(kinds), *ids], np.int32)
+            for ids, kinds in zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
+        ]
+    if truncated:
+        _log.warning("%d of %d pairs are longer than %d tokens and were truncated.", truncated, len(pairs), longest)
+    return packed
+
+
+def buckets(longest: int) -> tuple[int, ...]:
+    """The lengths that pairs of up to ``longest`` tokens are padded to, ascending."""
+    return (*(bucket for bucket in BUCKETS if bucket < longest), longest)
+
+
+def padded(packed: np.ndarray, bucket: int) -> np.ndarray:
+    """A result of `pack` at one length: int32 [bucket + 2], first the tokens of the first text, then all tokens."""
+    row = np.zeros(bucket + 2, np.int32)
+    row[0], row[1] = packed[0], len(packed) - 1
+    row[2 : len(packed) + 1] = packed[1:]
+    return row
+
+
+def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.Array | None = None) -> jax.Array:
+    """The logits of some pairs.
+
+    Args:
+      model: the network.
+      rows: int32 [B, bucket + 2], results of `padded`. A row of zeros, which fills up a batch, gives anything finite.
+      key: for dropout, in training.
+
+    Returns:
+      float32 [B, number of labels].
+    """
+    ids, first, lengths = rows[:, 2:], rows[:, 0], jnp.maximum(rows[:, 1], 1)
+    positions = jnp.arange(ids.shape[1])
+    second = (positions >= first[:, None]) & (positions < lengths[:, None])
+    kinds = jnp.minimum(second.astype(jnp.int32), model.config.type_vocab_size - 1)
+    return model(ids, lengths, kinds, key=key)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Classifier:
+    """Packed pairs to logits: int32 [n, bucket + 2] -> float32 [n, number of labels]."""
+
+    structure: functional.Structure
+
+    def __call__(self, params: list[jax.Array], rows: jax.Array) -> jax.Array:
+        model = self.structure.module(params)
+        with functional.precision(model.dtype):
+            return classify(model, rows)
+
+
+class NliEncoder:
+    """Answers how probable it is that a premise entails hypotheses, with a BERT that was fine-tuned for NLI.
+
+    A raw answer holds the logits of all labels, so that it can be read again in another way.
+
+    Attributes:
+      kinds: ``entailment`` alone.
+      model: the network.
+      tokenizer: a fast BERT tokenizer of transformers.
+      mesh: the devices.
+      max_tokens: longest pair.
+    """
+
+    kinds = frozenset({"entailment"})
+
+    def __init__(
+        self,
+        model: BertForSequenceClassification,
+        tokenizer: Any,
+        *,
+        batch_size: int | None = None,
+        mesh: Mesh | None = None,
+    ):
+        """Puts a model on the devices.
+
+        Args:
+          model: the network; it computes in the dtype that it was loaded in.
+          tokenizer: a fast BERT tokenizer of transformers.
+          batch_size: pairs that each device works on at once; chosen by their length when None.
+          mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
+            among them that there is memory for copies of the parameters for.
+
+        Raises:
+          InputError: no label, or more than one, is called entailment; or an option is not one of its choices.
+        """
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_tokens = model.config.max_position_embeddings
+        self._entailment = entailment_label(model.config.labels)
+        structure, params = functional.split(model)
+        self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
+        self._params = parallel.place_parameters(params, self.mesh)
+        self._function = _Classifier(structure)
+        self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        batch_size: int | None = None,
+        mesh: Mesh | None = None,
+    ) -> NliEncoder:
+        """Loads a model and makes it answer.
+
+        Args:
+          source: a folder in transformers' layout, such as ``launch.train --config=nli`` exports, or a hub id.
+          dtype: ``float32``, ``bfloat16`` or ``float16``, of the parameters and of the encoder's computation.
+          variant: of the weight files, such as ``fp16``.
+          revision: branch, tag or commit of a hub id.
+          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+          batch_size: as of `NliEncoder`.
+          mesh: as of `NliEncoder`.
+
+        Raises:
+          InputError: files are missing or damaged, or as of `NliEncoder`.
+        """
+        from winobench.checkpoints import encoder_layouts
+
+        model, tokenizer = encoder_layouts.load_bert(
+            source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
+        )
+        return cls(model, tokenizer, batch_size=batch_size, mesh=mesh)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """As declared. What is not in it: the number of devices and the batch size, which change the last bits only."""
+        return {
+            "responder": "nli_encoder",
+            "version": ANSWER_VERSION,
+            "model": self._model_fingerprint,
+            "dtype": self.model.dtype.name,
+        }
+
+    @functools.cached_property
+    def _model_fingerprint(self) -> str:
+        """SHA-256 over weights, config and tokenizer; takes seconds for a large model, once."""
+        from winobench.checkpoints import models
+
+        tokenizer = json_files.parse(self.tokenizer.backend_tokenizer.to_str())
+        description = {
+            "config": self.model.config.to_dict(),
+            # These two hold what the last call asked for.
+            "tokenizer": {key: value for key, value in tokenizer.items() if key not in ("padding", "truncation")},
+            "weights": models.weights_sha256(self.model),
+        }
+        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """As declared. Short pairs come first; a pair that occurs several times is computed once.
+
+        Raises:
+          InputError: a request is not for entailment, or has no hypothesis.
+        """
+        _check_kinds("an NLI encoder", requests, self.kinds)
+        pairs = [(request.premise, hypothesis) for request in requests for hypothesis in request.hypotheses]
+        distinct, number_of = common.distinct(pairs)
+        ends = np.cumsum([len(request.hypotheses) for request in requests])
+        # The distinct pairs of each request, and for each request how many of them are yet to come.
+        needed = [list(numbers) for numbers in np.split(number_of, ends[:-1])] if requests else []
+        waiting = [len(set(numbers)) for numbers in needed]
+        users: list[list[int]] = [[] for _ in distinct]
+        for index, numbers in enumerate(needed):
+            for number in sorted(set(numbers)):
+                users[number].append(index)
+        logits: dict[int, list[float]] = {}
+        for number, values in self._logits([pairs[position] for position in distinct]):
+            logits[number] = [float(value) for value in values]
+            for index in users[number]:
+                waiting[index] -= 1
+                if not waiting[index]:
+                    yield index, _finite("logits", [logits[each] for each in needed[index]])
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """As declared: the probability of entailment for each hypothesis, by a softmax over all labels."""
+        _check_failed(raw)
+        rows = raw.get("logits")
+        count, width = len(request.hypotheses), len(self.model.config.labels)
+        if not (isinstance(rows, list) and len(rows) == count and all(_is_numbers(row, width) for row in rows)):
+            raise ValueError(f"an answer about {count} hypotheses must hold {width} logits for each, but is {raw}")
+        # In float64, where also nearly certain answers differ.
+        values = np.asarray(rows, np.float64)
+        weights = np.exp(values - values.max(axis=1, keepdims=True))
+        scores = weights[:, self._entailment] / weights.sum(axis=1)
+        return Response(scores=tuple(map(float, scores)))
+
+    def _logits(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[int, np.ndarray]]:
+        """(number of the pair, float32 [number of labels]) for each, shortest first, as they are computed."""
+        packed = pack(self.tokenizer, pairs, self.max_tokens)
+        order = sorted(range(len(packed)), key=lambda number: len(packed[number]))
+        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
+        shortest = 0
+        for bucket in buckets(self.max_tokens):
+            numbers = [number for number in order if shortest < len(packed[number]) - 1 <= bucket]
+            shortest = bucket
+            if not numbers:
+                continue
+            batch_size = self._batch_size or max(1, _TOKENS[on_cpu] // bucket)
+            encoder = tables.Encoder(self._function, self._params, self.mesh, batch_size)
+            for start in range(0, len(numbers), encoder.batch_size):
+                part = numbers[start : start + encoder.batch_size]
+                values = parallel.fetch(encoder.encode([padded(packed[number], bucket) for number in part]))
+                yield from zip(part, values, strict=False)
+
+
+def entailment_label(labels: Sequence[str]) -> int:
+    """The number of the label that is called entailment.
+
+    Raises:
+      InputError: none is, or several are.
+    """
+    found = [number for number, label in enumerate(labels) if label.lower() == ENTAILMENT]
+    if len(found) != 1:
+        raise InputError(
+            f"the labels of this model (id2label in its config.json) are {', '.join(labels)}, but one must be called"
+            f" {ENTAILMENT}: name a model that was fine-tuned for NLI, or correct the config"
+        )
+    return found[0]
+
+
+class ClipText:
+    """Answers how similar texts are, by the cosine of CLIP's text vectors.
+
+    Attributes:
+      kinds: ``similarity`` alone.
+      scorer: the CLIP.
+    """
+
+    kinds = frozenset({"similarity"})
+
+    def __init__(self, scorer: Contrastive):
+        self.scorer = scorer
+
+    @classmethod
+    def from_pretrained(cls, source: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> ClipText:
+        """Loads a model and makes it answer; arguments and errors as of `Contrastive.from_pretrained`."""
+        return cls(Contrastive.from_pretrained(source, dtype, **options))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """As declared."""
+        return {"responder": "clip_text", "version": ANSWER_VERSION, **self.scorer.fingerprint()}
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """As declared.
+
+        Raises:
+          InputError: a request is not for similarity, or has nothing to compare with.
+        """
+        _check_kinds("a CLIP text encoder", requests, self.kinds)
+        for start in range(0, len(requests), _REQUESTS_AT_ONCE):
+            part = requests[start : start + _REQUESTS_AT_ONCE]
+            texts = list(dict.fromkeys(text for request in part for text in (request.text, *request.others)))
+            vectors = dict(zip(texts, self.scorer.encode_texts(texts).astype(np.float64), strict=True))
+            for index, request in enumerate(part, start):
+                cosines = [float(vectors[request.text] @ vectors[other]) for other in request.others]
+                yield index, _finite("cosines", cosines)
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """As declared: the cosine with each of the other texts."""
+        _check_failed(raw)
+        cosines = raw.get("cosines")
+        if not _is_numbers(cosines, len(request.others)):
+            raise ValueError(f"an answer about {len(request.others)} texts must hold a cosine for each, but is {raw}")
+        return Response(scores=tuple(map(float, cosines)))
+
+
+def _check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
+    for number, request in enumerate(requests):
+        if request.kind not in kinds:
+            raise InputError(f"requests[{number}] asks for {request.kind}, but {who} answers {', '.join(kinds)}")
+        if not (request.hypotheses if request.kind == "entailment" else request.others):
+            raise InputError(f"requests[{number}] has nothing to compare with: give at least one text")
+        check_request(request)
+
+
+def _finite(name: str, values: list[Any]) -> Raw:
+    """A raw answer; that of a failed call if not all of its values are finite."""
+    if np.isfinite(values).all():
+        return {name: values}
+    return {"error": {"kind": "not_finite", "message": f"the {name} are not finite numbers: {values}", "attempts": 1}}
+
+
+def _check_failed(raw: Mapping[str, Any]) -> None:
+    if "error" in raw:
+        raise ValueError(f"this call failed: {raw['error']}")
+
+
+def _is_numbers(values: Any, count: int) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) == count
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and all(map(math.isfinite, values))
+    )

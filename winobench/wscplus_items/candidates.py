@@ -1,0 +1,161 @@
+"""From prompts to items: asks models, keeps what they say, and reads sentences out of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
+
+from winobench.errors import InputError
+from winobench.evaluation import asking, responses
+from winobench.evaluation import schema as schemas
+from winobench.responders.language import Responder
+from winobench.wscplus_items import parsing
+from winobench.wscplus_items.items import TYPES, Item, Origin
+from winobench.wscplus_items.prompts import Prompt
+
+ANSWERED, FAILED = "answered", "failed"
+"""What has become of a request."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What came of one request.
+
+    Attributes:
+      origin: of the items that may be in it.
+      status: ``ANSWERED``, or ``FAILED`` for a call that failed for good and is made again by a rerun.
+      text: what the model wrote; None where it wrote nothing, or the call failed.
+      cut_off: it ended because it was as long as it may be.
+      problem: why a call failed.
+      input_tokens, output_tokens: what was read and written; None where it is not known.
+      cost: in dollars; None where the model has no price, or none that is known.
+    """
+
+    origin: Origin
+    status: str
+    text: str | None = None
+    cut_off: bool = False
+    problem: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+
+
+class _OriginJSON(TypedDict):
+    """An `Origin` in a file."""
+
+    model: Required[str]
+    type: Required[Literal[TYPES]]
+    template: Required[str]
+    query: Required[str]
+    batch: Required[int]
+    sample: Required[int]
+
+
+class _AnswerJSON(TypedDict):
+    """An `Answer` in a file."""
+
+    origin: Required[_OriginJSON]
+    status: Required[Literal[ANSWERED, FAILED]]
+    text: NotRequired[str | None]
+    cut_off: NotRequired[bool]
+    problem: NotRequired[str | None]
+    input_tokens: NotRequired[Annotated[int, schemas.Bounds(0)] | None]
+    output_tokens: NotRequired[Annotated[int, schemas.Bounds(0)] | None]
+    cost: NotRequired[Annotated[float, schemas.Bounds(0)] | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Malformed:
+    """A part of an answer that is no sentence in the layout.
+
+    Attributes:
+      origin: of the answer.
+      reason: one of the few that `winobench.wscplus_items.parsing` names.
+      text: the part, shortened.
+    """
+
+    origin: Origin
+    reason: str
+    text: str
+
+
+def collect(
+    responder: Responder,
+    model: str,
+    prompts: Sequence[Prompt],
+    store: responses.ResponseStore,
+    *,
+    reuse: bool = True,
+    progress: bool = True,
+) -> list[Answer]:
+    """Asks a model what it has not been asked yet. Every response is on disk before it is looked into.
+
+    Args:
+      responder: the model.
+      model: its name in the items.
+      prompts: what to ask.
+      store: of the responses, open; what it holds is not asked for again.
+      reuse: take responses that runs beside the store's have recorded.
+      progress: show requests, requests a second and the time left.
+
+    Returns:
+      An answer for each prompt, in their order.
+
+    Raises:
+      InputError: the model does not generate text, or the store cannot be written.
+    """
+    if "generation" not in responder.kinds:
+        raise InputError(
+            f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model."
+        )
+    fingerprint = responder.fingerprint()
+    keys = [responses.key(fingerprint, prompt.request) for prompt in prompts]
+    known = asking.Answers()
+    wanted = {key: prompt.request for key, prompt in zip(keys, prompts, strict=True)}
+    asking.ask(responder, store, wanted, known, reuse=reuse, progress=progress)
+    answers = []
+    for key, prompt in zip(keys, prompts, strict=True):
+        origin, response = prompt.origin(model), known.read.get(key)
+        if response is None:
+            answers.append(Answer(origin, FAILED, problem=known.failed[key]))
+            continue
+        tokens = {"input_tokens": response.input_tokens, "output_tokens": response.output_tokens}
+        cost = responder.cost(response) if hasattr(responder, "cost") else None
+        answers.append(Answer(origin, ANSWERED, response.text, response.finish == "length", **tokens, cost=cost))
+    return answers
+
+
+def read_answers(answers: Iterable[Answer]) -> tuple[list[Item], list[Malformed]]:
+    """The items in answers, and the parts that could not be read; failed calls are neither."""
+    found: list[Item] = []
+    malformed: list[Malformed] = []
+    for answer in answers:
+        if answer.status == FAILED:
+            continue
+        groups, bad = parsing.parse(answer.text, answer.origin.type, cut_off=answer.cut_off)
+        found += [Item(sentences, answer.origin) for sentences in groups]
+        malformed += [Malformed(answer.origin, one.reason, one.text) for one in bad]
+    return found, malformed
+
+
+def counts(reasons: Iterable[str]) -> dict[str, int]:
+    """How often each reason occurs, the most frequent first."""
+    return dict(Counter(reasons).most_common())
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """The answer as JSON values."""
+    return dataclasses.asdict(answer)
+
+
+def answer_from_json(record: Mapping[str, Any]) -> Answer:
+    """The answer in what ``answer_json`` has made.
+
+    Raises:
+      InputError: it is another object; says how it differs.
+    """
+    schemas.check(record, _AnswerJSON, "the answer", strict=True)
+    return Answer(**{**record, "origin": Origin(**record["origin"])})

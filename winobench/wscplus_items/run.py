@@ -1,0 +1,322 @@
+"""One generation of WSC+ items from beginning to end, in a folder of its own.
+
+    config.json                  what was asked, and of whom
+    responses/                   what came in, before anything has looked into it (`winobench.evaluation.responses`)
+    answers.jsonl                a line a request: where it comes from, the text, whether the call failed
+    candidates.jsonl             a line an item, with its verdict: null, or why the checks refuse it
+    malformed.jsonl              a line a part of an answer that is no sentence in the layout, with the reason
+    checks.json                  how many of what
+    annotations/<name>.jsonl     a person's clicks
+    wscplus.csv                  the items that both annotators call valid, in the published layout
+    items.jsonl                  the same with where they come from, and those that were left out with their labels
+    agreement.json               how far the annotators agree
+    validity_by_model.png, .csv  Figure 2
+    validity_by_prompt.png, .csv Figure 3
+    validity_by_type.csv         the numbers behind Table 5 and Figure 13
+
+Offensive items carry their type in all of these files, and ``config.json`` says whether there may be any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from winobench import files
+from winobench.data import wscplus
+from winobench.errors import InputError
+from winobench.evaluation import provenance, records, responses
+from winobench.files import user_path
+from winobench.responders.language import Responder
+from winobench.wscplus_items import agreement, annotate, candidates, checks, parsing, prompts, validity
+from winobench.wscplus_items.candidates import Answer
+from winobench.wscplus_items.items import (
+    OFFENSIVE,
+    TYPES,
+    Item,
+    Origin,
+    from_json,
+    read_lines,
+    to_json,
+    to_rows,
+    write_lines,
+)
+from winobench.wscplus_items.prompts import Prompt
+
+ANSWERS, CANDIDATES, MALFORMED, CHECKS = "answers.jsonl", "candidates.jsonl", "malformed.jsonl", "checks.json"
+ANNOTATIONS, DATA, ITEMS, AGREEMENT = "annotations", "wscplus.csv", "items.jsonl", "agreement.json"
+"""Names in a run's folder."""
+
+FEWEST_ANNOTATORS = 2
+
+
+def generate(
+    responders: Mapping[str, Callable[[], Responder]],
+    asked: Sequence[Prompt],
+    workdir: str | os.PathLike,
+    *,
+    config: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    reuse: bool = True,
+    progress: bool = True,
+) -> list[Answer]:
+    """Asks the models for items and writes their answers into a folder.
+
+    A call with the same arguments continues where an earlier one was stopped, and asks again only what has failed. More
+    requests of the same prompts may be asked in the same folder.
+
+    Args:
+      responders: a model's name in the items -> what loads it; models are loaded one after the other.
+      asked: the prompts.
+      workdir: the run's folder.
+      config: recorded as it is.
+      overwrite: delete the records of another run in ``workdir`` instead of refusing the folder; annotations stay.
+      reuse: take responses of the runs in the folders beside ``workdir``.
+      progress: show requests, requests a second and the time left.
+
+    Raises:
+      InputError: a model writes no text, or the folder is another run's or cannot be written.
+    """
+    offensive = any(prompt.type == OFFENSIVE for prompt in asked)
+    identity = {"models": list(responders), "offensive": offensive, "prompts": prompts.digest(asked)}
+    description = {
+        "status": "running",
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "config": dict(config or {}),
+        "identity": identity,
+        "versions": provenance.software(),
+        "warning": "some of the items may offend" if offensive else None,
+    }
+    folder = records.RunFolder(workdir, records.RESPONSES)
+    folder.open(description, overwrite=overwrite)
+    answers: list[Answer] = []
+    store = responses.ResponseStore(folder.records_path)
+    try:
+        store.open()
+        for name, load in responders.items():
+            answers += candidates.collect(load(), name, asked, store, reuse=reuse, progress=progress)
+        write_lines(folder.path / ANSWERS, map(candidates.answer_json, answers))
+        folder.describe({**description, "status": "generated"})
+    except BaseException as error:
+        store.close()
+        if not len(store):
+            folder.discard()
+        else:
+            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
+            with contextlib.suppress(InputError):  # the first error is the one to tell
+                folder.describe({**description, "status": reason})
+        raise
+    finally:
+        store.close()
+        folder.close()
+    return answers
+
+
+def _read_answers(path: pathlib.Path) -> list[candidates.Answer]:
+    """The answers of a run; raises InputError for a record that is not one."""
+    answers = []
+    for number, record in enumerate(read_lines(path), start=1):
+        try:
+            answers.append(candidates.answer_from_json(record))
+        except InputError as error:
+            raise InputError(
+                f"{path}, record {number}: {error}; give the same command again, which writes it."
+            ) from None
+    return answers
+
+
+def check(
+    workdir: str | os.PathLike,
+    known: Sequence[str | os.PathLike] = (),
+    *,
+    max_changed_words: int = checks.MAX_CHANGED_WORDS,
+    similarity: float = checks.SIMILARITY,
+) -> dict[str, Any]:
+    """Reads the items out of the answers and checks them. Needs no model, and may be repeated with other limits.
+
+    Args:
+      workdir: the run's folder.
+      known: files in the layout of WSC+ whose sentences are no new ones; the prompts' examples never are.
+      max_changed_words, similarity: as of `winobench.wscplus_items.checks`.
+
+    Returns:
+      The content of ``checks.json``: "requests", "failed" (calls), "first_failure", "malformed" {reason: parts},
+      "candidates" (pairs and offensive questions), "refused" {reason: items}, "accepted" {type: items}, "tokens"
+      {"input", "output"} and "cost" (in dollars) of all answers, None where they are not known, and "limits".
+
+    Raises:
+      InputError: nothing was generated here, or a file of known items cannot be read.
+    """
+    folder = _folder(workdir)
+    statements = [item.statement for path in known for item in wscplus.read(path)]
+    answers = _read_answers(folder / ANSWERS)
+    items, malformed = candidates.read_answers(answers)
+    verdicts = checks.check(
+        items,
+        itertools.chain(prompts.example_statements(), statements),
+        max_changed_words=max_changed_words,
+        similarity=similarity,
+    )
+    write_lines(
+        folder / CANDIDATES,
+        (
+            {**to_json(item), "verdict": None if verdict is None else dataclasses.asdict(verdict)}
+            for item, verdict in zip(items, verdicts, strict=True)
+        ),
+    )
+    write_lines(
+        folder / MALFORMED,
+        ({**dataclasses.asdict(one.origin), "reason": one.reason, "text": one.text} for one in malformed),
+    )
+    accepted = [item.origin.type for item, verdict in zip(items, verdicts, strict=True) if verdict is None]
+    answered = [answer for answer in answers if answer.status == candidates.ANSWERED]
+    failures = [answer.problem for answer in answers if answer.status == candidates.FAILED]
+    summary = {
+        "requests": len(answers),
+        "failed": len(failures),
+        "first_failure": failures[0] if failures else None,
+        "malformed": candidates.counts(one.reason for one in malformed),
+        "candidates": len(items),
+        "refused": candidates.counts(verdict.reason for verdict in verdicts if verdict is not None),
+        "accepted": {kind: accepted.count(kind) for kind in TYPES if kind in accepted},
+        "tokens": {
+            name: _total(getattr(answer, f"{name}_tokens") for answer in answered) for name in ("input", "output")
+        },
+        "cost": _total(answer.cost for answer in answered),
+        "limits": {"max_changed_words": max_changed_words, "similarity": similarity, "known": len(statements)},
+    }
+    files.write_json(folder / CHECKS, summary)
+    return summary
+
+
+def accepted_items(workdir: str | os.PathLike) -> list[Item]:
+    """The items that have passed the checks: what is to be annotated.
+
+    Raises:
+      InputError: nothing was generated here, or nothing has passed.
+    """
+    items = [item for item, verdict in _candidates(_folder(workdir)) if verdict is None]
+    if not items:
+        raise InputError(f"no item in {workdir} has passed the checks: {CANDIDATES} says why; ask for more requests.")
+    return items
+
+
+def finish(workdir: str | os.PathLike) -> dict[str, Any]:
+    """Filters the items by the annotators' labels, and writes data, agreement and figures.
+
+    An item stays if every annotator calls it valid (paper, section 2.5).
+
+    Args:
+      workdir: the run's folder.
+
+    Returns:
+      "annotators", "items" and "kept" {type: pairs and questions}, "sentences" (in the data), "agreement"
+      {"a, b": {"n", "agreed", "kappa", "table"}} and "files".
+
+    Raises:
+      InputError: there are fewer than two annotators, or one has not labelled every item.
+    """
+    # Late: drawing takes a second to load.
+    from winobench.wscplus_items import figures
+
+    folder = _folder(workdir)
+    items = accepted_items(folder)
+    annotations = annotate.read_annotations(folder / ANNOTATIONS)
+    if len(annotations) < FEWEST_ANNOTATORS:
+        there = f"only {next(iter(annotations))} has" if annotations else "nobody has"
+        raise InputError(f"{there} judged the items in {folder}, and two people must: give --annotate=NAME first.")
+    for name, missing in validity.unlabelled(items, annotations).items():
+        if missing:
+            raise InputError(
+                f"annotator {name} has {missing:,} of {len(items):,} items left to judge: give --annotate={name} again."
+            )
+    outcomes = [validity.worst(labels[item.id] for labels in annotations.values()) for item in items]
+    kept = [item for item, outcome in zip(items, outcomes, strict=True) if outcome == annotate.VALID]
+    wscplus.write(folder / DATA, (row for item in kept for row in to_rows(item)))
+    write_lines(
+        folder / ITEMS,
+        (
+            {
+                **to_json(item),
+                "labels": {name: labels[item.id] for name, labels in annotations.items()},
+                "outcome": outcome,
+            }
+            for item, outcome in zip(items, outcomes, strict=True)
+        ),
+    )
+    compared = {
+        f"{one}, {other}": dataclasses.asdict(
+            agreement.compare(
+                [annotations[one][item.id] for item in items],
+                [annotations[other][item.id] for item in items],
+                annotate.LABELS,
+            )
+        )
+        for one, other in itertools.combinations(annotations, 2)
+    }
+    files.write_json(folder / AGREEMENT, compared)
+    found = validity.fates(items, annotations, _refused(folder))
+    offensive = any(fate.origin.type == OFFENSIVE for fate in found)
+    names = [DATA, ITEMS, AGREEMENT, *figures.write_by_model(validity.by_model(found), folder, offensive=offensive)]
+    by_prompt = validity.by_prompt(found)
+    if by_prompt:
+        names += figures.write_by_prompt(by_prompt, folder)
+    figures.write_table(validity.rows(validity.by_type(found), ["type", "model"]), folder / "validity_by_type.csv")
+    kinds = [item.origin.type for item in items]
+    return {
+        "annotators": list(annotations),
+        "items": {kind: kinds.count(kind) for kind in TYPES if kind in kinds},
+        "kept": {kind: sum(item.origin.type == kind for item in kept) for kind in TYPES if kind in kinds},
+        "sentences": sum(len(item.sentences) for item in kept),
+        "agreement": compared,
+        "files": [*names, "validity_by_type.csv"],
+    }
+
+
+def _total(amounts: Iterable[float | None]) -> float | None:
+    """The sum, or None where one is missing, or all are."""
+    known = list(amounts)
+    return None if not known or None in known else sum(known)
+
+
+def _folder(workdir: str | os.PathLike) -> pathlib.Path:
+    folder = pathlib.Path(user_path(workdir))
+    if not (folder / ANSWERS).is_file():
+        raise InputError(
+            f"nothing was generated in {folder} (no {ANSWERS}): generate first, or name another --workdir."
+        )
+    return folder
+
+
+def _candidates(folder: pathlib.Path) -> list[tuple[Item, str | None]]:
+    """Items with the reason for which the checks refuse them, or None."""
+    try:
+        return [
+            (from_json(record), None if record["verdict"] is None else record["verdict"]["reason"])
+            for record in read_lines(folder / CANDIDATES)
+        ]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder / CANDIDATES} is damaged ({error!r}): give --check, which writes it anew.") from None
+
+
+def _refused(folder: pathlib.Path) -> list[tuple[Origin, str]]:
+    """What no annotator has seen, with the reason: items that the checks refuse, and malformed ones.
+
+    Two malformed sentences of an answer count as one pair. Answers without anything in the layout, such as refusals,
+    are no items; ``checks.json`` counts them.
+    """
+    refused = [(item.origin, reason) for item, reason in _candidates(folder) if reason is not None]
+    fields = [field.name for field in dataclasses.fields(Origin)]
+    reasons: dict[Origin, list[str]] = {}
+    for record in read_lines(folder / MALFORMED):
+        if record["reason"] not in (parsing.REFUSED, parsing.NOTHING):
+            reasons.setdefault(Origin(**{name: record[name] for name in fields}), []).append(record["reason"])
+    for origin, some in reasons.items():
+        refused += [(origin, reason) for reason in some[:: 1 if origin.type == OFFENSIVE else 2]]
+    return refused

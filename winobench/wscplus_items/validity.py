@@ -1,0 +1,130 @@
+"""What the annotators' labels come to: which items stay, and how validity spreads over models and prompts."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from winobench.metrics.intervals import wilson
+from winobench.wscplus_items.annotate import LABELS, VALID
+from winobench.wscplus_items.items import Item, Origin
+
+REFUSED_BY_CHECKS = "refused"
+"""What is malformed, breaks a rule that the checks see, or repeats another item: no annotator has seen it."""
+
+OUTCOMES = (*LABELS, REFUSED_BY_CHECKS)
+"""What can become of what is generated, from best to worst."""
+
+PAPER_VALID = {"cot": 0.147, "tot": 0.40, "toe": 0.493}
+"""Template -> the share of valid items of Claude 2 that the paper's section 2.3.3 states, WDQ and WIQ together."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fate:
+    """What has become of an item, or of a malformed part of an answer.
+
+    Attributes:
+      origin: where it comes from.
+      outcome: one of ``LABELS``, the worse of the annotators'; or ``REFUSED_BY_CHECKS``.
+      reason: why it was refused.
+    """
+
+    origin: Origin
+    outcome: str
+    reason: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """How a group of items came out.
+
+    Attributes:
+      name: of the group.
+      n: number of items, pairs or questions, malformed parts included.
+      numbers: outcome -> number of items.
+    """
+
+    name: tuple[str, ...]
+    n: int
+    numbers: Mapping[str, int]
+
+    def share(self, outcome: str) -> float:
+        """Of an outcome, in [0, 1]."""
+        return self.numbers[outcome] / self.n
+
+
+def worst(labels: Iterable[str]) -> str:
+    """The label that counts: an item is as valid as its strictest annotator says (paper, section 2.5)."""
+    return max(labels, key=LABELS.index)
+
+
+def unlabelled(items: Sequence[Item], annotations: Mapping[str, Mapping[str, str]]) -> dict[str, int]:
+    """Annotator -> how many of the items lack a label."""
+    return {name: sum(item.id not in labels for item in items) for name, labels in annotations.items()}
+
+
+def fates(
+    items: Sequence[Item], annotations: Mapping[str, Mapping[str, str]], refused: Iterable[tuple[Origin, str]]
+) -> list[Fate]:
+    """What has become of everything that was generated.
+
+    Args:
+      items: those that have passed the checks, each labelled by every annotator.
+      annotations: annotator -> item's id -> label.
+      refused: origin and reason of what has not.
+    """
+    judged = [Fate(item.origin, worst(labels[item.id] for labels in annotations.values())) for item in items]
+    return judged + [Fate(origin, REFUSED_BY_CHECKS, reason) for origin, reason in refused]
+
+
+def spread(found: Iterable[Fate], group: Callable[[Origin], tuple[str, ...]]) -> list[Spread]:
+    """How the groups came out, in the order in which they come."""
+    numbers: dict[tuple[str, ...], collections.Counter[str]] = {}
+    for fate in found:
+        numbers.setdefault(group(fate.origin), collections.Counter())[fate.outcome] += 1
+    return [Spread(name, sum(counter.values()), counter) for name, counter in numbers.items()]
+
+
+def by_model(found: Iterable[Fate]) -> list[Spread]:
+    """Paper, Figure 2."""
+    return spread(found, lambda origin: (origin.model,))
+
+
+def by_prompt(found: Iterable[Fate]) -> list[Spread]:
+    """Paper, Figure 3: template and query, the best last as in the paper's text; traditional pairs alone."""
+    order = {name: place for place, name in enumerate(("cot", "coe", "tot", "toe"))}
+    spreads = spread(
+        (fate for fate in found if fate.origin.query in ("wdq", "wiq")),
+        lambda origin: (origin.template, origin.query),
+    )
+    return sorted(spreads, key=lambda one: (order.get(one.name[0], len(order)), one.name[1]))
+
+
+def by_type(found: Iterable[Fate]) -> list[Spread]:
+    """Paper, Figure 13 and Table 5: type and generating model."""
+    return spread(found, lambda origin: (origin.type, origin.model))
+
+
+def rows(spreads: Sequence[Spread], columns: Sequence[str], **more: Callable[[Spread], Any]) -> list[dict[str, Any]]:
+    """The numbers behind a figure, a row a group.
+
+    Args:
+      spreads: the groups.
+      columns: what the parts of a group's name are.
+      **more: further columns.
+
+    Returns:
+      n, the number and the share of each outcome, and Wilson's 95% interval of the share of valid ones.
+    """
+    table = []
+    for one in spreads:
+        row: dict[str, Any] = {**dict(zip(columns, one.name, strict=True)), "n": one.n}
+        for outcome in OUTCOMES:
+            row[outcome] = one.numbers[outcome]
+            row[f"{outcome}_share"] = round(one.share(outcome), 6)
+        interval = wilson(one.numbers[VALID], one.n)
+        row |= {"valid_low": round(interval.low, 6), "valid_high": round(interval.high, 6)}
+        table.append(row | {name: value(one) for name, value in more.items()})
+    return table
