@@ -18,6 +18,7 @@ from ml_collections import config_dict
 
 from winobench import options
 from winobench.errors import InputError
+from winobench.metrics import normalization
 
 LAUNCHER = "eval"
 
@@ -74,7 +75,7 @@ RANGES = {
     "tasks": options.text(),
     "data_dir": options.PATH.or_none(),
     "limit": options.LIMIT,
-    "normalize": options.NORMALIZE,
+    "normalize": normalization.choice(),
     "error": options.choice("squared_l2", "l2"),
     "target": options.choice("own", "epsilon"),
     "image_size": options.IMAGE_SIZE.or_none(),

@@ -20,7 +20,7 @@ from winobench import metrics, options, parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, provenance, race, records, rounds, summary
-from winobench.metrics import association, sequential
+from winobench.metrics import association, normalization, sequential
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
 from winobench.tasks.base import Task
@@ -112,7 +112,7 @@ def evaluate(
     options.ALPHA.check("alpha", alpha)
     rare_share = options.RARE_SHARE.check("rare_share", rare_share)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
-    options.NORMALIZE.check("normalize", normalize)
+    normalization.choice().check("normalize", normalize)
     if not is_sampled and normalize not in ("auto", "none"):
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
     _check_mode(mode, alpha, timesteps, is_sampled)

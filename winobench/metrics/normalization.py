@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from winobench import options
+
 
 @dataclasses.dataclass(frozen=True)
 class Term:
@@ -58,6 +60,11 @@ AUTO = "auto"
 
 TERMS: Mapping[str, Term] = {term.name: term for terms in NORMALIZATIONS.values() for term in terms}
 """Name -> every term there is."""
+
+
+def choice() -> options.Range:
+    """What may be asked for."""
+    return options.choice(AUTO, *NORMALIZATIONS)
 
 
 def terms_of(normalize: str, *, images_compete: bool, texts_compete: bool) -> tuple[Term, ...]:

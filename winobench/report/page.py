@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import pathlib
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jinja2
 import markupsafe
@@ -16,7 +15,7 @@ import winobench
 from winobench import options
 from winobench.errors import InputError
 from winobench.files import user_path
-from winobench.metrics.agreement import NUM_RESAMPLES, Rating, read_ratings
+from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
 from winobench.report import figures, paper
 from winobench.report.labels import task_label
 from winobench.report.runs import Run, read_runs
@@ -46,6 +45,29 @@ GALLERY_EXAMPLES = 12
 
 MOST_RESAMPLES = 1_000_000
 """Resamples of a bootstrap: with more of them no digit that is shown changes, while time and memory grow."""
+
+SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
+    tasks.task_section,
+    radar.radar_section,
+    differences.difference_section,
+    clevr.clevr_section,
+    bias.bias_section,
+    overlap.overlap_section,
+    samples.sample_section,
+    timesteps.timestep_section,
+)
+"""The sections on runs with images, from top to bottom; one with nothing to say returns None. The gallery follows."""
+
+TEXT_SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
+    tasks.task_section,
+    radar.radar_section,
+    differences.difference_section,
+    winoviz.winoviz_section,
+    wscplus.wscplus_section,
+    overlap.overlap_section,
+    questions.questions_section,
+)
+"""The sections on runs of text benchmarks."""
 
 _TEMPLATES = "templates"
 
@@ -89,7 +111,7 @@ def write_report(
         raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
-    material = Material(read_runs(paths), resamples, seed)
+    material = Material(read_runs(paths), resamples, seed, ratings, gallery_examples)
     if ratings is not None and not wscplus.asked_tasks(material):
         raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
     first = pathlib.Path(user_path(paths[0]))
@@ -97,9 +119,9 @@ def write_report(
     if out is not None:
         folder = pathlib.Path(user_path(out))
     if material.is_text:
-        sections, galleries, gallery_files = _text_sections(material, gallery_examples, ratings), [], None
+        sections, galleries, gallery_files = _made(TEXT_SECTIONS, material), [], None
     else:
-        sections = _sections(material)
+        sections = _made(SECTIONS, material)
         galleries, gallery_files = gallery.galleries(material, gallery_examples)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -172,36 +194,8 @@ def render(
     return re.sub(r"\n\s*\n+", "\n", html)
 
 
-def _sections(material: Material) -> list[Section]:
-    makers = (
-        tasks.task_section,
-        radar.radar_section,
-        differences.difference_section,
-        clevr.clevr_section,
-        bias.bias_section,
-        overlap.overlap_section,
-        samples.sample_section,
-        timesteps.timestep_section,
-    )
+def _made(makers: Iterable[Callable[[Material], Section | None]], material: Material) -> list[Section]:
     return [section for section in (maker(material) for maker in makers) if section is not None]
-
-
-def _text_sections(material: Material, examples: int, ratings: Sequence[Rating] | None) -> list[Section]:
-    made = [
-        *(
-            maker(material)
-            for maker in (
-                tasks.task_section,
-                radar.radar_section,
-                differences.difference_section,
-                winoviz.winoviz_section,
-                functools.partial(wscplus.wscplus_section, ratings=ratings),
-                overlap.overlap_section,
-            )
-        ),
-        questions.questions_section(material, examples),
-    ]
-    return [section for section in made if section is not None]
 
 
 def _delete_former(folder: pathlib.Path) -> None:

@@ -18,14 +18,13 @@ _QUESTION = "question"
 _WHOLE = (_QUESTION,)
 
 
-def questions_section(material: Material, examples: int) -> Section | None:
+def questions_section(material: Material) -> Section | None:
     """Questions that some of the runs have wrong, those that most runs have wrong first.
 
     Args:
       material: runs of text benchmarks.
-      examples: to show a task; 0 for no section.
     """
-    if not examples:
+    if not material.examples:
         return None
     section = Section(
         "questions",
@@ -57,7 +56,8 @@ def questions_section(material: Material, examples: int) -> Section | None:
             ]
         )
         order = np.random.default_rng(material.seed).permutation(len(keys))
-        chosen = [place for place in order[np.argsort(-wrong[order], kind="stable")] if wrong[place]][:examples]
+        most_first = order[np.argsort(-wrong[order], kind="stable")]
+        chosen = [place for place in most_first if wrong[place]][: material.examples]
         if chosen:
             lines = [_line(keys[place], answered, places) for place in chosen]
             columns = ["question", "right answer", *range(len(material.runs))]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench import csv_cells
+from winobench.metrics.agreement import Rating
 from winobench.report import figures
 from winobench.report.figures import Mark, Panel
 from winobench.report.labels import task_label
@@ -143,11 +144,15 @@ class Material:
       runs: in the order of the columns.
       resamples: of a bootstrap.
       seed: of all draws.
+      ratings: people's answers to the questions of WSC+; None for none.
+      examples: to show a task; 0 for none.
     """
 
     runs: list[Run]
     resamples: int
     seed: int
+    ratings: Sequence[Rating] | None = None
+    examples: int = 0
 
     @property
     def marks(self) -> list[Mark]:

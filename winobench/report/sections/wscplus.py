@@ -53,12 +53,11 @@ def asked_tasks(material: Material) -> list[str]:
     return [task for task in TASKS if any(_answered(record) for record in material.records(task))]
 
 
-def wscplus_section(material: Material, ratings: Sequence[Rating] | None = None) -> Section | None:
+def wscplus_section(material: Material) -> Section | None:
     """The paper's Figures 6 to 9, drawn of the runs' answers, and people's answers in the layout of Table 6.
 
     Args:
       material: runs of text benchmarks.
-      ratings: people's answers to the questions; None for none.
 
     Raises:
       InputError: a rating is of no question, or no answer to it, or questions differ in the number of ratings.
@@ -146,8 +145,8 @@ def wscplus_section(material: Material, ratings: Sequence[Rating] | None = None)
         title = f"{before}errors by kind, with their share of all errors"
         section.tables.append(Table(["error", *range(len(material.runs))], lines, title[0].upper() + title[1:]))
         section.folds += _pronouns(material, task, records)
-    if ratings is not None:
-        table, section.records["wscplus_raters.csv"] = _raters(material, tasks, ratings)
+    if material.ratings is not None:
+        table, section.records["wscplus_raters.csv"] = _raters(material, tasks, material.ratings)
         section.tables.append(table)
     section.panels = panels
     section.pictures["wscplus.png"] = (panels, section.legend, 2)

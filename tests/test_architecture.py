@@ -1,0 +1,104 @@
+"""The rooms of the package import downwards, the drawing shows it, and what CONTRIBUTING promises holds."""
+
+import importlib.util
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from tests.evaluation import fakes
+from winobench import metrics, report
+from winobench.evaluation import evaluate
+from winobench.metrics import normalization
+from winobench.report import page, runs
+from winobench.report.sections.shared import Section
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def architecture():
+    spec = importlib.util.spec_from_file_location("draw_architecture", ROOT / "docs" / "draw_architecture.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_room_imports_one_above_it(architecture):
+    arrows = architecture.edges()
+    heights = architecture.floors(arrows)
+    assert heights["base"] == 0
+    assert max(heights, key=heights.get) == "launch"
+    upwards = {(here, there): files for (here, there), files in arrows.items() if heights[there] >= heights[here]}
+    assert upwards == {architecture.UPWARD: {"winobench/models/layers.py"}}
+
+
+def test_circles_are_noticed(architecture):
+    with pytest.raises(ValueError, match=r"rooms import each other: (a -> b -> a|b -> a -> b)"):
+        architecture.floors([("a", "b"), ("b", "a"), ("a", "c")])
+
+
+def test_imports_for_type_checkers_do_not_count(architecture, tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text("import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    from c import d\n")
+    assert list(architecture.imports(path)) == ["a", "c.d"]
+
+
+def test_the_drawing_is_up_to_date(architecture):
+    assert architecture.main(["--check"]) == 0, "run python docs/draw_architecture.py"
+
+
+def test_every_room_is_described():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    described = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
+    rooms = {path.parent.name for path in (ROOT / "winobench").glob("*/__init__.py")}
+    assert rooms | {"base", "launch", "configs"} == described
+
+
+def test_a_section_is_a_function_and_a_line(tmp_path, monkeypatch):
+    run = evaluate.evaluate(fakes.FakeScorer(), [fakes.text_task()], tmp_path / "run", num_samples=4, progress=False)
+
+    def colour_section(material):
+        return Section("colours", "Colours of the runs", [f"{len(material.runs)} run, no colours."])
+
+    monkeypatch.setattr(page, "SECTIONS", (*page.SECTIONS, colour_section))
+    text = report.write_report([run["workdir"]]).read_text()
+    assert "Colours of the runs" in text
+    assert "1 run, no colours." in text
+
+
+def test_a_normalisation_is_an_entry(tmp_path, monkeypatch):
+    """Half of it is the error of the gray image alone: planned, scored, added up and read back by the report."""
+    monkeypatch.setitem(normalization.NORMALIZATIONS, "gray_alone", (normalization.OWN, normalization.GRAY_IMAGE))
+    run = evaluate.evaluate(
+        fakes.FakeScorer(),
+        [fakes.text_task(), fakes.image_task()],
+        tmp_path / "run",
+        num_samples=4,
+        normalize="gray_alone",
+        progress=False,
+    )
+    read = runs.read_run(run["workdir"])
+    names = {task: [term.name for term in read.batches(task)[0].terms] for task in read.tasks}
+    assert names == {"words": ["own", "gray_image"], "pictures": ["own"]}
+    (batch,) = read.batches("words")
+    own, gray = (batch.errors[name].mean(axis=-1, dtype=np.float64) for name in ("own", "gray_image"))
+    np.testing.assert_array_equal(np.stack(read.tasks["words"].examples.scores), -own + gray)
+
+
+def test_a_metric_is_an_object(tmp_path, monkeypatch):
+    """In this process; tests/plugins does the same with a package."""
+
+    def judge(scores, targets):
+        right = metrics.ACCURACY.judge(scores, targets)["accuracy"]
+        return {"failures": metrics.Outcome(~right.correct, right.tie)}
+
+    metric = metrics.Metric("failures", judge, headline="failures", higher_is_better=False)
+    monkeypatch.setitem(metrics.METRICS, "failures", metric)
+    task = fakes.text_task(metric="failures", chance={"failures": 0.5})
+    run = evaluate.evaluate(fakes.FakeScorer(), [task], tmp_path / "run", num_samples=8, progress=False)
+    assert run["tasks"]["words"]["failures"]["chance"] == 0.5
+    text = report.write_report([run["workdir"]]).read_text()
+    assert "failures" in text
+    assert 'id="samples"' in text
