@@ -75,6 +75,8 @@ setuptools.setup(
         # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
         "cloud": ["skypilot>=0.14,<0.15"],
         "test": [
+            # Compares the JSON Schemas in docs/schemas with real runs.
+            "jsonschema>=4.26,<5",
             *API,
             *QUANTIZATION,
             "hypothesis>=6,<7",

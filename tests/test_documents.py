@@ -17,6 +17,7 @@ import pytest
 import winobench
 from launch import configuration
 from tests import launching, tiny_encoders
+from tests.evaluation import fakes
 from winobench import registry
 from winobench.tasks import TEXT_TASKS
 from winobench.training.coco_captions import TRAINING_SETS
@@ -218,8 +219,10 @@ def test_the_whole_python_of_the_readme_runs(tiny_pipeline, elsewhere):
     assert (elsewhere / "my-pipeline" / "model_index.json").is_file()
 
 
-def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere):
+def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
     """Those that would need data or a published model: names exist, and the arguments fit."""
+    run = elsewhere / "runs" / "clevr-tiny"
+    winobench.evaluate(fakes.FakeScorer(), [fakes.text_task()], run, num_samples=2, progress=False)
     called = {"evaluate": winobench.evaluate, "evaluate_questions": winobench.evaluate_questions}
     load = mock.create_autospec(winobench.DiffusionITM.from_pretrained)
     with (
@@ -234,6 +237,7 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere):
             known = {*winobench.TASKS, *TEXT_TASKS}
             assert set(call.kwargs["tasks"]) <= known
         load.assert_called_once()
+    assert re.fullmatch(r"words accuracy [0-9.]+ 5\n", capsys.readouterr().out)
 
 
 def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from winobench.models.autoencoder_kl import AutoencoderKL
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
+    from winobench.report.runs import Run, read_run
     from winobench.responders.loading import load_responder
     from winobench.scorers.contrastive import Contrastive
     from winobench.scorers.diffusion_itm import DiffusionITM, denoising_errors
@@ -47,6 +48,7 @@ _HOME = {
     "NoiseSchedule": "winobench.diffusion.schedules",
     "Pipeline": "winobench.diffusion.pipeline",
     "Protocol": "winobench.tasks.questions",
+    "Run": "winobench.report.runs",
     "Schedule": "winobench.diffusion.schedules",
     "StableDiffusion": "winobench.diffusion.stable_diffusion",
     "StableDiffusionXL": "winobench.diffusion.stable_diffusion_xl",
@@ -63,6 +65,7 @@ _HOME = {
     "load_pipeline": "winobench.diffusion.families",
     "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
+    "read_run": "winobench.report.runs",
 }
 
 __all__ = [
@@ -80,6 +83,7 @@ __all__ = [
     "NoiseSchedule",
     "Pipeline",
     "Protocol",
+    "Run",
     "Schedule",
     "StableDiffusion",
     "StableDiffusionXL",
@@ -97,6 +101,7 @@ __all__ = [
     "load_pipeline",
     "load_responder",
     "load_scorer",
+    "read_run",
 ]
 
 

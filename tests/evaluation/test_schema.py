@@ -2,14 +2,20 @@
 
 import copy
 import json
+import pathlib
 import shutil
+import subprocess
+import sys
 import typing
 
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import winobench
+from tests import launching
 from tests.evaluation import fakes, text_fakes
 from winobench.errors import InputError
 from winobench.evaluation import evaluate, questions, schema
@@ -88,6 +94,38 @@ def test_what_is_written_fits_and_is_complete(run_folder, name):
     assert config.keys() == schema.Config.__annotations__.keys() - ({"rounds", "metrics"} if is_text else set())
     left_out = {"seeds"} if is_text else set()
     assert config["versions"].keys() == schema.Versions.__annotations__.keys() - left_out
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_json_schemas_say_the_same(run_folder, name):
+    for content, expected in zip(_load(run_folder(name)), (schema.Config, schema.Results), strict=True):
+        validator = jsonschema.Draft202012Validator(schema.json_schema(expected, "a file"))
+        validator.check_schema(validator.schema)
+        assert not list(validator.iter_errors(content))
+        faults = {"tasks": 5, "schema": "two", "versions": [], "status": 1, "passes": 1.5, "metrics": {"a": {}}}
+        for change in ({key: fault} for key, fault in faults.items()):
+            changed = {**content, **change}
+            fits = True
+            try:
+                schema.check(changed, expected, "it")
+            except InputError:
+                fits = False
+            assert validator.is_valid(changed) == fits, change
+
+
+def test_the_files_of_the_json_schemas_are_up_to_date():
+    script = pathlib.Path(__file__).parents[2] / "docs" / "write_schemas.py"
+    said = subprocess.run([sys.executable, script, "--check"], env=launching.environment(), check=False)
+    assert said.returncode == 0, "run python docs/write_schemas.py"
+
+
+def test_a_run_is_read_by_its_public_name(run_folder):
+    run = winobench.read_run(run_folder(next(iter(RUNS))))
+    assert isinstance(run, winobench.Run)
+    for name, task in run.tasks.items():
+        assert task.results == run.results["tasks"][name]
+        for batch in run.batches(name) or []:
+            assert batch.own.shape[0] == len(batch.rows)
 
 
 def _places(value, path=()):

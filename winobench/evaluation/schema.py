@@ -223,6 +223,58 @@ def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> Non
         raise InputError(f"{place.lstrip('.') + ' of ' if place else ''}{where} {what}")
 
 
+def json_schema(expected: Any, title: str) -> dict[str, Any]:
+    """A type as a JSON Schema (draft 2020-12), for readers in other languages.
+
+    Args:
+      expected: as of `check`.
+      title: of the schema.
+    """
+    definitions: dict[str, Any] = {}
+    schema = _json_schema(expected, definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        **schema,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _json_schema(expected: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if expected is Any:
+        return {}
+    if origin in (Required, NotRequired):
+        return _json_schema(arguments[0], definitions)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_json_schema(choice, definitions) for choice in arguments]}
+    if origin is Annotated:
+        schema = _json_schema(arguments[0], definitions)
+        for bounds in arguments[1:]:
+            ends = {"minimum": bounds.low, "maximum": bounds.high}
+            schema |= {key: end for key, end in ends.items() if math.isfinite(end)}
+        return schema
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if typing.is_typeddict(expected):
+        if expected.__name__ not in definitions:
+            definitions[expected.__name__] = {}  # so that a type may hold itself
+            hints = typing.get_type_hints(expected, include_extras=True)
+            definitions[expected.__name__] = {
+                "type": "object",
+                "description": " ".join((expected.__doc__ or "").split()),
+                "properties": {key: _json_schema(hint, definitions) for key, hint in hints.items()},
+                "required": [key for key, hint in hints.items() if typing.get_origin(hint) is Required],
+            }
+        return {"$ref": f"#/$defs/{expected.__name__}"}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _json_schema(arguments[1], definitions)}
+    if origin is list:
+        return {"type": "array", "items": _json_schema(arguments[0], definitions)}
+    names = {float: "number", int: "integer", str: "string", bool: "boolean", type(None): "null", list: "array"}
+    return {"type": names[expected]}
+
+
 def _problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, str] | None:
     """Where a value first differs from a type, and how; None where it fits."""
     if expected is Any:
