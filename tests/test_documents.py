@@ -237,7 +237,7 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
             known = {*winobench.TASKS, *TEXT_TASKS}
             assert set(call.kwargs["tasks"]) <= known
         load.assert_called_once()
-    assert re.fullmatch(r"words accuracy [0-9.]+ 5\n", capsys.readouterr().out)
+    assert re.fullmatch(r"words accuracy [0-9.]+ 12\n", capsys.readouterr().out)
 
 
 def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
