@@ -12,6 +12,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 from winobench import parallel
 from winobench.errors import InputError
+from winobench.parallel import processes
 
 
 def test_mesh_has_automatic_axes_and_all_devices():
@@ -148,7 +149,7 @@ def test_processes_of_one_machine_divide_its_gpus(monkeypatch, variables, gpus):
             monkeypatch.delenv(name)
     for name, value in ({"CUDA_VISIBLE_DEVICES": "4,5,6,7"} | variables).items():
         monkeypatch.setenv(name, value)
-    assert parallel._own_gpus() == gpus
+    assert processes._own_gpus() == gpus
 
 
 def test_open_mpi_5_has_to_be_told_where_the_first_process_is(monkeypatch):
@@ -174,10 +175,10 @@ def test_batches_are_split_over_all_devices():
 
 def test_a_process_that_ends_is_not_there(monkeypatch):
     """One that listens is; one that takes a last connection and closes it, and one that is gone, are not."""
-    monkeypatch.setattr(parallel, "_SECONDS_TO_FAIL", 0.2)
+    monkeypatch.setattr(processes, "_SECONDS_TO_FAIL", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert parallel._is_there("127.0.0.1", port)
+        assert processes._is_there("127.0.0.1", port)
 
         def close_the_next():
             while True:
@@ -187,7 +188,7 @@ def test_a_process_that_ends_is_not_there(monkeypatch):
                     return
 
         threading.Thread(target=close_the_next, daemon=True).start()
-        assert not parallel._is_there("127.0.0.1", port)
+        assert not processes._is_there("127.0.0.1", port)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        assert not parallel._is_there("127.0.0.1", free.getsockname()[1])
+        assert not processes._is_there("127.0.0.1", free.getsockname()[1])

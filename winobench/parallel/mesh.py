@@ -1,0 +1,269 @@
+"""Meshes and where arrays live on them.
+
+One mesh has up to two axes. ``data`` splits a batch: each device works on its own rows, and no rows travel. ``model``,
+only present when asked for, splits the parameters of networks that do not fit on one device; XLA inserts the
+communication. Meshes are made here and nowhere else, because `jax.make_mesh` would make axes that ask every operation
+for its sharding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from winobench.errors import InputError
+
+DATA_AXIS = "data"
+MODEL_AXIS = "model"
+
+
+def one_device_per_core(limit: int = 8) -> None:
+    """Has JAX see each core of this machine as a CPU device of its own.
+
+    XLA runs many convolutions on a single core. Two devices with half of the batch each keep two cores busy: 15 to 25%
+    more work than one device with two cores. Call it before JAX has looked for devices; afterwards, and where
+    ``XLA_FLAGS`` already names a number of devices, it does nothing. With an accelerator, CPU devices lie idle.
+
+    Args:
+      limit: the largest number of devices; each has its own copy of the parameters.
+    """
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(RuntimeError):  # JAX has started.
+        jax.config.update("jax_num_cpu_devices", min(cores, limit))
+
+
+def spans_processes(mesh: Mesh | None) -> bool:
+    """Whether some of a mesh's devices belong to other processes, so that these have to make the same calls."""
+    return mesh is not None and any(device.process_index != jax.process_index() for device in mesh.devices.flat)
+
+
+def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: int = 1) -> Mesh:
+    """Makes the mesh that scorers and training run on.
+
+    Args:
+      devices: the devices to use; all devices of all processes when None, which then have to make the same calls.
+      model_parallel: number of devices that share one copy of the parameters. 1 gives every device its own copy, which
+        is the fastest layout for networks that fit.
+
+    Returns:
+      A mesh with the axis ``data`` and, when ``model_parallel`` is more than 1, the axis ``model``.
+
+    Raises:
+      InputError: when there are no devices, or their number is not a multiple of ``model_parallel``.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    if not devices:
+        raise InputError("a mesh needs at least one device, but the list of devices is empty: leave it out to use all")
+    if model_parallel < 1 or len(devices) % model_parallel:
+        raise InputError(
+            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}"
+        )
+    if model_parallel == 1:
+        return Mesh(np.asarray(devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
+    grid = np.asarray(devices).reshape(-1, model_parallel)
+    return Mesh(grid, (DATA_AXIS, MODEL_AXIS), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def as_mesh(mesh: Mesh | None) -> Mesh:
+    """Returns a mesh that the functions of this module accept.
+
+    Args:
+      mesh: None for a mesh of all devices; otherwise any mesh with an axis ``data`` and at most one more, ``model``.
+        Explicit and manual axes are taken as automatic ones.
+
+    Raises:
+      InputError: when the mesh has no axis ``data`` or one of another name.
+    """
+    if mesh is None:
+        return make_mesh()
+    if not isinstance(mesh, Mesh):
+        raise InputError(f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}")
+    names = mesh.axis_names
+    if DATA_AXIS not in names or set(names) - {DATA_AXIS, MODEL_AXIS}:
+        raise InputError(
+            f"the mesh has the axes {', '.join(map(repr, names))}, but scoring needs the axis {DATA_AXIS!r} and at most"
+            f" one more, {MODEL_AXIS!r}: make it with winobench.parallel.make_mesh"
+        )
+    return Mesh(mesh.devices, names, axis_types=(AxisType.Auto,) * len(names))
+
+
+def data_parallelism(mesh: Mesh) -> int:
+    """Number of parts that the mesh splits a batch into."""
+    return mesh.shape[DATA_AXIS]
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The sharding of an array of which every device holds the whole."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def split_axis(mesh: Mesh, axis: int = 0) -> NamedSharding:
+    """The sharding of an array whose axis number ``axis`` is split over the data axis of the mesh."""
+    return NamedSharding(mesh, PartitionSpec(*(None,) * axis, DATA_AXIS))
+
+
+def split_rows(mesh: Mesh, axis: int = 0) -> NamedSharding:
+    """The sharding of a training batch, whose axis number ``axis`` is split over all devices of the mesh.
+
+    Devices that share one copy of the parameters work on rows of their own, too: what they lack of a layer's
+    parameters they get from each other when its turn comes (fully sharded data parallelism).
+    """
+    return NamedSharding(mesh, PartitionSpec(*(None,) * axis, mesh.axis_names))
+
+
+def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
+    """Where each parameter lives.
+
+    Without a ``model`` axis every device holds everything. With one, each array is split along its last axis that the
+    number of devices divides, because the last axis of kernels is the output's; arrays without such an axis, which are
+    small, stay whole.
+
+    Args:
+      parameters: a pytree of arrays, or of anything with a shape.
+      mesh: the mesh.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    parts = mesh.shape.get(MODEL_AXIS, 1)
+
+    def sharding(leaf: Any) -> NamedSharding:
+        shape = np.shape(leaf)
+        if parts > 1:
+            for axis in reversed(range(len(shape))):
+                if shape[axis] and shape[axis] % parts == 0:
+                    return NamedSharding(mesh, PartitionSpec(*(None,) * axis, MODEL_AXIS))
+        return replicated(mesh)
+
+    return jax.tree.map(sharding, parameters)
+
+
+def place_parameters(parameters: Any, mesh: Mesh) -> Any:
+    """Puts parameters on the devices of the mesh, laid out as `parameter_shardings` says."""
+    return jax.tree.map(put, parameters, parameter_shardings(parameters, mesh))
+
+
+def put(array: Any, sharding: NamedSharding) -> jax.Array:
+    """Copies an array to the devices of a sharding.
+
+    Args:
+      array: a NumPy or JAX array or a key, the same in every process; returned as it is if it is there already.
+      sharding: where it goes.
+    """
+    if isinstance(array, jax.Array) and _is_at(array, sharding):
+        return array
+    if sharding.is_fully_addressable:
+        return jax.device_put(array, sharding)
+    # `device_put` would have all processes compare their values first, at every call.
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(put(jax.random.key_data(array), sharding), impl=jax.random.key_impl(array))
+    array = np.asarray(array)
+    return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
+
+
+def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
+    there = array.sharding
+    # An array that has no mesh goes on one even if its devices stay: other kinds of sharding compile functions anew.
+    return (
+        isinstance(there, NamedSharding)
+        and there.mesh == sharding.mesh
+        and there.is_equivalent_to(sharding, array.ndim)
+    )
+
+
+def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+    """`jax.shard_map` over the data axis alone; a ``model`` axis is left to XLA.
+
+    Args:
+      function: works on one device's rows, and needs no other rows.
+      mesh: the mesh.
+      in_specs: a PartitionSpec for each argument, naming the data axis or nothing.
+      out_specs: the same for the results.
+    """
+    # The check of which values vary over the mesh is off: it finds missing communication, of which there is none
+    # here, and rejects networks whose loops start from constants.
+    return jax.shard_map(
+        function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names={DATA_AXIS}, check_vma=False
+    )
+
+
+def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
+    """Hands what the devices of a mesh have computed, each a part of it, to all of them.
+
+    Parts are copied from device to device. A program that gathers them would have every device wait for all others:
+    where the devices are threads of one CPU, some of which are still at earlier work, such programs can starve each
+    other, and wait for ever. Two kinds of devices cannot do without: those of other processes cannot be reached, and
+    those that share one copy of the parameters may hold parts of what they have computed along its other axes.
+
+    Args:
+      tree: a pytree of arrays whose first axis is split over the data axis of the mesh.
+      mesh: the mesh.
+
+    Returns:
+      Pytrees of arrays that every device holds; their concatenation is the tree's arrays.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    whole = replicated(mesh)
+    if spans_processes(mesh) or mesh.shape.get(MODEL_AXIS, 1) > 1:
+        parts = [take_turns(mesh, _gathered(whole, take_turns(mesh, leaves)))]
+    elif mesh.size == 1:
+        parts = [leaves]
+    else:
+        parts = [
+            [jax.device_put(part, whole) for part in of_leaf] for of_leaf in zip(*map(_parts, leaves), strict=True)
+        ]
+    return [jax.tree.unflatten(structure, part) for part in parts]
+
+
+def _parts(array: jax.Array) -> list[jax.Array]:
+    """One copy of each of the parts that an array's first axis is split into, in order, on the device that holds it."""
+    copies = {shard.index[0].start or 0: shard.data for shard in array.addressable_shards}
+    return [copies[start] for start in sorted(copies)]
+
+
+@functools.partial(jax.jit, static_argnames="sharding")
+def _gathered(sharding: NamedSharding, leaves: list[jax.Array]) -> list[jax.Array]:
+    return jax.lax.with_sharding_constraint(leaves, sharding)
+
+
+def take_turns(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> Any:
+    """Waits for what a program computes, if its devices wait for each other and are threads of one CPU.
+
+    An accelerator runs programs in the order in which they were dispatched: its devices come to the same one sooner or
+    later. CPU devices share a pool of threads. They begin a program while another one is under way, and a device that
+    waits for others keeps a thread that these may need. Call this on the results of every program that communicates,
+    and none is ever under way beside another one.
+
+    Args:
+      mesh: the devices.
+      arrays: a pytree of results.
+      communicates: whether devices wait for each other in the program. Those of a scorer do so where devices share the
+        parameters, or belong to several processes; None asks for that.
+
+    Returns:
+      The arrays.
+    """
+    if communicates is None:
+        communicates = mesh.shape.get(MODEL_AXIS, 1) > 1 or spans_processes(mesh)
+    if communicates and mesh.size > 1 and mesh.devices.flat[0].platform == "cpu":
+        jax.block_until_ready(arrays)
+    return arrays
+
+
+def fetch(array: jax.Array) -> np.ndarray:
+    """Copies an array to the host, from all processes where several hold its parts."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(jax.device_get(array))
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
