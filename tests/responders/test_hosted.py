@@ -456,7 +456,7 @@ def test_bad_names_and_options(server, name, options, message):
 
 
 def test_names_may_hold_marks(server):
-    assert hosted._split("openai:llama3:8b@q4@http://h/v1") == ("openai", "llama3:8b@q4", "http://h/v1")
+    assert hosted.model._split("openai:llama3:8b@q4@http://h/v1") == ("openai", "llama3:8b@q4", "http://h/v1")
     assert hosted.is_hosted("anthropic:claude-x")
     assert not hosted.is_hosted("recorded:x.csv")
     assert not hosted.is_hosted("openai")
@@ -599,7 +599,7 @@ def test_waits_in_headers():
     now = datetime.datetime.now(datetime.UTC)
     date = email.utils.format_datetime(now + datetime.timedelta(seconds=30), usegmt=True)
     iso = (now + datetime.timedelta(seconds=40)).isoformat(timespec="seconds").replace("+00:00", "Z")
-    wait = hosted._requested_wait
+    wait = hosted.api.requested_wait
     assert wait({"retry-after": "7"}, 503) == 7
     assert 25 < wait({"retry-after": date}, 503) <= 30
     assert wait({"retry-after": "soon"}, 503) is None

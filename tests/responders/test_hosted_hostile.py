@@ -140,7 +140,7 @@ def make(api, address, **options):
 
 @pytest.mark.parametrize("behaviour", [endless, declared_large, chunks_without_end, bomb])
 def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
-    monkeypatch.setattr(hosted, "LARGEST_ANSWER", 2**20)
+    monkeypatch.setattr(hosted.api, "LARGEST_ANSWER", 2**20)
     with serving(behaviour) as (address, calls):
         model = make(api, address)
         started = time.monotonic()
@@ -278,9 +278,9 @@ def test_odd_words_about_an_error_are_one_line(api, status, body, tmp_path):
 )
 def test_odd_waits_are_read(api, value):
     headers = {"retry-after": value, "x-ratelimit-reset-requests": value, "x-ratelimit-remaining-requests": value}
-    wait = hosted._requested_wait(headers, 429)
+    wait = hosted.api.requested_wait(headers, 429)
     assert wait is None or wait >= 0
-    assert hosted._exhausted(headers) >= 0
+    assert hosted.api.exhausted(headers) >= 0
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,6 @@ from winobench.errors import InputError
 if TYPE_CHECKING:
     from winobench.responders.language import Responder
 
-# What stands before the colon in names of models that are not on this machine.
-_PREFIXES = ("openai", "anthropic", "recorded")
-
 
 def load_responder(
     name: str,
@@ -97,7 +94,10 @@ def check_responder_name(name: str) -> None:
     """
     if not isinstance(name, str):
         raise InputError(f"a model that answers questions has a name, not {options.shown(name)}")
-    if name.partition(":")[0] in _PREFIXES and ":" in name:
+    from winobench.responders.hosted import APIS
+
+    prefixes = (*APIS, "recorded")  # of models that are not on this machine
+    if name.partition(":")[0] in prefixes and ":" in name:
         return
     model = registry.MODELS.get(name)
     if model is not None and model.scorer != "contrastive":
@@ -107,7 +107,7 @@ def check_responder_name(name: str) -> None:
         )
     if ":" in name and not os.path.exists(name):
         raise InputError(
-            f"model {name!r} is none: before a colon stands one of {', '.join(_PREFIXES)}, as in openai:gpt-4o-mini"
+            f"model {name!r} is none: before a colon stands one of {', '.join(prefixes)}, as in openai:gpt-4o-mini"
             " or recorded:FILE.csv"
         )
     registry.model_source(name)

@@ -1,32 +1,11 @@
-"""Language models behind an API: OpenAI's, Anthropic's, and any server that speaks OpenAI's protocol.
-
-    openai:gpt-4o-mini                              OPENAI_API_KEY
-    anthropic:claude-haiku-4-5                      ANTHROPIC_API_KEY
-    openai:Qwen/Qwen3-8B@http://localhost:8000/v1   OPENAI_API_KEY where it is set; a local server needs none
-
-The official clients do the talking, with their own retries off: what is tried again, when and how often is decided
-here alone. An answer is handed on as the text that the server sent, before anything is parsed. Calls are made by a few
-threads, one each at a time, and a call is begun only when the answers before it have been taken: at no time are more
-answers under way than threads, so that a kill loses no more than those. An interrupt begins no new call and waits a few
-seconds for those under way, which are paid for; while an answer is being stored, it waits until that is done.
-
-Keys come from the environment and go nowhere but into the requests' headers; should a server send one back, written
-out or in JSON's escapes, it is blanked.
-
-What a server sends is not trusted. A call has a limit of time and of size (`winobench.responders.bounded_http`); what
-comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.json_files`); an answer that
-cannot be read is a failed call with its reason, and the run goes on.
-"""
+"""The model that answers: calls in threads, tried again, paced, interrupted; see the package's words."""
 
 from __future__ import annotations
 
-import abc
 import collections
 import contextlib
 import dataclasses
 import datetime
-import email.utils
-import importlib
 import itertools
 import json
 import math
@@ -46,93 +25,28 @@ from absl import logging
 
 from winobench import files, json_files
 from winobench.errors import InputError
-from winobench.responders import bounded_http
-from winobench.responders.language import Generation, Raw, Request, Response, Turn, check_request
+from winobench.responders.hosted.anthropic import Anthropic
+from winobench.responders.hosted.api import Api, exhausted
+from winobench.responders.hosted.openai import OpenAI
+from winobench.responders.hosted.prices import cost, is_price
+from winobench.responders.language import Raw, Request, Response, check_request
 
-PRICES_DATE = "2026-11-22"
-"""When ``PRICES`` was put together, from the providers' price lists and pages that quote them."""
 
-PRICES: dict[str, tuple[float, float]] = {
-    "gpt-3.5-turbo": (0.50, 1.50),
-    "gpt-4": (30.0, 60.0),
-    "gpt-4-turbo": (10.0, 30.0),
-    "gpt-4.1": (2.0, 8.0),
-    "gpt-4.1-mini": (0.40, 1.60),
-    "gpt-4.1-nano": (0.10, 0.40),
-    "gpt-4o": (2.50, 10.0),
-    "gpt-4o-mini": (0.15, 0.60),
-    "gpt-5": (1.25, 10.0),
-    "gpt-5-mini": (0.25, 2.0),
-    "gpt-5-nano": (0.05, 0.40),
-    "gpt-5.1": (1.25, 10.0),
-    "gpt-5.2": (1.75, 14.0),
-    "gpt-5.4": (2.50, 15.0),
-    "o3": (2.0, 8.0),
-    "o3-mini": (1.10, 4.40),
-    "o4-mini": (1.10, 4.40),
-    "claude-haiku-4-5": (1.0, 5.0),
-    "claude-sonnet-4-5": (3.0, 15.0),
-    "claude-sonnet-4-6": (3.0, 15.0),
-    "claude-opus-4-5": (5.0, 25.0),
-    "claude-opus-4-6": (5.0, 25.0),
-    "claude-opus-4-7": (5.0, 25.0),
-    "claude-opus-4-8": (5.0, 25.0),
-    "claude-opus-5": (5.0, 25.0),
-}
-"""US dollars per million tokens read and written, at the standard rate, without discounts for batches or caches.
+def is_hosted(name: str) -> bool:
+    """Whether a model's name is of the kind that this module knows."""
+    return name.partition(":")[0] in APIS and ":" in name
 
-Prices change: give your own where they differ. A model that is not here has no price, which is not a price of 0.
-"""
 
-_SNAPSHOT = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)$")
-_RETRIED = (408, 409, 429)
-_SECONDS_TO_CONNECT = 20.0
 _LONGEST_BACKOFF = 60.0
 _MOST_SECONDS = 86_400
 # Of calls at a time, attempts, failures in a row: threads and files have their limits.
 _MOST_OF_ANY = 1000
 _SECONDS_WORTH_A_WARNING = 10.0
-LARGEST_ANSWER = 4 * 2**20
-"""Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
-been billed."""
-
 # What a request itself says: another value would ask another model, or another question, than is recorded.
 _OWN_FIELDS = {"messages", "model", "system", "stream", "n"}
-
-# No call has so many; more is a mistake, which must not end in the costs.
-_MOST_TOKENS = 10**9
 _BLANK = "[key]"
 # Shorter ones are stand-ins such as EMPTY, which an answer may well contain.
 _SHORTEST_SECRET = 12
-
-
-def is_hosted(name: str) -> bool:
-    """Whether a model's name is of the kind that this module knows."""
-    return name.partition(":")[0] in _APIS and ":" in name
-
-
-def cost(
-    model: str,
-    input_tokens: int | None,
-    output_tokens: int | None,
-    prices: Mapping[str, Sequence[float]] | None = None,
-) -> float | None:
-    """What tokens cost.
-
-    Args:
-      model: the name as the API knows it, such as ``gpt-4o-mini``; a dated snapshot costs as the model without the date
-        where it has no price of its own.
-      input_tokens, output_tokens: read and written.
-      prices: model -> US dollars per million tokens (read, written), before those of ``PRICES``.
-
-    Returns:
-      US dollars; None where the price or a number of tokens is not known.
-    """
-    table = {**PRICES, **(prices or {})}
-    price = table.get(model, table.get(_SNAPSHOT.sub("", model)))
-    if price is None or input_tokens is None or output_tokens is None:
-        return None
-    return (input_tokens * float(price[0]) + output_tokens * float(price[1])) / 1e6
 
 
 class HostedModel:
@@ -198,7 +112,7 @@ class HostedModel:
         self.api, self.model, named_url = _split(name)
         if base_url is not None and named_url is not None and base_url != named_url:
             raise InputError(f"{name!r} names a server, but base_url is {base_url!r}: give one of them.")
-        kind = _APIS[self.api]
+        kind = APIS[self.api]
         variable = kind.url_variable
         given = base_url or named_url or (os.environ.get(variable) or "").strip() or None
         self.base_url = _checked_url(given or kind.default_url)
@@ -231,7 +145,7 @@ class HostedModel:
             option = "seed" if seed is not None else "max_tokens_field"
             raise InputError(f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.")
         for model, price in (prices or {}).items():
-            if not _is_price(price):
+            if not is_price(price):
                 raise InputError(
                     f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and"
                     " written."
@@ -400,7 +314,7 @@ class HostedModel:
                 failure = None
             seconds = time.monotonic() - started
             if failure is None:
-                wait = _exhausted(headers)
+                wait = exhausted(headers)
                 if 0 < wait <= self._longest_wait:
                     self._pace.pause(wait)
                 identifier = self._blank(headers.get("x-request-id") or headers.get("request-id"))
@@ -458,28 +372,6 @@ class _Outcome:
     raw: Raw | None = None
     error: BaseException | None = None
     passing: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class _Failure:
-    """Why an attempt failed.
-
-    Attributes:
-      kind: ``rate limit``, ``server``, ``timeout``, ``connection``, ``unusable``,
-        ``client`` or ``refused``.
-      message: the server's words.
-      passing: whether it is worth another attempt.
-      fatal: a sentence, if every call would fail alike.
-      wait: seconds that the server asks for.
-    """
-
-    kind: str
-    message: str
-    status: int | None = None
-    passing: bool = False
-    fatal: str | None = None
-    wait: float | None = None
-    request_id: str | None = None
 
 
 class _Results:
@@ -601,225 +493,7 @@ class _AttemptsLog:
             raise InputError(f"{self.path} cannot be written: {error.strerror or error}.") from error
 
 
-class _Server(abc.ABC):
-    """A protocol: how a request is written, sent and read."""
-
-    default_url: str
-    key_variable: str
-    url_variable: str
-    package: str
-
-    def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
-        try:
-            self._package = importlib.import_module(self.package)
-        except ImportError as error:
-            raise InputError(
-                f"{self.package}:{model} needs the package {self.package} ({error}): pip install 'winobench[api]'."
-            ) from error
-        self._model, self._settings = model, settings
-        self._url, self._key = url, key
-        timeouts = self._package.Timeout(timeout, connect=min(timeout, _SECONDS_TO_CONNECT))
-        kind = bounded_http.client_class(self._package.DefaultHttpxClient, seconds=timeout, largest=LARGEST_ANSWER)
-        # A redirection could carry the key to another host.
-        try:
-            self._clients = bounded_http.Pool(lambda: self._open(key, url, timeouts, kind(follow_redirects=False)))
-        except Exception as error:  # such as a proxy's address in the environment that is none
-            raise InputError(
-                f"the client of {self.package}:{model} cannot be set up ({_one_line(str(error))}): see to the proxies"
-                " and certificates that the environment names."
-            ) from error
-
-    @abc.abstractmethod
-    def body(self, request: Generation) -> dict[str, Any]:
-        """The fields of a request."""
-
-    @abc.abstractmethod
-    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        """Makes one attempt: status, body as text, headers."""
-
-    def failure(self, error: Exception) -> _Failure:
-        """What an exception of the client means."""
-        package = self._package
-        reason = error.__cause__ or error
-        for one in (error, reason):
-            if isinstance(one, bounded_http.TooLate):
-                return _Failure("timeout", str(one), passing=True)
-            if isinstance(one, bounded_http.BrokenOff):
-                return _Failure("unusable", f"{one}; it may have been billed")
-        if isinstance(error, package.APITimeoutError):
-            return _Failure("timeout", "no answer in time", passing=True)
-        if not isinstance(error, package.APIStatusError):
-            words = _one_line(f"{type(reason).__name__}: {reason}")
-            # By its name, as the clients bring their own library for this. It is raised before anything is sent.
-            if type(reason).__name__ == "LocalProtocolError" or isinstance(reason, UnicodeError):
-                fatal = f"no request can be sent ({words}): see to the environment variables of {self.package}."
-                return _Failure("client", words, fatal=fatal)
-            if isinstance(error, getattr(package, self.base_error)):
-                return _Failure("connection", words, passing=True)
-            return _Failure("client", words)
-        status, headers = error.status_code, error.response.headers
-        message, codes = _said(error)
-        if status == 401:  # the server's words quote the key, or the part of it that it does not hide
-            message = "the key is not accepted"
-        known = {
-            "message": message,
-            "status": status,
-            "request_id": headers.get("x-request-id") or headers.get("request-id"),
-        }
-        fatal = self._fatal(status, message, codes)
-        if fatal is not None:
-            return _Failure("refused", fatal=fatal, **known)
-        passing = status in _RETRIED or status >= 500
-        if headers.get("x-should-retry") == "false":
-            passing = False
-        kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
-        return _Failure(kind, passing=passing, wait=_requested_wait(headers, status), **known)
-
-    def _fatal(self, status: int, message: str, codes: Sequence[str]) -> str | None:
-        """A sentence if an error is one that every call would meet."""
-        if status == 401:
-            return f"{self._url} does not accept the key (401): set {self.key_variable} to a valid one."
-        if status in (402, 403):
-            return f"{self._url} refuses this account ({status}: {message}): see to its rights and credit."
-        if status == 404:
-            return (
-                f"{self._url} has no such model or address (404: {message}): correct the model's name or the base URL."
-            )
-        if 300 <= status < 400:
-            return f"{self._url} has moved ({status}): give the new base URL."
-        if {"insufficient_quota", "billing_hard_limit_reached", "billing_error"} & set(codes) or (
-            status == 400 and "credit balance" in message
-        ):
-            return f"the account has no credit left ({status}: {message}): see to that and give the same command again."
-        if status in (400, 422):
-            for field, advice in (
-                ("temperature", "set send_temperature to False"),
-                ("max_completion_tokens", "set max_tokens_field to max_tokens"),
-                ("max_tokens", "set max_tokens_field to max_completion_tokens"),
-            ):
-                # The words differ from model to model; that a field is not wanted at all is common to them.
-                if re.search(rf"\b{field}\b", message) and (
-                    {"unsupported_parameter", "unsupported_value"} & set(codes)
-                    or re.search(r"not support|unsupported|deprecated|extra inputs", message, re.IGNORECASE)
-                ):
-                    return f"the model refuses the field {field} ({message}): {advice}."
-        return None
-
-
-class _OpenAI(_Server):
-    default_url = "https://api.openai.com/v1"
-    key_variable, url_variable = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-    package, base_error = "openai", "OpenAIError"
-
-    def _open(self, key, url, timeout, http_client):
-        # A server of one's own may need no key, but the client insists on one.
-        return self._package.OpenAI(
-            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
-        )
-
-    def body(self, request: Generation) -> dict[str, Any]:
-        settings = self._settings
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": [{"role": turn.role, "content": turn.text} for turn in request.turns],
-            settings["max_tokens_field"]: request.max_tokens,
-        }
-        if settings["send_temperature"]:
-            body["temperature"] = request.temperature
-        if settings["seed"] is not None:
-            body["seed"] = settings["seed"] + request.sample
-        return body
-
-    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        with self._clients.client() as client:
-            answer = client.chat.completions.with_raw_response.create(
-                **body, extra_body=self._settings["extra_body"], extra_headers={"Idempotency-Key": call_id}
-            )
-        return answer.status_code, _text(answer), answer.headers
-
-    @staticmethod
-    def parse(content: dict[str, Any]) -> Response:
-        choices = content.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            raise ValueError("the body has no choices")
-        message = choices[0].get("message")
-        if not isinstance(message, dict):
-            raise ValueError("the body's first choice has no message")
-        text = message.get("content")
-        if isinstance(text, list):  # some servers write parts
-            text = _join(text)
-        if text is not None and not isinstance(text, str):
-            raise ValueError("the message's content is no text")
-        usage = content.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
-        return Response(
-            text=text or None,
-            input_tokens=_count(usage.get("prompt_tokens")),
-            output_tokens=_count(usage.get("completion_tokens")),
-            finish={"stop": "stop", "length": "length"}.get(str(choices[0].get("finish_reason"))),
-        )
-
-
-class _Anthropic(_Server):
-    default_url = "https://api.anthropic.com"
-    key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
-    package, base_error = "anthropic", "AnthropicError"
-
-    def _open(self, key, url, timeout, http_client):
-        return self._package.Anthropic(
-            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
-        )
-
-    def body(self, request: Generation) -> dict[str, Any]:
-        system, turns = _without_system(request.turns)
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": [{"role": turn.role, "content": turn.text} for turn in turns],
-            "max_tokens": request.max_tokens,
-        }
-        if system:
-            body["system"] = system
-        if self._settings["send_temperature"]:
-            body["temperature"] = request.temperature
-        return body
-
-    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        # Newer releases of the client have no argument for the temperature, which older models still take.
-        known = {name: value for name, value in body.items() if name != "temperature"}
-        extra = {name: value for name, value in body.items() if name == "temperature"}
-        fields = {**extra, **self._settings["extra_body"]}
-        with self._clients.client() as client:
-            answer = client.messages.with_raw_response.create(
-                **known, extra_body=fields, extra_headers={"Idempotency-Key": call_id}
-            )
-        return answer.status_code, _text(answer), answer.headers
-
-    @staticmethod
-    def parse(content: dict[str, Any]) -> Response:
-        blocks = content.get("content")
-        if not isinstance(blocks, list):
-            raise ValueError("the body has no content")
-        reason = content.get("stop_reason")
-        usage = content.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
-        read = [
-            _count(usage.get(name))
-            for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        ]
-        return Response(
-            text=_join(blocks) or None,
-            input_tokens=None if read[0] is None else sum(count or 0 for count in read),
-            output_tokens=_count(usage.get("output_tokens")),
-            finish={
-                "end_turn": "stop",
-                "stop_sequence": "stop",
-                "max_tokens": "length",
-                "model_context_window_exceeded": "length",
-            }.get(str(reason)),
-        )
-
-
-_APIS: dict[str, type[_Server]] = {"openai": _OpenAI, "anthropic": _Anthropic}
+APIS: dict[str, type[Api]] = {"openai": OpenAI, "anthropic": Anthropic}
 
 
 def _split(name: str) -> tuple[str, str, str | None]:
@@ -827,7 +501,7 @@ def _split(name: str) -> tuple[str, str, str | None]:
     api, _, rest = name.partition(":")
     # Models' names may hold @ and : themselves.
     found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>https?://.*))?", rest, re.DOTALL)
-    if api not in _APIS or found is None:
+    if api not in APIS or found is None:
         raise InputError(
             f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1."
         )
@@ -863,15 +537,7 @@ def _checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _is_price(price: Any) -> bool:
-    return (
-        isinstance(price, Sequence)
-        and len(price) == 2
-        and all(isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in price)
-    )
-
-
-def _read_key(kind: type[_Server], needed: bool) -> str | None:
+def _read_key(kind: type[Api], needed: bool) -> str | None:
     key = (os.environ.get(kind.key_variable) or "").strip()
     if not key and needed:
         raise InputError(
@@ -882,61 +548,6 @@ def _read_key(kind: type[_Server], needed: bool) -> str | None:
     return key or None
 
 
-def _without_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
-    """The system's text, and the other turns."""
-    rest = list(itertools.dropwhile(lambda turn: turn.role == "system", turns))
-    if any(turn.role == "system" for turn in rest):
-        raise InputError("a system turn comes after another one, which Anthropic's API cannot express: put it first.")
-    return "\n\n".join(turn.text for turn in turns[: len(turns) - len(rest)]), rest
-
-
-def _join(parts: Sequence[Any]) -> str:
-    """The text of a list of blocks; blocks of other kinds are left out."""
-    texts = []
-    for part in parts:
-        if not isinstance(part, dict):
-            raise ValueError("the content holds something that is no block")
-        if part.get("type") == "text":
-            if not isinstance(part.get("text"), str):
-                raise ValueError("a block of text has no text")
-            texts.append(part["text"])
-    return "".join(texts)
-
-
-def _count(value: Any) -> int | None:
-    """A number of tokens; None where it cannot be one."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
-
-
-def _text(answer: Any) -> str:
-    """The body: JSON is in UTF-8, whatever a header says."""
-    return answer.http_response.content.decode("utf-8", "replace")
-
-
-def _said(error: Any) -> tuple[str, list[str]]:
-    """The server's words on an error in one line, and the codes in it."""
-    text = error.response.content.decode("utf-8", "replace")
-    try:
-        body = json_files.parse(text, foreign=True)
-    except ValueError:
-        body = None
-    inner = body.get("error", body) if isinstance(body, dict) else None
-    if not isinstance(inner, dict):
-        text = inner if isinstance(inner, str) else text
-        return _one_line(text) or error.response.reason_phrase or "no words", []
-    codes = [str(inner[name])[:100] for name in ("code", "type") if inner.get(name) is not None]
-    return _one_line(str(inner.get("message") or json.dumps(inner))), codes
-
-
-def _one_line(text: str) -> str:
-    """The beginning of a text, without what a terminal would obey."""
-    text = " ".join(json_files.well_formed(text[:10_000]).split())
-    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    return text if len(text) <= 300 else f"{text[:297]}..."
-
-
 def _secret(key: str | None) -> re.Pattern[str] | None:
     """Finds a key, also where JSON writes some of its letters as escapes; None where there is none to hide."""
     if key is None or len(key) < _SHORTEST_SECRET:
@@ -944,70 +555,3 @@ def _secret(key: str | None) -> re.Pattern[str] | None:
     marks = ("" if one.isalnum() else r"\\?" for one in key)
     letters = (rf"(?:{mark}{re.escape(one)}|\\u00(?i:{ord(one):02x}))" for mark, one in zip(marks, key, strict=True))
     return re.compile("".join(letters))
-
-
-def _requested_wait(headers: Mapping[str, str], status: int) -> float | None:
-    """The seconds that a server asks for before the next attempt; None if it does not say."""
-    with contextlib.suppress(KeyError, ValueError):
-        return _positive(float(headers["retry-after-ms"]) / 1000)
-    if (value := headers.get("retry-after")) is not None:
-        with contextlib.suppress(ValueError):
-            return _positive(float(value))
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    if status != 429:
-        return None
-    # The limits that are reached, or may be; what is left of a limit that is not reached does not matter.
-    waits = [wait for remaining, wait in _limits(headers) if remaining in (None, 0)]
-    return max(waits, default=None)
-
-
-def _exhausted(headers: Mapping[str, str]) -> float:
-    """After a success: the seconds until there may be another call; 0 if there may be one now."""
-    return max((wait for remaining, wait in _limits(headers) if remaining == 0), default=0.0)
-
-
-def _limits(headers: Mapping[str, str]) -> Iterator[tuple[int | None, float]]:
-    """What is left of each limit, None where it is not said, and the seconds until all of it is there again.
-
-    OpenAI's servers write ``x-ratelimit-reset-requests: 6m0s``, Anthropic's ``anthropic-ratelimit-requests-reset`` with
-    a date, others ``x-ratelimit-reset`` with seconds, or with seconds or milliseconds of Unix time.
-    """
-    for name, value in headers.items():
-        name = name.lower()
-        if "ratelimit" not in name or "reset" not in name:
-            continue
-        wait = _duration(value)
-        if wait is None:
-            continue
-        remaining = headers.get(name.replace("reset", "remaining"))
-        try:
-            yield (None if remaining is None else int(float(remaining))), wait
-        except (ValueError, OverflowError):
-            yield None, wait
-
-
-def _duration(text: str) -> float | None:
-    """Seconds from now that a rate-limit header means."""
-    text = text.strip()
-    with contextlib.suppress(ValueError):
-        number = float(text)
-        if number >= 1e12:
-            number /= 1000
-        return _positive(number - time.time() if number >= 1e9 else number)
-    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?", text)
-    if parts is not None and text:
-        scales = (86400, 3600, 60, 1, 0.001)
-        with contextlib.suppress(ValueError):
-            return sum(float(part) * scale for part, scale in zip(parts.groups(), scales, strict=True) if part)
-    with contextlib.suppress(ValueError, OverflowError):
-        moment = datetime.datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
-        return max(0.0, moment.timestamp() - time.time())
-    return None
-
-
-def _positive(number: float) -> float:
-    if math.isnan(number):
-        raise ValueError("not a number")
-    return max(0.0, number)

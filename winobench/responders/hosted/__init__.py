@@ -1,0 +1,27 @@
+"""Language models behind an API: OpenAI's, Anthropic's, and any server that speaks OpenAI's protocol.
+
+    openai:gpt-4o-mini                              OPENAI_API_KEY
+    anthropic:claude-haiku-4-5                      ANTHROPIC_API_KEY
+    openai:Qwen/Qwen3-8B@http://localhost:8000/v1   OPENAI_API_KEY where it is set; a local server needs none
+
+The official clients do the talking, with their own retries off: what is tried again, when and how often is decided
+here alone. An answer is handed on as the text that the server sent, before anything is parsed. Calls are made by a few
+threads, one each at a time, and a call is begun only when the answers before it have been taken: at no time are more
+answers under way than threads, so that a kill loses no more than those. An interrupt begins no new call and waits a few
+seconds for those under way, which are paid for; while an answer is being stored, it waits until that is done.
+
+Keys come from the environment and go nowhere but into the requests' headers; should a server send one back, written
+out or in JSON's escapes, it is blanked.
+
+What a server sends is not trusted. A call has a limit of time and of size (`winobench.responders.bounded_http`); what
+comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.json_files`); an answer that
+cannot be read is a failed call with its reason, and the run goes on.
+
+Files: ``model`` (threads, attempts, pace, interrupts); ``api`` (what protocols share); one for each protocol, and its
+line in `APIS`; ``prices``.
+"""
+
+from winobench.responders.hosted.model import APIS, HostedModel, is_hosted
+from winobench.responders.hosted.prices import PRICES, PRICES_DATE, cost
+
+__all__ = ["APIS", "PRICES", "PRICES_DATE", "HostedModel", "cost", "is_hosted"]

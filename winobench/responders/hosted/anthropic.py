@@ -1,0 +1,83 @@
+"""Anthropic's protocol."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from winobench.errors import InputError
+from winobench.responders.hosted.api import Api, body_text, count, join
+from winobench.responders.language import Generation, Response, Turn
+
+
+class Anthropic(Api):
+    """Anthropic's protocol: messages, with the system's text apart."""
+
+    default_url = "https://api.anthropic.com"
+    key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+    package, base_error = "anthropic", "AnthropicError"
+
+    def _open(self, key, url, timeout, http_client):
+        return self._package.Anthropic(
+            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
+        )
+
+    def body(self, request: Generation) -> dict[str, Any]:
+        """As of `Api.body`."""
+        system, turns = _without_system(request.turns)
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [{"role": turn.role, "content": turn.text} for turn in turns],
+            "max_tokens": request.max_tokens,
+        }
+        if system:
+            body["system"] = system
+        if self._settings["send_temperature"]:
+            body["temperature"] = request.temperature
+        return body
+
+    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+        """As of `Api.send`."""
+        # Newer releases of the client have no argument for the temperature, which older models still take.
+        known = {name: value for name, value in body.items() if name != "temperature"}
+        extra = {name: value for name, value in body.items() if name == "temperature"}
+        fields = {**extra, **self._settings["extra_body"]}
+        with self._clients.client() as client:
+            answer = client.messages.with_raw_response.create(
+                **known, extra_body=fields, extra_headers={"Idempotency-Key": call_id}
+            )
+        return answer.status_code, body_text(answer), answer.headers
+
+    @staticmethod
+    def parse(content: dict[str, Any]) -> Response:
+        """As of `Api.parse`."""
+        blocks = content.get("content")
+        if not isinstance(blocks, list):
+            raise ValueError("the body has no content")
+        reason = content.get("stop_reason")
+        usage = content.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        read = [
+            count(usage.get(name))
+            for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+        ]
+        return Response(
+            text=join(blocks) or None,
+            input_tokens=None if read[0] is None else sum(count or 0 for count in read),
+            output_tokens=count(usage.get("output_tokens")),
+            finish={
+                "end_turn": "stop",
+                "stop_sequence": "stop",
+                "max_tokens": "length",
+                "model_context_window_exceeded": "length",
+            }.get(str(reason)),
+        )
+
+
+def _without_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
+    """The system's text, and the other turns."""
+    rest = list(itertools.dropwhile(lambda turn: turn.role == "system", turns))
+    if any(turn.role == "system" for turn in rest):
+        raise InputError("a system turn comes after another one, which Anthropic's API cannot express: put it first.")
+    return "\n\n".join(turn.text for turn in turns[: len(turns) - len(rest)]), rest

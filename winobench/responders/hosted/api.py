@@ -1,0 +1,285 @@
+"""What the protocols of hosted models have in common: a client, one attempt, and what its failure means."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import datetime
+import email.utils
+import importlib
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from winobench import json_files
+from winobench.errors import InputError
+from winobench.responders import bounded_http
+from winobench.responders.language import Generation, Response
+
+_RETRIED = (408, 409, 429)
+_SECONDS_TO_CONNECT = 20.0
+LARGEST_ANSWER = 4 * 2**20
+"""Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
+been billed."""
+
+
+# No call has so many; more is a mistake, which must not end in the costs.
+_MOST_TOKENS = 10**9
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Why an attempt failed.
+
+    Attributes:
+      kind: ``rate limit``, ``server``, ``timeout``, ``connection``, ``unusable``,
+        ``client`` or ``refused``.
+      message: the server's words.
+      passing: whether it is worth another attempt.
+      fatal: a sentence, if every call would fail alike.
+      wait: seconds that the server asks for.
+    """
+
+    kind: str
+    message: str
+    status: int | None = None
+    passing: bool = False
+    fatal: str | None = None
+    wait: float | None = None
+    request_id: str | None = None
+
+
+class Api(abc.ABC):
+    """A protocol: how a request is written, sent and read."""
+
+    default_url: str
+    key_variable: str
+    url_variable: str
+    package: str
+
+    def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
+        try:
+            self._package = importlib.import_module(self.package)
+        except ImportError as error:
+            raise InputError(
+                f"{self.package}:{model} needs the package {self.package} ({error}): pip install 'winobench[api]'."
+            ) from error
+        self._model, self._settings = model, settings
+        self._url, self._key = url, key
+        timeouts = self._package.Timeout(timeout, connect=min(timeout, _SECONDS_TO_CONNECT))
+        kind = bounded_http.client_class(self._package.DefaultHttpxClient, seconds=timeout, largest=LARGEST_ANSWER)
+        # A redirection could carry the key to another host.
+        try:
+            self._clients = bounded_http.Pool(lambda: self._open(key, url, timeouts, kind(follow_redirects=False)))
+        except Exception as error:  # such as a proxy's address in the environment that is none
+            raise InputError(
+                f"the client of {self.package}:{model} cannot be set up ({one_line(str(error))}): see to the proxies"
+                " and certificates that the environment names."
+            ) from error
+
+    @abc.abstractmethod
+    def body(self, request: Generation) -> dict[str, Any]:
+        """The fields of a request."""
+
+    @abc.abstractmethod
+    def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
+        """Makes one attempt: status, body as text, headers."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def parse(content: dict[str, Any]) -> Response:
+        """Reads the body of an answer.
+
+        Raises:
+          ValueError: it is not what the protocol says.
+        """
+
+    @abc.abstractmethod
+    def _open(self, key: str | None, url: str, timeout: Any, http_client: Any) -> Any:
+        """The package's client, which tries nothing again by itself."""
+
+    def failure(self, error: Exception) -> Failure:
+        """What an exception of the client means."""
+        package = self._package
+        reason = error.__cause__ or error
+        for one in (error, reason):
+            if isinstance(one, bounded_http.TooLate):
+                return Failure("timeout", str(one), passing=True)
+            if isinstance(one, bounded_http.BrokenOff):
+                return Failure("unusable", f"{one}; it may have been billed")
+        if isinstance(error, package.APITimeoutError):
+            return Failure("timeout", "no answer in time", passing=True)
+        if not isinstance(error, package.APIStatusError):
+            words = one_line(f"{type(reason).__name__}: {reason}")
+            # By its name, as the clients bring their own library for this. It is raised before anything is sent.
+            if type(reason).__name__ == "LocalProtocolError" or isinstance(reason, UnicodeError):
+                fatal = f"no request can be sent ({words}): see to the environment variables of {self.package}."
+                return Failure("client", words, fatal=fatal)
+            if isinstance(error, getattr(package, self.base_error)):
+                return Failure("connection", words, passing=True)
+            return Failure("client", words)
+        status, headers = error.status_code, error.response.headers
+        message, codes = _said(error)
+        if status == 401:  # the server's words quote the key, or the part of it that it does not hide
+            message = "the key is not accepted"
+        known = {
+            "message": message,
+            "status": status,
+            "request_id": headers.get("x-request-id") or headers.get("request-id"),
+        }
+        fatal = self._fatal(status, message, codes)
+        if fatal is not None:
+            return Failure("refused", fatal=fatal, **known)
+        passing = status in _RETRIED or status >= 500
+        if headers.get("x-should-retry") == "false":
+            passing = False
+        kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
+        return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
+
+    def _fatal(self, status: int, message: str, codes: Sequence[str]) -> str | None:
+        """A sentence if an error is one that every call would meet."""
+        if status == 401:
+            return f"{self._url} does not accept the key (401): set {self.key_variable} to a valid one."
+        if status in (402, 403):
+            return f"{self._url} refuses this account ({status}: {message}): see to its rights and credit."
+        if status == 404:
+            return (
+                f"{self._url} has no such model or address (404: {message}): correct the model's name or the base URL."
+            )
+        if 300 <= status < 400:
+            return f"{self._url} has moved ({status}): give the new base URL."
+        if {"insufficient_quota", "billing_hard_limit_reached", "billing_error"} & set(codes) or (
+            status == 400 and "credit balance" in message
+        ):
+            return f"the account has no credit left ({status}: {message}): see to that and give the same command again."
+        if status in (400, 422):
+            for field, advice in (
+                ("temperature", "set send_temperature to False"),
+                ("max_completion_tokens", "set max_tokens_field to max_tokens"),
+                ("max_tokens", "set max_tokens_field to max_completion_tokens"),
+            ):
+                # The words differ from model to model; that a field is not wanted at all is common to them.
+                if re.search(rf"\b{field}\b", message) and (
+                    {"unsupported_parameter", "unsupported_value"} & set(codes)
+                    or re.search(r"not support|unsupported|deprecated|extra inputs", message, re.IGNORECASE)
+                ):
+                    return f"the model refuses the field {field} ({message}): {advice}."
+        return None
+
+
+def join(parts: Sequence[Any]) -> str:
+    """The text of a list of blocks; blocks of other kinds are left out."""
+    texts = []
+    for part in parts:
+        if not isinstance(part, dict):
+            raise ValueError("the content holds something that is no block")
+        if part.get("type") == "text":
+            if not isinstance(part.get("text"), str):
+                raise ValueError("a block of text has no text")
+            texts.append(part["text"])
+    return "".join(texts)
+
+
+def count(value: Any) -> int | None:
+    """A number of tokens; None where it cannot be one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+
+
+def body_text(answer: Any) -> str:
+    """The body: JSON is in UTF-8, whatever a header says."""
+    return answer.http_response.content.decode("utf-8", "replace")
+
+
+def _said(error: Any) -> tuple[str, list[str]]:
+    """The server's words on an error in one line, and the codes in it."""
+    text = error.response.content.decode("utf-8", "replace")
+    try:
+        body = json_files.parse(text, foreign=True)
+    except ValueError:
+        body = None
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    if not isinstance(inner, dict):
+        text = inner if isinstance(inner, str) else text
+        return one_line(text) or error.response.reason_phrase or "no words", []
+    codes = [str(inner[name])[:100] for name in ("code", "type") if inner.get(name) is not None]
+    return one_line(str(inner.get("message") or json.dumps(inner))), codes
+
+
+def one_line(text: str) -> str:
+    """The beginning of a text, without what a terminal would obey."""
+    text = " ".join(json_files.well_formed(text[:10_000]).split())
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def requested_wait(headers: Mapping[str, str], status: int) -> float | None:
+    """The seconds that a server asks for before the next attempt; None if it does not say."""
+    with contextlib.suppress(KeyError, ValueError):
+        return _positive(float(headers["retry-after-ms"]) / 1000)
+    if (value := headers.get("retry-after")) is not None:
+        with contextlib.suppress(ValueError):
+            return _positive(float(value))
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    if status != 429:
+        return None
+    # The limits that are reached, or may be; what is left of a limit that is not reached does not matter.
+    waits = [wait for remaining, wait in _limits(headers) if remaining in (None, 0)]
+    return max(waits, default=None)
+
+
+def exhausted(headers: Mapping[str, str]) -> float:
+    """After a success: the seconds until there may be another call; 0 if there may be one now."""
+    return max((wait for remaining, wait in _limits(headers) if remaining == 0), default=0.0)
+
+
+def _limits(headers: Mapping[str, str]) -> Iterator[tuple[int | None, float]]:
+    """What is left of each limit, None where it is not said, and the seconds until all of it is there again.
+
+    OpenAI's servers write ``x-ratelimit-reset-requests: 6m0s``, Anthropic's ``anthropic-ratelimit-requests-reset`` with
+    a date, others ``x-ratelimit-reset`` with seconds, or with seconds or milliseconds of Unix time.
+    """
+    for name, value in headers.items():
+        name = name.lower()
+        if "ratelimit" not in name or "reset" not in name:
+            continue
+        wait = _duration(value)
+        if wait is None:
+            continue
+        remaining = headers.get(name.replace("reset", "remaining"))
+        try:
+            yield (None if remaining is None else int(float(remaining))), wait
+        except (ValueError, OverflowError):
+            yield None, wait
+
+
+def _duration(text: str) -> float | None:
+    """Seconds from now that a rate-limit header means."""
+    text = text.strip()
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if number >= 1e12:
+            number /= 1000
+        return _positive(number - time.time() if number >= 1e9 else number)
+    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?", text)
+    if parts is not None and text:
+        scales = (86400, 3600, 60, 1, 0.001)
+        with contextlib.suppress(ValueError):
+            return sum(float(part) * scale for part, scale in zip(parts.groups(), scales, strict=True) if part)
+    with contextlib.suppress(ValueError, OverflowError):
+        moment = datetime.datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+        return max(0.0, moment.timestamp() - time.time())
+    return None
+
+
+def _positive(number: float) -> float:
+    if math.isnan(number):
+        raise ValueError("not a number")
+    return max(0.0, number)

@@ -1,0 +1,80 @@
+"""What calls cost."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PRICES_DATE = "2026-11-22"
+"""When ``PRICES`` was put together, from the providers' price lists and pages that quote them."""
+
+
+PRICES: dict[str, tuple[float, float]] = {
+    "gpt-3.5-turbo": (0.50, 1.50),
+    "gpt-4": (30.0, 60.0),
+    "gpt-4-turbo": (10.0, 30.0),
+    "gpt-4.1": (2.0, 8.0),
+    "gpt-4.1-mini": (0.40, 1.60),
+    "gpt-4.1-nano": (0.10, 0.40),
+    "gpt-4o": (2.50, 10.0),
+    "gpt-4o-mini": (0.15, 0.60),
+    "gpt-5": (1.25, 10.0),
+    "gpt-5-mini": (0.25, 2.0),
+    "gpt-5-nano": (0.05, 0.40),
+    "gpt-5.1": (1.25, 10.0),
+    "gpt-5.2": (1.75, 14.0),
+    "gpt-5.4": (2.50, 15.0),
+    "o3": (2.0, 8.0),
+    "o3-mini": (1.10, 4.40),
+    "o4-mini": (1.10, 4.40),
+    "claude-haiku-4-5": (1.0, 5.0),
+    "claude-sonnet-4-5": (3.0, 15.0),
+    "claude-sonnet-4-6": (3.0, 15.0),
+    "claude-opus-4-5": (5.0, 25.0),
+    "claude-opus-4-6": (5.0, 25.0),
+    "claude-opus-4-7": (5.0, 25.0),
+    "claude-opus-4-8": (5.0, 25.0),
+    "claude-opus-5": (5.0, 25.0),
+}
+"""US dollars per million tokens read and written, at the standard rate, without discounts for batches or caches.
+
+Prices change: give your own where they differ. A model that is not here has no price, which is not a price of 0.
+"""
+
+
+_SNAPSHOT = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)$")
+
+
+def cost(
+    model: str,
+    input_tokens: int | None,
+    output_tokens: int | None,
+    prices: Mapping[str, Sequence[float]] | None = None,
+) -> float | None:
+    """What tokens cost.
+
+    Args:
+      model: the name as the API knows it, such as ``gpt-4o-mini``; a dated snapshot costs as the model without the date
+        where it has no price of its own.
+      input_tokens, output_tokens: read and written.
+      prices: model -> US dollars per million tokens (read, written), before those of ``PRICES``.
+
+    Returns:
+      US dollars; None where the price or a number of tokens is not known.
+    """
+    table = {**PRICES, **(prices or {})}
+    price = table.get(model, table.get(_SNAPSHOT.sub("", model)))
+    if price is None or input_tokens is None or output_tokens is None:
+        return None
+    return (input_tokens * float(price[0]) + output_tokens * float(price[1])) / 1e6
+
+
+def is_price(price: Any) -> bool:
+    """Whether it is two numbers, dollars per million tokens read and written."""
+    return (
+        isinstance(price, Sequence)
+        and len(price) == 2
+        and all(isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in price)
+    )
