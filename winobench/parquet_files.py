@@ -13,7 +13,9 @@ import os
 import struct
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from winobench import files
@@ -89,3 +91,16 @@ def _check_digest(content: bytes) -> None:
     end = begin + hashlib.sha256().digest_size
     if hashlib.sha256(content[:mark] + content[end:]).digest() != content[begin:end]:
         raise DamagedError("its SHA-256 is another one than when it was written")
+
+
+def encoded(column: pa.ChunkedArray) -> tuple[dict[str, int], np.ndarray]:
+    """Value -> number, and the numbers of a column [num_rows] int64."""
+    found = pc.dictionary_encode(column.combine_chunks())
+    codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return {value: code for code, value in enumerate(found.dictionary.to_pylist())}, codes
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The whole numbers start, start + 1, ... of each range, one range after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

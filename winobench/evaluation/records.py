@@ -372,7 +372,9 @@ def read_errors(
     on_fault = _refuse if on_fault is None else on_fault
     num = len(scores.timesteps)
     errors = np.full((len(pairs), num), np.nan, np.float32)
-    rows = {(image_hashes[image], text_hashes[text]): index for index, (image, text) in enumerate(pairs.tolist())}
+    numbers = [{name: number for number, name in enumerate(names)} for names in (image_hashes, text_hashes)]
+    keys = pairs[:, 0].astype(np.int64) * max(1, len(text_hashes)) + pairs[:, 1]
+    order = np.argsort(keys)
     seconds: dict[int, float] = collections.defaultdict(float)
     for path in sorted(folder.glob("part-*.parquet")):
         try:
@@ -390,17 +392,27 @@ def read_errors(
         common = min(num, len(there))
         usable = np.zeros(num, bool)
         usable[:common] = np.equal(there[:common], scores.timesteps[:common])
-        columns = [table[name].to_pylist() for name in ("image", "text", "first_sample")]
+        images, texts = (_numbered(table[name], known) for name, known in zip(("image", "text"), numbers, strict=True))
+        wanted = np.where((images < 0) | (texts < 0), -1, images * max(1, len(text_hashes)) + texts)
+        places = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(0, len(keys) - 1))
+        rows = order[places] if len(keys) else places
         values = table["errors"].combine_chunks()
-        offsets = values.offsets.to_numpy()
+        offsets, first = values.offsets.to_numpy().astype(np.int64), table["first_sample"].to_numpy().astype(np.int64)
+        kept = np.minimum(first + np.diff(offsets), num) - first
+        of_plan = (wanted >= 0) & (kept > 0)
+        of_plan[of_plan] = keys[rows[of_plan]] == wanted[of_plan]
+        into = parquet_files.ranges(rows[of_plan] * num + first[of_plan], kept[of_plan])
+        out_of = parquet_files.ranges(offsets[:-1][of_plan], kept[of_plan])
+        are_wanted = usable[into % num]
         flat = convert(values.values.to_numpy(zero_copy_only=False))
-        for number, (image, text, first) in enumerate(zip(*columns, strict=True)):
-            row = rows.get((image, text))
-            if row is not None:
-                part = flat[offsets[number] : offsets[number + 1]][: max(0, num - first)]
-                wanted = usable[first : first + len(part)]
-                errors[row, first : first + len(part)][wanted] = part[wanted]
+        errors.reshape(-1)[into[are_wanted]] = flat[out_of[are_wanted]]
     return errors, max(seconds.values(), default=0.0)
+
+
+def _numbered(column: pa.ChunkedArray, numbers: Mapping[str, int]) -> np.ndarray:
+    """The plan's number of each value of a column, [num_rows] int64; -1 for what is not in the plan."""
+    codes_of, codes = parquet_files.encoded(column)
+    return np.array([numbers.get(value, -1) for value in codes_of], np.int64)[codes]
 
 
 def _numbers(path: pathlib.Path) -> tuple[int, int]:

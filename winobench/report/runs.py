@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from winobench import json_files, metrics, parquet_files
 from winobench.data.images import image_hash
@@ -308,8 +307,8 @@ class ErrorStore:
     """Per-sample errors of (image, text) pairs that were scored in the same way."""
 
     def __init__(self, table: pa.Table):
-        self._images, image_codes = _encoded(table["image"])
-        self._texts, text_codes = _encoded(table["text"])
+        self._images, image_codes = parquet_files.encoded(table["image"])
+        self._texts, text_codes = parquet_files.encoded(table["text"])
         errors = table["errors"].combine_chunks()
         offsets = errors.offsets.to_numpy()
         self._flat = errors.values.to_numpy(zero_copy_only=False)
@@ -341,7 +340,7 @@ class ErrorStore:
         if counts.min() == 0:
             return None
         pair = np.repeat(np.arange(len(keys)), counts)
-        rows = _ranges(first, counts)
+        rows = parquet_files.ranges(first, counts)
         ends = self._first[rows] + self._lengths[rows]
         if num_samples is None:
             reach = np.zeros(len(keys), np.int64)
@@ -351,7 +350,8 @@ class ErrorStore:
         kept = np.minimum(ends, num_samples) - self._first[rows]
         inside = kept > 0
         pair, rows, kept = pair[inside], rows[inside], kept[inside]
-        errors[_ranges(pair * num_samples + self._first[rows], kept)] = self._flat[_ranges(self._starts[rows], kept)]
+        into = parquet_files.ranges(pair * num_samples + self._first[rows], kept)
+        errors[into] = self._flat[parquet_files.ranges(self._starts[rows], kept)]
         return None if np.isnan(errors).any() else errors.reshape(len(keys), num_samples)
 
     def batches(self, examples: Examples, num_samples: int | None) -> list[Batch] | None:
@@ -720,19 +720,6 @@ def _reproducing(batch: Batch, stored: np.ndarray, said: tuple[str, ...] | None)
         if np.allclose(mean_scores(candidate), stored, rtol=0, atol=tolerance):
             return candidate
     return None
-
-
-def _encoded(column: pa.ChunkedArray) -> tuple[dict[str, int], np.ndarray]:
-    """Value -> number, and the numbers of a column [num_rows] int64."""
-    encoded = pc.dictionary_encode(column.combine_chunks())
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return {value: code for code, value in enumerate(encoded.dictionary.to_pylist())}, codes
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The whole numbers start, start + 1, ... of each range, one range after the other."""
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
