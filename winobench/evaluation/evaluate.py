@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import os
-import pathlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +17,7 @@ from typing import Any
 from winobench import metrics, options, parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import contracts, gallery, importance, provenance, race, records, rounds, summary
+from winobench.evaluation import contracts, gallery, importance, race, records, rounds, running, summary
 from winobench.metrics import association, normalization, sequential
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
@@ -109,32 +107,20 @@ def evaluate(
     scorer = base.for_evaluation(scorer)
     chosen = choose_tasks(tasks, data_dir)
     limit = options.LIMIT.check("limit", limit)
-    options.ALPHA.check("alpha", alpha)
-    rare_share = options.RARE_SHARE.check("rare_share", rare_share)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
     normalization.choice().check("normalize", normalize)
-    if not is_sampled and normalize not in ("auto", "none"):
+    if not is_sampled and normalize not in (normalization.AUTO, "none"):
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
+    options.ALPHA.check("alpha", alpha)
+    rare_share = options.RARE_SHARE.check("rare_share", rare_share)
     _check_mode(mode, alpha, timesteps, is_sampled)
     if mode == "race":
         if parallel.spans_processes(getattr(scorer, "mesh", None)):
             raise InputError(rounds.RACE_OVER_PROCESSES)
         race.check(chosen)
-    if timesteps is None:
-        timesteps = importance.RULE if mode == "race" else "uniform"
-    timesteps = samples.check_timesteps(timesteps, (importance.RULE,))
-    if num_samples is None:
-        num_samples = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
-    sampling = {
-        "num_samples": samples.check_num_samples(num_samples),
-        "num_bias_samples": samples.check_num_samples(num_bias_samples),
-        "seed": samples.check_seed(seed),
-        "timesteps": timesteps,
-        # Runs without a race keep the identity that their folders have.
-        **({"mode": mode, "alpha": float(alpha), "rare_share": float(rare_share)} if mode == "race" else {}),
-    }
+    sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share)
     fingerprint = _common_fingerprint(scorer)
-    if "timestep_range" in fingerprint and not samples.draws_from_range(timesteps):
+    if "timestep_range" in fingerprint and not samples.draws_from_range(sampling["timesteps"]):
         fingerprint["timestep_range"] = None  # it has no part in these timesteps
     failed: dict[str, str] = {}
     planned = rounds.make_rounds(
@@ -150,7 +136,7 @@ def evaluate(
         failed=failed,
     )
     if not planned:
-        raise InputError(next(iter(failed.values())) if len(failed) == 1 else _listed(failed))
+        raise running.unusable(failed)
     usable = [task for task in chosen if task.name not in failed]
     identity = {
         # In this order a folder's refusal names what differs: causes before what follows from them.
@@ -162,64 +148,88 @@ def evaluate(
             task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in usable
         },
     }
-    if config is not None:
-        config = contracts.json_values(config, "config")
     if model is not None:
         options.text().check("model", model)
     if config is None:
         names = [task.name for task in chosen]
         config = {"tasks": names, "data_dir": data_dir, "limit": limit, "normalize": normalize, "sampling": sampling}
-    versions = {
-        **provenance.software(),
-        "seeds": {"samples": seed},
-        "device": provenance.devices(),
-        "weights": fingerprint.get("model"),
-        "scorer": fingerprint,
-        "data": {name: described["data"] for name, described in identity["tasks"].items()},
-    }
-    description = {
-        "status": "running",
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "model": model or fingerprint.get("scorer", type(scorer).__name__),
-        "config": config,
-        "identity": identity,
-        "rounds": [_described(one, is_sampled) for one in planned],
-        "metrics": {task.name: _metric_of(task) for task in usable},
-        "versions": versions,
-    }
-    if workdir is None:
-        workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
-    folder = records.RunFolder(workdir)
-    is_first = parallel.is_first_process()
+    else:
+        config = contracts.json_values(config, "config")
+    versions = running.versions_of(identity, on_this_machine=True, seeds={"samples": seed})
+    description = running.described(
+        identity,
+        kind=type(scorer).__name__,
+        model=model,
+        config=config,
+        versions=versions,
+        rounds=[_described(one, is_sampled) for one in planned],
+        metrics={task.name: _metric_of(task) for task in usable},
+    )
+    folder = running.folder_for(workdir, name, identity)
+    shows = progress and parallel.is_first_process()
     with contextlib.closing(folder):
         parallel.from_first(lambda: folder.open(description, overwrite=overwrite))
-        try:
-            if progress and is_first:
+        with running.recording(folder, description, folder.has_records):
+            if shows:
                 progress_bars.say(f"records in {folder.path}")
             rounds.check_alike(folder, identity)
-            for one in planned:
-                if one.alpha is not None and timesteps == importance.RULE:
-                    rounds.learn_timesteps(scorer, one, folder, versions, reuse=reuse, progress=progress and is_first)
-                    description["rounds"] = [_described(one, is_sampled) for one in planned]
-                    if is_first:
-                        folder.describe(description)
+            _learn_timesteps(scorer, planned, folder, description, reuse=reuse, progress=shows)
             seconds_before = rounds.find_missing(folder, planned, versions, reuse=reuse)
-            parts = rounds.score_missing(scorer, planned, folder, versions, progress and is_first)
-            about = {"config": config, "versions": versions}
+            parts = rounds.score_missing(scorer, planned, folder, versions, shows)
 
             def finish() -> dict[str, Any]:
                 rounds.collect(folder, planned, versions, parts)
                 seconds = seconds_before + time.monotonic() - started
+                about = {"config": config, "versions": versions}
                 return _summarise(folder, planned, usable, failed, about, seconds)
 
             results = parallel.from_first(finish)
-            if is_first:
-                folder.describe({**description, "status": "finished"})
-        except BaseException as error:
-            if is_first:
-                _leave(folder, description, error)
-            raise
     return {**results, "workdir": str(folder.path)}
+
+
+def _sampling(
+    mode: str,
+    timesteps: str | Sequence[int] | None,
+    num_samples: int | None,
+    num_bias_samples: int,
+    seed: int,
+    alpha: float,
+    rare_share: float,
+) -> dict[str, Any]:
+    """How noise and timesteps are drawn, checked, as the identity has it."""
+    if timesteps is None:
+        timesteps = importance.RULE if mode == "race" else "uniform"
+    timesteps = samples.check_timesteps(timesteps, (importance.RULE,))
+    if num_samples is None:
+        num_samples = samples.DEFAULT_NUM_SAMPLES if isinstance(timesteps, str) else len(timesteps)
+    return {
+        "num_samples": samples.check_num_samples(num_samples),
+        "num_bias_samples": samples.check_num_samples(num_bias_samples),
+        "seed": samples.check_seed(seed),
+        "timesteps": timesteps,
+        # Runs without a race keep the identity that their folders have.
+        **({"mode": mode, "alpha": float(alpha), "rare_share": float(rare_share)} if mode == "race" else {}),
+    }
+
+
+def _learn_timesteps(
+    scorer: base.Scorer | base.SampledScorer,
+    planned: Sequence[rounds.Round],
+    folder: records.RunFolder,
+    description: dict[str, Any],
+    *,
+    reuse: bool,
+    progress: bool,
+) -> None:
+    """Has races learn from a pilot which timesteps tell most, where their rule is to do so; describes them anew."""
+    if description["identity"]["sampling"]["timesteps"] != importance.RULE:
+        return
+    for one in planned:
+        if one.alpha is not None:
+            rounds.learn_timesteps(scorer, one, folder, description["versions"], reuse=reuse, progress=progress)
+            description["rounds"] = [_described(each, True) for each in planned]
+            if parallel.is_first_process():
+                folder.describe(description)
 
 
 def choose_tasks(
@@ -339,18 +349,3 @@ def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, 
         raise InputError("mode='race' is for diffusion models: leave it at fixed for this scorer.")
     if not 0 < alpha < 0.5:
         raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.")
-
-
-def _leave(folder: records.RunFolder, description: Mapping[str, Any], error: BaseException) -> None:
-    """Notes how a run ended; takes away the folder of one that ended before its first error was recorded."""
-    # Who is interrupted has not waited for the other processes, which may be about to record something.
-    alone = parallel.num_processes() == 1 or not isinstance(error, KeyboardInterrupt)
-    if alone and not folder.has_records() and folder.discard():
-        return
-    reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
-    with contextlib.suppress(InputError):  # the first error is the one to tell
-        folder.describe({**description, "status": reason})
-
-
-def _listed(failed: Mapping[str, str]) -> str:
-    return "no task has usable data: " + "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in failed.items())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import difflib
 import os
-import pathlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +16,7 @@ import pyarrow as pa
 from winobench import parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import asking, provenance, records, responses
+from winobench.evaluation import asking, records, responses, running
 from winobench.evaluation.evaluate import READY, choose_tasks
 from winobench.responders.language import KINDS, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
@@ -115,7 +113,7 @@ def evaluate_questions(
         if (one := _prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed)) is not None
     ]
     if not asked:
-        raise InputError(next(iter(failed.values())) if len(failed) == 1 else _listed(failed))
+        raise running.unusable(failed)
     if hasattr(responder, "bind"):
         # All questions, also where a limit keeps most of them from being asked.
         responder.bind(
@@ -142,30 +140,21 @@ def evaluate_questions(
     if config is None:
         names = [task.name for task in chosen]
         config = {"tasks": names, "protocol": protocol, "data_dir": data_dir, "limit": limit}
-    versions = {
-        **provenance.software(),
-        # Hosted and recorded models compute nothing here.
-        "device": None if hasattr(responder, "cost") or hasattr(responder, "bind") else provenance.devices(),
-        "weights": fingerprint.get("model"),
-        "scorer": fingerprint,
-        "data": {name: described["data"] for name, described in identity["tasks"].items()},
-    }
-    description = {
-        "status": "running",
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "model": model or fingerprint.get("scorer", type(responder).__name__),
-        "config": config,
-        "identity": identity,
-        "versions": versions,
-    }
-    if workdir is None:
-        workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
-    folder = records.RunFolder(workdir, records.RESPONSES)
-    folder.open(description, overwrite=overwrite)
     paid = hasattr(responder, "cost")
+    # Hosted and recorded models compute nothing here.
+    versions = running.versions_of(identity, on_this_machine=not (paid or hasattr(responder, "bind")))
+    description = running.described(
+        identity, kind=type(responder).__name__, model=model, config=config, versions=versions
+    )
+    folder = running.folder_for(workdir, name, identity, records.RESPONSES)
+    folder.open(description, overwrite=overwrite)
     store = responses.ResponseStore(folder.records_path, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS)
     answers = asking.Answers()
-    try:
+    with (
+        contextlib.closing(folder),
+        running.recording(folder, description, lambda: bool(len(store) or answers.failed)),
+        contextlib.closing(store),
+    ):
         if progress:
             progress_bars.say(f"records in {folder.path}")
         wanted = {
@@ -182,7 +171,7 @@ def evaluate_questions(
         results["protocols"] = identity["protocol"]
         left_out = sum(_summarise(one, answers, folder, results) for one in asked)
         if not results["tasks"]:
-            raise InputError(next(iter(failed.values())) if len(failed) == 1 else _listed(failed))
+            raise running.unusable(failed)
         if answers.failed:
             first = next(iter(answers.failed.values()))
             results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}
@@ -190,19 +179,6 @@ def evaluate_questions(
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
         results |= _spent(responder, wanted, answers)
         records.write_json(folder.results_path, results)
-        folder.describe({**description, "status": "finished"})
-    except BaseException as error:
-        store.close()
-        if not len(store) and not answers.failed:
-            folder.discard()
-        else:
-            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"failed: {error}"
-            with contextlib.suppress(InputError):  # the first error is the one to tell
-                folder.describe({**description, "status": reason})
-        raise
-    finally:
-        store.close()
-        folder.close()
     return {**results, "workdir": str(folder.path)}
 
 
@@ -402,7 +378,3 @@ def _spent(responder: Responder, wanted: Mapping[str, Request], answers: asking.
 
 def _joined(kinds: frozenset[str]) -> str:
     return " and ".join(kind for kind in KINDS if kind in kinds)
-
-
-def _listed(failed: Mapping[str, str]) -> str:
-    return "no task has usable data: " + "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in failed.items())
