@@ -16,6 +16,7 @@ import pytest
 from tests import launching
 from tests.evaluation import fakes, killed_run
 from tests.evaluation.fakes import FakeScorer
+from winobench import metrics
 from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
 from winobench.evaluation import evaluate, rounds
@@ -457,6 +458,26 @@ def test_a_second_look_at_the_same_errors_needs_no_pass(tmp_path):
     for changes in ({"seed": 1}, {"timesteps": "even"}):
         other = FakeScorer()
         assert run(other, tmp_path / str(changes), reuse=True, **changes)["computed_passes"] == len(other.scored) > 0
+
+
+def test_a_metric_that_cannot_judge_is_told_before_anything_is_scored(tmp_path, monkeypatch):
+    def judge(scores, targets):
+        return {"odd": metrics.Outcome(scores[:, 0, 0] > 1, np.zeros(7, bool))}
+
+    odd = metrics.Metric("odd", judge, headline="odd")
+    monkeypatch.setitem(metrics.METRICS, "odd", odd)
+    silent = metrics.Metric("silent", metrics.ACCURACY.judge, headline="other")
+    monkeypatch.setitem(metrics.METRICS, "silent", silent)
+    for metric, task, message in (
+        ("odd", fakes.text_task(), "cannot judge question .* of task 'words' .*ValueError"),
+        ("silent", fakes.text_task(), "it gives no 'other', which it names"),
+        ("accuracy", fakes.square_task(), "cannot judge question .* a target and one image or one text are needed"),
+    ):
+        scorer = FakeScorer()
+        with pytest.raises(InputError, match=message):
+            run(scorer, tmp_path / metric, tasks=[dataclasses.replace(task, metric=metric, chance={})])
+        assert not scorer.scored
+        assert not (tmp_path / metric).exists()
 
 
 def test_gray_image_normalisation_scores_one_more_image(tmp_path):

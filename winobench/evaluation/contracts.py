@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from winobench import json_files, metrics, options
 from winobench.errors import InputError
 from winobench.scorers import base
 from winobench.tasks.base import Example, Task
+
+if TYPE_CHECKING:
+    from winobench.evaluation.plan import Question
 
 # A name is part of the names of files.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
@@ -91,6 +94,26 @@ def check_example(task: Task, example: Any) -> None:
         raise InputError(f"{where} has the target {example.target}, which is none of its candidates.")
     if num_candidates < 2:
         raise InputError(f"{where} has one image and one text: there is nothing to choose from")
+
+
+def check_metric(task: Task, questions: Iterable[Question]) -> None:
+    """Makes sure that a task's metric can judge its questions, on made-up scores: before anything is scored.
+
+    Raises:
+      InputError: it cannot, or what it gives is not what `winobench.metrics.Metric` says.
+    """
+    metric = metrics.METRICS[task.metric]
+    kinds = {(len(one.images), len(one.texts), one.target is None): one for one in questions}
+    for (num_images, num_texts, _), question in kinds.items():
+        where = f"the metric {metric.name!r} cannot judge question {options.shown(question.id)} of task {task.name!r}"
+        scores = np.arange(num_images * num_texts, dtype=np.float64).reshape(num_images, num_texts)
+        try:
+            found = metric([scores] * 2, [question.target] * 2)
+        except Exception as error:
+            raise InputError(f"{where} ({type(error).__name__}: {error}): correct the task, or the metric") from error
+        for name in (metric.headline, *metric.shown):
+            if name not in found:
+                raise InputError(f"{where}: it gives no {name!r}, which it names: correct the metric")
 
 
 def fingerprint(scorer: Any) -> dict[str, Any]:

@@ -138,6 +138,11 @@ def evaluate(
     if not planned:
         raise running.unusable(failed)
     usable = [task for task in chosen if task.name not in failed]
+    if mode == "fixed":  # a race asks more, and says what
+        for one in planned:
+            for task in one.tasks:
+                if task.association is None:
+                    contracts.check_metric(task, one.plan.questions[task.name])
     identity = {
         # In this order a folder's refusal names what differs: causes before what follows from them.
         "limit": limit,
