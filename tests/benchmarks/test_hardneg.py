@@ -42,6 +42,7 @@ def test_runs_and_all_agree(dtype, tolerance, tmp_path, capsys, monkeypatch):
     assert all(f"| {name} |" in table for name in results)
 
 
+@pytest.mark.slow
 def test_adapters_that_are_a_little_larger_are_noticed(tmp_path):
     size = hardneg.SIZES["small"]
     hardneg.write_unet(tmp_path, size.unet, "cpu")

@@ -32,6 +32,7 @@ def test_runs(tmp_path, capsys, monkeypatch):
     assert all(f"| {name} |" in table for name in found)
 
 
+@pytest.mark.slow
 def test_differences_are_those_of_the_scores():
     tasks = [get_task("clevr"), get_task("clevr_image")]
     plan = planning.make_plan(tasks, data_dir=None, limit=1, normalize="auto")

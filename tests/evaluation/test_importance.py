@@ -70,6 +70,7 @@ class Uneven(fakes.FakeScorer):
         return np.float32(50 + (3 * noise + 3 * of_pair if late else 0.01 * noise))
 
 
+@pytest.mark.slow
 def test_a_race_learns_where_candidates_differ_and_takes_fewer_passes(tmp_path):
     tasks = [fakes.text_task(count=12), fakes.image_task(count=12)]
     arguments = {"num_samples": 200, "mode": "race", "rare_share": 0.1, "reuse": False, "progress": False}

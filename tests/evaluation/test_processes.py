@@ -106,6 +106,7 @@ def test_eight_devices_give_the_same(alone, tmp_path):
     check_against(alone, printed, tmp_path / "run")
 
 
+@pytest.mark.slow  # starts two processes
 def test_two_processes_share_the_work(alone, tmp_path):
     workdir = tmp_path / "run"
     first, second = finish(*start_two(workdir))

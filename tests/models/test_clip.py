@@ -233,6 +233,7 @@ def test_dtypes(name):
     assert [part.dtype for part in results[1]] == [jnp.bfloat16, jnp.bfloat16, jnp.float32]
 
 
+@pytest.mark.slow
 def test_statistics_get_no_gradient():
     """The running statistics of batch norms are loaded, not trained; every other parameter has a gradient."""
     graph, state = nnx.split(build("resnet"))

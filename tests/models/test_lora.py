@@ -219,6 +219,7 @@ def test_bfloat16_base_with_float32_adapters():
     assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(module))} == {jnp.dtype("bfloat16")}
 
 
+@pytest.mark.slow
 def test_training_reaches_the_adapters_alone():
     module = adapted(dropout=0.0)
     graph, trained, frozen = lora.split(module)

@@ -77,7 +77,7 @@ def results(name, network):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "unet" else ()) for name in NETWORKS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("unet", "vae") else ()) for name in NETWORKS]
 )
 def test_dtypes_are_separate(name):
     cls, config = NETWORKS[name]

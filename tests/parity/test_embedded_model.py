@@ -41,6 +41,7 @@ def test_is_judged_on_the_timesteps_that_it_was_trained_on(scorer):
     assert own.timestep_range == (0, 500)
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_torch_diffusers_loads_it_and_computes_the_same_errors(scorer):
     pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, dtype=torch.float32)

@@ -129,6 +129,7 @@ def test_the_empty_text_as_zeros(ours, theirs, noise):
         ours.replace(guidance=1.0)
 
 
+@pytest.mark.slow
 def test_texts_about_one_sample_may_go_together(ours):
     """Only the first convolution lies ahead of the pooled text, so the scorer does without; the network can."""
     assert not ours.unet.shares_rows
@@ -242,6 +243,7 @@ def kohya_name(part, layer, places=None):
     return f"lora_{prefix}_{layer.replace('.', '_')}"
 
 
+@pytest.mark.slow
 def test_lora_of_kohya(folder, adapted, tmp_path):
     """In diffusers' block names, as kohya's scripts write SD 1.5's, with the alphas of the file beside."""
     _, place, states = adapted

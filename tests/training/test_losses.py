@@ -60,6 +60,7 @@ def test_optimizers_fit_a_line(name):
     assert loss(params) < 0.5 * before
 
 
+@pytest.mark.slow
 def test_muon_orthogonalises_convolutions_and_leaves_biases_to_adam():
     params = {"conv": {"kernel": jnp.zeros((3, 3, 4, 8)), "bias": jnp.zeros(8)}}
     gradients = {"conv": {"kernel": jax.random.normal(jax.random.key(0), (3, 3, 4, 8)), "bias": jnp.arange(1.0, 9.0)}}
