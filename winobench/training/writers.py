@@ -1,4 +1,4 @@
-"""Where a training run's numbers go: JSON lines, TensorBoard, Weights & Biases, and a bar on the terminal.
+"""Where a training run's numbers go: JSON lines, TensorBoard, Weights & Biases.
 
 Every writer knows how to go on after a stop: what an earlier process wrote about steps that are now done anew is
 dropped or hidden, so that a run that was killed and one that was not leave the same curve.

@@ -16,12 +16,7 @@ class Anthropic(Api):
 
     default_url = "https://api.anthropic.com"
     key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
-    package, base_error = "anthropic", "AnthropicError"
-
-    def _open(self, key, url, timeout, http_client):
-        return self._package.Anthropic(
-            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
-        )
+    package, client, base_error = "anthropic", "Anthropic", "AnthropicError"
 
     def body(self, request: Generation) -> dict[str, Any]:
         """As of `Api.body`."""

@@ -60,6 +60,8 @@ class Api(abc.ABC):
     key_variable: str
     url_variable: str
     package: str
+    client: str
+    base_error: str
 
     def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
         try:
@@ -98,9 +100,12 @@ class Api(abc.ABC):
           ValueError: it is not what the protocol says.
         """
 
-    @abc.abstractmethod
     def _open(self, key: str | None, url: str, timeout: Any, http_client: Any) -> Any:
         """The package's client, which tries nothing again by itself."""
+        # A server of one's own may need no key, but the client insists on one.
+        return getattr(self._package, self.client)(
+            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
+        )
 
     def failure(self, error: Exception) -> Failure:
         """What an exception of the client means."""

@@ -14,13 +14,7 @@ class OpenAI(Api):
 
     default_url = "https://api.openai.com/v1"
     key_variable, url_variable = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-    package, base_error = "openai", "OpenAIError"
-
-    def _open(self, key, url, timeout, http_client):
-        # A server of one's own may need no key, but the client insists on one.
-        return self._package.OpenAI(
-            api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
-        )
+    package, client, base_error = "openai", "OpenAI", "OpenAIError"
 
     def body(self, request: Generation) -> dict[str, Any]:
         """As of `Api.body`."""
