@@ -150,6 +150,7 @@ def test_pictures_do_not_depend_on_the_batch(size):
     np.testing.assert_array_equal(together, alone[np.arange(chunk + 3) % 5])
 
 
+@pytest.mark.slow
 def test_resolutions_show_the_same_picture():
     scenes = clevr_scenes.sample_task_scenes(8)
     fine = clevr_renderer.render(scenes, 128).astype(np.float64)

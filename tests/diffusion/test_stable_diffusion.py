@@ -114,6 +114,7 @@ def test_encoding_in_batches_is_encoding_one_by_one(bundle):
     np.testing.assert_array_equal(together, single)
 
 
+@pytest.mark.slow
 def test_images_as_floats_and_draws_from_the_posterior(bundle):
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
     mean = bundle.encode_images(images)

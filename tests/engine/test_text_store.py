@@ -16,7 +16,7 @@ TEXTS = ["a red cube", "a blue ball left of the cube", ""]
 IMAGES = [np.full((32, 32, 3), value, np.uint8) for value in (10, 200)]
 
 
-@pytest.fixture(params=["one array", pytest.param("a tree", marks=pytest.mark.slow)])
+@pytest.fixture(params=["one array", "a tree"])
 def folder(request, tiny_pipeline, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     return tiny_pipeline if request.param == "one array" else tiny_sdxl.write(tmp_path_factory.mktemp("sdxl"))
@@ -26,6 +26,7 @@ def load(folder, **keywords):
     return DiffusionITM.from_pretrained(folder, batch_size=4, mesh=parallel.make_mesh(jax.devices()[:1]), **keywords)
 
 
+@pytest.mark.slow
 def test_errors_are_the_same_and_texts_are_encoded_once(folder, monkeypatch):
     expected = load(folder).errors(IMAGES, TEXTS, num_samples=3)
     staged = load(folder, encoders="staged")

@@ -75,9 +75,8 @@ def each_end(tmp_path, prepare, interrupted, error=KeyboardInterrupt):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt, pytest.param(OSError(28, "No space left on device"), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 def test_overwriting_may_end_anywhere(tmp_path, error):
     expected = run(tmp_path / "expected", num_samples=3)["tasks"]
     for folder in each_end(tmp_path, with_report, lambda folder: run(folder, num_samples=3, overwrite=True), error):

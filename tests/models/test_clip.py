@@ -133,7 +133,7 @@ def test_published_sizes_transformers(content, name, total):
     assert config.projection_dim == other.projection_dim
 
 
-@pytest.mark.parametrize("name", ["RN50x64", "ViT-H-14"])
+@pytest.mark.parametrize("name", ["RN50x64", pytest.param("ViT-H-14", marks=pytest.mark.slow)])
 def test_published_shapes(name):
     """Images and texts of the published sizes go through, with nothing computed."""
     config = clip_layouts.open_clip_config(OPEN_CLIP[name])
@@ -198,6 +198,7 @@ def build(name, dtype=jnp.float32):
     return nnx.merge(graph, jax.tree.map(draw, state))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_saving(name, tmp_path):
     model = build(name)
@@ -210,6 +211,7 @@ def test_saving(name, tmp_path):
     hash(model.config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_dtypes(name):
     """Parameters and computation have dtypes of their own; results are close in both."""

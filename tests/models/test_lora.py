@@ -206,6 +206,7 @@ def test_fused_is_unfused(name):
     assert relative_difference(run(module, *inputs(name)), apart) < FUSED_TOLERANCE
 
 
+@pytest.mark.slow
 def test_bfloat16_base_with_float32_adapters():
     module = adapted(dtype=jnp.bfloat16)
     _, trained, frozen = lora.split(module)

@@ -192,6 +192,7 @@ def test_preprocessing(processor, folder):
         np.testing.assert_array_equal(ours.normalize(ours(image)), expected)
 
 
+@pytest.mark.slow
 def test_published_files_of_2022(network, folder, tmp_path):
     """A pickle or safetensors file with the buffer of positions, the text encoder's image width left out of the config,
     an image processor of its own with a number for a size, and a tokenizer with a word list only."""

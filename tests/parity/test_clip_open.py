@@ -41,7 +41,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("vit", "resnet"))) for name in CASES]
+)
 def test_features(name, tmp_path):
     theirs, _, ours = build(tmp_path, **CASES[name])
     size = ours.model.config.vision_config.image_size
@@ -78,7 +80,7 @@ def theirs_options(folder):
     return json.loads((folder / "open_clip_config.json").read_text())["model_cfg"]
 
 
-@pytest.mark.parametrize("vision", [VIT, RESNET])
+@pytest.mark.parametrize("vision", [VIT, pytest.param(RESNET, marks=pytest.mark.slow)])
 def test_scorer(vision, tmp_path):
     """From image files and strings to scores, against torch on what torchvision's transforms would give."""
     theirs, folder, ours = build(tmp_path, vision_cfg=vision)

@@ -116,7 +116,7 @@ def assert_close(got, expected, base, *, changed=(True, True)) -> None:
         assert torch_copy.relative_error(mine, wanted) < TOLERANCE
 
 
-@pytest.mark.parametrize(("rank", "alpha", "fuse"), [(3, 3, False), (4, 10, True)])
+@pytest.mark.parametrize(("rank", "alpha", "fuse"), [(3, 3, False), pytest.param(4, 10, True, marks=pytest.mark.slow)])
 def test_made_by_torch(theirs, ours, tmp_path, rank, alpha, fuse):
     base = torch_outputs(theirs)
     make_torch_lora(theirs, rank=rank, alpha=alpha)
@@ -144,6 +144,7 @@ def test_without_metadata_torch_and_we_forget_alpha_alike(theirs, ours, tiny_pip
 
 
 # A pattern for one of the networks matches nothing in the other.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The following (alpha|rank)_pattern keys")
 @pytest.mark.parametrize(
     "options",
@@ -206,7 +207,7 @@ def _first_names(unet, *, prefix: str) -> dict[str, torch.Tensor]:
     return renamed
 
 
-@pytest.mark.parametrize("prefix", ["unet.", ""])
+@pytest.mark.parametrize("prefix", [pytest.param("unet.", marks=pytest.mark.slow), ""])
 def test_first_names(theirs, ours, tiny_pipeline, tmp_path, prefix):
     """Torch reads them with a prefix, and passes over them in silence without; we read both."""
     base = torch_outputs(theirs)
@@ -237,6 +238,7 @@ def test_first_file_as_a_pickle(theirs, tmp_path):
     assert read.sha256 == checkpoints.read_lora(tmp_path / "same.safetensors").sha256
 
 
+@pytest.mark.slow
 def test_names_of_the_time_between(theirs, ours, tmp_path):
     """``to_q.lora.down.weight`` and ``q_proj.lora_linear_layer.down.weight``: diffusers 0.18 to 0.23."""
     base = torch_outputs(theirs)

@@ -147,7 +147,7 @@ def test_several_texts_about_one_sample(name):
     assert relative_error(call(ours, sample, timesteps, states, rows), expected) < NETWORK_TOLERANCE
 
 
-@pytest.mark.parametrize("size", [(7, 10), (5, 9)])
+@pytest.mark.parametrize("size", [(7, 10), pytest.param((5, 9), marks=pytest.mark.slow)])
 def test_sizes_that_do_not_halve_evenly(size):
     network, ours = pair(CONFIGS["three levels"])
     arrays = inputs(ours.config, *size)

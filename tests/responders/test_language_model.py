@@ -141,7 +141,12 @@ def test_one_compilation_a_bucket(model, scores, compilations):
 
 
 @pytest.mark.parametrize(
-    ("fixture", "family"), [("tiny_language_model", "llama"), ("tiny_chat_model", "qwen3"), ("tiny_t5", "t5")]
+    ("fixture", "family"),
+    [
+        pytest.param("tiny_language_model", "llama", marks=pytest.mark.slow),
+        ("tiny_chat_model", "qwen3"),
+        ("tiny_t5", "t5"),
+    ],
 )
 def test_texts_are_those_of_torch(fixture, family, request, tmp_path):
     folder = shutil.copytree(request.getfixturevalue(fixture), tmp_path / family)
@@ -215,6 +220,7 @@ def test_draws_depend_on_the_request_alone(model):
     assert key(0, request) == key(0, Generation(request.turns, max_tokens=99, temperature=1.5, prefix_turns=1))
 
 
+@pytest.mark.slow
 def test_draws_are_from_the_softmax():
     logits = jnp.asarray([2.0, 0.0, -1.0, 1.0])
     count = 20_000

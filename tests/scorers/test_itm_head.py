@@ -179,6 +179,7 @@ def test_long_texts_are_cut_off(parts, expected, caplog):
     np.testing.assert_allclose(scores[:, 2], scorer.score(IMAGES, ["ball of cube"])[:, 0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_bfloat16(folder, expected):
     scorer = ItmHead.from_pretrained(folder, "bfloat16")
     scores = scorer.score(IMAGES, TEXTS)

@@ -107,6 +107,7 @@ def test_equal_scorers_share_a_compilation(load, compilations):
     assert count.total == 0
 
 
+@pytest.mark.slow
 def test_the_fingerprint_names_it(load):
     plain, int8, fp8 = (load(kind).fingerprint() for kind in ("none", "int8", "fp8"))
     assert "quantization" not in plain
