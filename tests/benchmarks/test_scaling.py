@@ -24,7 +24,14 @@ def seconds(measured=NOTHING, assumed=FREE, **options):
     return scaling.model(measured, flops, assumed, **{"passes_per_second": 100.0, "devices": 1, **options})
 
 
-@pytest.mark.parametrize("name", ["clevr", pytest.param("clevr_image", marks=pytest.mark.slow), "clevr_winoground"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clevr",
+        pytest.param("clevr_image", marks=pytest.mark.slow),
+        pytest.param("clevr_winoground", marks=pytest.mark.slow),
+    ],
+)
 def test_counts_as_a_plan_does(name):
     task = get_task(name)
     plan = planning.make_plan([task], data_dir=None, limit=5, normalize="auto")

@@ -213,6 +213,7 @@ def test_pefts_config_in_the_metadata(config, scales, path):
     } == scales
 
 
+@pytest.mark.slow
 def test_fused_is_apart_times_the_scale(path):
     tensors = tensors_of(UNET_FORMS["processor, bare"], unet_pairs()) | tensors_of(
         TEXT_FORMS["peft"], text_pairs(), 6.0
@@ -456,6 +457,7 @@ def test_hashes_tell_loras_apart(tmp_path):
     assert len(set(hashes.values())) == 4
 
 
+@pytest.mark.slow
 def test_a_pipeline_forgets_what_it_knew(tiny_pipeline, path):
     """Its fingerprint, and the functions compiled for the former weights."""
     pipeline = stable_diffusion.StableDiffusion.from_pretrained(tiny_pipeline)

@@ -84,6 +84,7 @@ def test_tfds_reads_both_sets_and_whole_files_keep_their_bytes(folder, source):
             assert decoded[number]["sha256"].decode() == images.image_hash(pixels) == hashes[number].tobytes().hex()
 
 
+@pytest.mark.slow
 def test_neither_preparing_nor_reading_imports_tensorflow(source, tmp_path):
     root, _ = source
     (tmp_path / "tensorflow.py").write_text("print('imported')\nraise ImportError\n")

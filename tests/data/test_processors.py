@@ -113,6 +113,7 @@ def test_bad_open_clip(options, size, message):
         ImageProcessor.from_open_clip(options, size)
 
 
+@pytest.mark.slow
 def test_without_torch():
     """The image processors that torch is not needed for are the ones in use."""
     program = """

@@ -104,6 +104,7 @@ def test_noise_that_is_not_a_number_gives_no_score(scorer):
         scorer.score([image], ["a ball"], noise=noise, timesteps=[5, 500])
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_numbers_give_no_score(pipeline):
     unet = nnx.clone(pipeline.unet)
     unet.conv_in.kernel[...] = jnp.full_like(unet.conv_in.kernel[...], jnp.inf)

@@ -16,7 +16,7 @@ TEXTS = ["a red cube", "a blue ball left of the cube", ""]
 IMAGES = [np.full((32, 32, 3), value, np.uint8) for value in (10, 200)]
 
 
-@pytest.fixture(params=["one array", "a tree"])
+@pytest.fixture(params=["one array", pytest.param("a tree", marks=pytest.mark.slow)])
 def folder(request, tiny_pipeline, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     return tiny_pipeline if request.param == "one array" else tiny_sdxl.write(tmp_path_factory.mktemp("sdxl"))

@@ -71,6 +71,7 @@ def _errors(workdir):
     }
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_very_same_errors(scorer, tasks, tmp_path):
     """Bit-equal: what is left to do after a stop are whole batches, which are cut and padded as they were before."""
     arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}

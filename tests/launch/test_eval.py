@@ -55,6 +55,17 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     assert "passes" in err
     assert str(workdir.name) in err
 
+
+@pytest.mark.slow  # three launches; tests/evaluation has the same without
+def test_the_same_command_again_and_another_in_its_folder(tiny_pipeline, tmp_path):
+    words = [
+        *("--config=gdbench:debug", f"--config.model={tiny_pipeline}", "--config.limit=1"),
+        *("--config.tasks=clevr,clevr_image", "--config.sampling.num_samples=1"),
+    ]
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    (workdir,) = (tmp_path / "runs").iterdir()
+
     # The same again scores nothing, says the same, and leaves the records as they are.
     parts = {path: path.stat().st_mtime_ns for path in (workdir / "errors").iterdir()}
     status, again, _ = launch(*words, cwd=tmp_path)

@@ -256,6 +256,7 @@ def test_features_are_unit_vectors():
     np.testing.assert_allclose(np.linalg.norm(features, axis=-1), 1, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_dtypes():
     """Half precision ends where the heads begin: they tell apart what bfloat16 holds for equal."""
     network = tiny(dtype=jnp.bfloat16, param_dtype=jnp.bfloat16)

@@ -130,6 +130,7 @@ def test_made_by_torch(theirs, ours, tmp_path, rank, alpha, fuse):
     assert_close(our_outputs(ours), expected, base)
 
 
+@pytest.mark.slow
 def test_without_metadata_torch_and_we_forget_alpha_alike(theirs, ours, tiny_pipeline, tmp_path):
     make_torch_lora(theirs, rank=2, alpha=6)
     trained = torch_outputs(theirs)

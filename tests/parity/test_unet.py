@@ -121,7 +121,7 @@ def pair(options):
     return network, from_torch(UNet2DConditionModel, config, network)
 
 
-_SLOW_CONFIGS = ("both levels", "three levels")  # whose parts other ones have
+_SLOW_CONFIGS = ("coarse level", "both levels", "three levels")  # whose parts other ones have
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_network(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "sd1" else pytest.mark.slow) for name in CONFIGS]
+    "name", [pytest.param(name, marks=() if name == "coarse level" else pytest.mark.slow) for name in CONFIGS]
 )
 def test_several_texts_about_one_sample(name):
     """As torch does with each sample repeated; in an order of any kind, and with a sample that no text asks about."""

@@ -22,6 +22,7 @@ def sides():
     return clevr_hardneg.validation_tasks(4, image_size=SIZE)
 
 
+@pytest.mark.slow
 def test_both_sides_ask_about_the_rows(sides):
     rows = clevr_negatives.ClevrNegatives(4, split="validation", image_size=SIZE)
     text, image = (list(side.load(None, None)) for side in sides)

@@ -194,6 +194,7 @@ def test_eight_devices_do_as_one(one_device, tmp_path, parts):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
     """kill -9 at any moment: the same numbers, bit for bit, as without; with accumulation and a frozen part."""
     toy_run.run(tmp_path / "whole", 40, accumulate=2, mesh=fsdp(1, 1))
