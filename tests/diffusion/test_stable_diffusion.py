@@ -153,6 +153,7 @@ def test_generate_does_not_depend_on_the_batch(bundle):
     assert (bundle.generate(texts, num_steps=2, batch_size=2, seed=1) != pictures).any()
 
 
+@pytest.mark.slow
 def test_loading_needs_neither_torch_nor_diffusers(tiny_pipeline):
     code = (
         "import sys; from winobench.diffusion.stable_diffusion import StableDiffusion;"

@@ -101,6 +101,7 @@ def test_a_first_run_may_end_anywhere(tmp_path):
         assert run(folder)["tasks"] == expected
 
 
+@pytest.mark.slow
 def test_a_finished_run_may_end_anywhere_when_it_is_given_again(tmp_path):
     expected = run(tmp_path / "expected")["tasks"]
     for folder in each_end(tmp_path, with_report, run):

@@ -46,6 +46,7 @@ def test_limits(sides):
     assert sides[1].data_fingerprint(None, 9) == sides[1].data_fingerprint(None, None)
 
 
+@pytest.mark.slow
 def test_scenes_are_neither_trained_on_nor_evaluated():
     def hashes(source):
         return {source.images[n * 7].tobytes() for n in range(8)}
