@@ -107,10 +107,7 @@ def evaluate_questions(
     protocols = {task.name: choose_protocol(task, protocol, responder.kinds) for task in chosen}
     fingerprint = dict(responder.fingerprint())
     failed: dict[str, str] = {}
-    prepared = [_prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed) for task in chosen]
-    asked = [one for one in prepared if one is not None]
-    if not asked:
-        raise running.unusable(failed)
+    asked = _prepared(chosen, protocols, fingerprint, data_dir, limit, failed)
     _bind(responder, asked, data_dir, limit)
     identity = {
         # In this order a folder's refusal names what differs: causes before what follows from them.
@@ -120,8 +117,7 @@ def evaluate_questions(
         "tasks": {one.task.name: _identity_of(one, data_dir, limit) for one in asked},
     }
     if config is None:
-        names = [task.name for task in chosen]
-        config = {"tasks": names, "protocol": protocol, "data_dir": data_dir, "limit": limit}
+        config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
     paid = hasattr(responder, "cost")
     # Hosted and recorded models compute nothing here.
     versions = running.versions_of(identity, on_this_machine=not (paid or hasattr(responder, "bind")))
@@ -150,6 +146,21 @@ def evaluate_questions(
         results |= _spent(responder, wanted, answers)
         records.write_json(folder.results_path, results)
     return {**results, "workdir": str(folder.path)}
+
+
+def _prepared(
+    tasks: Sequence[TextTask],
+    protocols: Mapping[str, Protocol],
+    fingerprint: Mapping[str, Any],
+    data_dir: str | None,
+    limit: int | None,
+    failed: dict[str, str],
+) -> list[_Asked]:
+    """The tasks whose data can be used, of which there must be one; why others cannot ends up in ``failed``."""
+    prepared = [_prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed) for task in tasks]
+    if not any(prepared):
+        raise running.unusable(failed)
+    return [one for one in prepared if one is not None]
 
 
 def _bind(responder: Responder, asked: Sequence[_Asked], data_dir: str | None, limit: int | None) -> None:
