@@ -51,11 +51,11 @@ EVALUATION = "benchmark: evaluation"
 """Name of the event that lasts as long as the evaluation."""
 
 # Name of a program in the trace -> what it is, in the order of precedence where two run on a device at once.
-KINDS = {"jit__fused_step": "steps", "jit__encode": "encoding", "jit__write": "writing tables"}
+KINDS = {"jit_fused_step": "steps", "jit__encode": "encoding", "jit__write": "writing tables"}
 OTHER = "other programs"
 QUEUED, WAITING, IDLE = "idle, step queued", "waiting for input", "idle otherwise"
 # What JAX calls the moment in which Python queues a step.
-_QUEUEING = "PjitFunction(_fused_step)"
+_QUEUEING = "PjitFunction(fused_step)"
 # What a picture calls the host's work. Waiting for results is as it should be: the devices have enough to do.
 LOADING, AHEAD = "loading an image", "waiting for results"
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from winobench.report.runs import Run, read_run
     from winobench.responders.loading import load_responder
     from winobench.scorers.contrastive import Contrastive
-    from winobench.scorers.diffusion_itm import DiffusionITM, denoising_errors
+    from winobench.scorers.denoising import denoising_errors
+    from winobench.scorers.diffusion_itm import DiffusionITM
     from winobench.scorers.itm_head import ItmHead
     from winobench.scorers.loading import load_scorer
     from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
@@ -57,7 +58,7 @@ _HOME = {
     "TextQuestion": "winobench.tasks.questions",
     "TextTask": "winobench.tasks.questions",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
-    "denoising_errors": "winobench.scorers.diffusion_itm",
+    "denoising_errors": "winobench.scorers.denoising",
     "evaluate": "winobench.evaluation.evaluate",
     "evaluate_questions": "winobench.evaluation.questions",
     "get_task": "winobench.tasks",

@@ -10,7 +10,7 @@ from winobench.engine import tables
 from winobench.errors import InputError
 
 
-def operation(start, end, module="jit__fused_step", device="core 0", run=1):
+def operation(start, end, module="jit_fused_step", device="core 0", run=1):
     return Event("XLA", "fusion", start, end, module, device, run)
 
 
@@ -67,9 +67,9 @@ EVENTS = [
     host(tables.WAITING_FOR_ITEMS, 10.5, 12),
     host(tables.WAITING_FOR_ITEMS, 15.0, 16),
     host(tables.WAITING_FOR_RESULTS, 17, 19),
-    host("PjitFunction(_fused_step)", 13.0, 13.2),
-    host("PjitFunction(_fused_step)", 13.1, 13.2),
-    host("PjitFunction(_fused_step)", 15.75, 15.9),
+    host("PjitFunction(fused_step)", 13.0, 13.2),
+    host("PjitFunction(fused_step)", 13.1, 13.2),
+    host("PjitFunction(fused_step)", 15.75, 15.9),
     host(tables.LOADING, 10.5, 12, "thread 1"),
     host(tables.LOADING, 10.5, 11.5, "thread 2"),
     operation(12, 13, "jit__encode"),

@@ -64,7 +64,7 @@ def test_devices_of_a_diffusion_model_never_wait_for_each_other(programs, count)
         errors = scorer.errors(images, texts, num_samples=2)
         one = DiffusionITM(fakes.Pipeline(unet=unet), batch_size=4, mesh=parallel.make_mesh(jax.devices()[:1]))
         np.testing.assert_allclose(errors, one.errors(images, texts, num_samples=2), rtol=1e-6)
-    assert {"jit__encode", "jit__write", "jit__empty", "jit__fused_step"} <= programs.keys()
+    assert {"jit__encode", "jit__write", "jit__empty", "jit_fused_step"} <= programs.keys()
     assert not any(programs.values()), programs
 
 
@@ -107,11 +107,11 @@ class Running:
 
 def test_programs_in_which_devices_wait_run_one_by_one(monkeypatch):
     """Where devices share the parameters there is no other way; on CPUs each program then has the devices alone."""
-    from winobench.scorers import diffusion_itm
+    from winobench.scorers import denoising
 
     running = Running(monkeypatch)
     running.watch(monkeypatch, tables, "_encode")
-    running.watch(monkeypatch, diffusion_itm, "_fused_step")
+    running.watch(monkeypatch, denoising, "fused_step")
     scorer = DiffusionITM(fakes.Pipeline(), batch_size=2, mesh=unused_mesh(4, model_parallel=2))
     scorer.errors([fakes.image(seed) for seed in range(20)], ["a"], num_samples=1)
     started = [place for place, event in enumerate(running.events) if event != "wait"]

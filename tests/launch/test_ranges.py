@@ -233,7 +233,7 @@ def test_choices_are_those_of_the_library():
     from winobench.evaluation import importance, race
     from winobench.models import lora
     from winobench.responders import prompts
-    from winobench.scorers import diffusion_itm, samples
+    from winobench.scorers import denoising, samples
     from winobench.training import hard_negatives, optimizers
     from winobench.wscplus_items import prompts as generation
 
@@ -248,8 +248,8 @@ def test_choices_are_those_of_the_library():
     for rule in (importance.RULE, *samples.TIMESTEP_RULES):
         configuration.load("gdbench:race", [("sampling.timesteps", rule)])
     accepts("gdbench", "normalize", normalization.AUTO, *normalization.NORMALIZATIONS)
-    accepts("gdbench", "error", *diffusion_itm.ERRORS)
-    accepts("gdbench", "target", *diffusion_itm.TARGETS)
+    accepts("gdbench", "error", *denoising.ERRORS)
+    accepts("gdbench", "target", *denoising.TARGETS)
     accepts("gdbench", "dtype", *models.DTYPES)
     accepts("hardneg", "lora.targets", *lora.TARGETS)
     accepts("hardneg", "loss.kind", *hard_negatives.KINDS)

@@ -16,7 +16,7 @@ from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.engine import batch_size
 from winobench.errors import InputError
-from winobench.scorers import common, diffusion_itm, samples
+from winobench.scorers import common, denoising, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 IMAGES = [fakes.image(seed) for seed in range(3)]
@@ -77,7 +77,7 @@ def test_a_perfect_denoiser_has_no_error():
         return (noisy - jnp.sqrt(kept) * z) / jnp.sqrt(1 - kept)
 
     zero = jnp.zeros(2, jnp.int32)
-    errors = diffusion_itm.denoising_errors(
+    errors = denoising.denoising_errors(
         denoiser,
         None,
         NoiseSchedule(),
@@ -99,7 +99,7 @@ def test_pure_function_takes_trees_of_text_states_and_runs_in_the_callers_jit():
     @jax.jit
     def mean_error(params, states):
         index = jnp.array([0, 1, 1])
-        errors = diffusion_itm.denoising_errors(
+        errors = denoising.denoising_errors(
             denoiser, params, NoiseSchedule(), jnp.zeros((2, 1, 1, 1)), states, index, index, index,
             jnp.array([1, 2, 3]), jnp.zeros((2, 1, 1, 1)),
         )  # fmt: skip
@@ -537,14 +537,14 @@ def out_of_memory():
 @pytest.mark.parametrize("fails", [1, 3, 8])
 def test_work_goes_on_where_it_stopped(at, fails, monkeypatch, caplog):
     expected = scorer().errors(IMAGES, TEXTS, num_samples=9).ravel()
-    module, name = (diffusion_itm, "_fused_step") if at == "dispatch" else (parallel, "fetch")
-    steps, calls, fused_step = [], [], diffusion_itm._fused_step
+    module, name = (denoising, "fused_step") if at == "dispatch" else (parallel, "fetch")
+    steps, calls, fused_step = [], [], denoising.fused_step
 
     def counted(*arguments):
         steps.append(len(arguments[-2]))
         return fused_step(*arguments)
 
-    monkeypatch.setattr(diffusion_itm, "_fused_step", counted)
+    monkeypatch.setattr(denoising, "fused_step", counted)
     original = getattr(module, name)
 
     def failing(*arguments):
@@ -568,7 +568,7 @@ def test_other_errors_of_a_device_are_passed_on(monkeypatch):
     def broken(*_):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    monkeypatch.setattr(diffusion_itm, "_fused_step", broken)
+    monkeypatch.setattr(denoising, "fused_step", broken)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         scorer().errors(IMAGES, TEXTS, num_samples=1)
 
@@ -578,7 +578,7 @@ def test_processes_that_share_a_mesh_do_not_halve(monkeypatch):
         raise out_of_memory()
 
     s = scorer()
-    monkeypatch.setattr(diffusion_itm, "_fused_step", failing)
+    monkeypatch.setattr(denoising, "fused_step", failing)
     monkeypatch.setattr(parallel, "spans_processes", lambda mesh: True)
     with pytest.raises(InputError, match=r"8 triples at once .* give all of them a smaller batch_size"):
         s.errors(IMAGES, TEXTS, num_samples=1)
@@ -598,7 +598,7 @@ def test_a_session_survives_a_failure(monkeypatch):
                 table.array.delete()
             raise out_of_memory()
 
-        patch.setattr(diffusion_itm, "_fused_step", losing)
+        patch.setattr(denoising, "fused_step", losing)
         s._image_encoder.size.per_device = s._text_encoder.size.per_device = 1
         with pytest.raises(InputError, match="not even one image at a time"):
             list(session.iter_errors(triples))

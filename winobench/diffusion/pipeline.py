@@ -639,7 +639,7 @@ class PictureDecoding:
 
 @dataclasses.dataclass(frozen=True)
 class Denoising:
-    """A denoiser as a pure function, the one that `winobench.scorers.diffusion_itm.denoising_errors` takes."""
+    """A denoiser as a pure function, the one that `winobench.scorers.denoising.denoising_errors` takes."""
 
     family: type[Pipeline]
     structure: functional.Structure

@@ -107,29 +107,24 @@ def evaluate(
     scorer = base.for_evaluation(scorer)
     chosen = choose_tasks(tasks, data_dir)
     limit = options.LIMIT.check("limit", limit)
+    if model is not None:
+        options.text().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
-    normalization.choice().check("normalize", normalize)
-    if not is_sampled and normalize not in (normalization.AUTO, "none"):
-        raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
-    options.ALPHA.check("alpha", alpha)
-    rare_share = options.RARE_SHARE.check("rare_share", rare_share)
-    _check_mode(mode, alpha, timesteps, is_sampled)
+    sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share, is_sampled)
+    _check_normalize(normalize, is_sampled)
     if mode == "race":
         if parallel.spans_processes(getattr(scorer, "mesh", None)):
             raise InputError(rounds.RACE_OVER_PROCESSES)
         race.check(chosen)
-    sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share)
-    fingerprint = _common_fingerprint(scorer)
-    if "timestep_range" in fingerprint and not samples.draws_from_range(sampling["timesteps"]):
-        fingerprint["timestep_range"] = None  # it has no part in these timesteps
+    fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
     failed: dict[str, str] = {}
     planned = rounds.make_rounds(
         scorer,
         fingerprint,
         chosen,
         sampling,
-        alpha=alpha if mode == "race" else None,
-        share=rare_share if mode == "race" else None,
+        alpha=sampling.get("alpha"),
+        share=sampling.get("rare_share"),
         data_dir=data_dir,
         limit=limit,
         normalize=normalize if is_sampled else "none",
@@ -137,59 +132,77 @@ def evaluate(
     )
     if not planned:
         raise running.unusable(failed)
-    usable = [task for task in chosen if task.name not in failed]
     if mode == "fixed":  # a race asks more, and says what
-        for one in planned:
-            for task in one.tasks:
-                if task.association is None:
-                    contracts.check_metric(task, one.plan.questions[task.name])
-    identity = {
-        # In this order a folder's refusal names what differs: causes before what follows from them.
-        "limit": limit,
-        "normalize": normalize,
-        "sampling": sampling,
-        "scorer": fingerprint,
-        "tasks": {
-            task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in usable
-        },
+        _check_metrics(planned)
+    usable = [task for task in chosen if task.name not in failed]
+    # In this order a folder's refusal names what differs: causes before what follows from them.
+    identity = {"limit": limit, "normalize": normalize, "sampling": sampling, "scorer": fingerprint}
+    identity["tasks"] = {
+        task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in usable
     }
-    if model is not None:
-        options.text().check("model", model)
     if config is None:
         names = [task.name for task in chosen]
         config = {"tasks": names, "data_dir": data_dir, "limit": limit, "normalize": normalize, "sampling": sampling}
-    else:
-        config = contracts.json_values(config, "config")
-    versions = running.versions_of(identity, on_this_machine=True, seeds={"samples": seed})
     description = running.described(
         identity,
         kind=type(scorer).__name__,
         model=model,
-        config=config,
-        versions=versions,
+        config=contracts.json_values(config, "config"),
+        versions=running.versions_of(identity, on_this_machine=True, seeds={"samples": seed}),
         rounds=[_described(one, is_sampled) for one in planned],
         metrics={task.name: _metric_of(task) for task in usable},
     )
-    folder = running.folder_for(workdir, name, identity)
     shows = progress and parallel.is_first_process()
-    with contextlib.closing(folder):
+    with contextlib.closing(running.folder_for(workdir, name, identity)) as folder:
         parallel.from_first(lambda: folder.open(description, overwrite=overwrite))
-        with running.recording(folder, description, folder.has_records):
-            if shows:
-                progress_bars.say(f"records in {folder.path}")
-            rounds.check_alike(folder, identity)
-            _learn_timesteps(scorer, planned, folder, description, reuse=reuse, progress=shows)
-            seconds_before = rounds.find_missing(folder, planned, versions, reuse=reuse)
-            parts = rounds.score_missing(scorer, planned, folder, versions, shows)
-
-            def finish() -> dict[str, Any]:
-                rounds.collect(folder, planned, versions, parts)
-                seconds = seconds_before + time.monotonic() - started
-                about = {"config": config, "versions": versions}
-                return _summarise(folder, planned, usable, failed, about, seconds)
-
-            results = parallel.from_first(finish)
+        results = _score_and_summarise(
+            scorer, planned, usable, failed, folder, description, reuse=reuse, progress=shows, started=started
+        )
     return {**results, "workdir": str(folder.path)}
+
+
+def _score_and_summarise(
+    scorer: base.Scorer | base.SampledScorer,
+    planned: Sequence[rounds.Round],
+    usable: Sequence[Task],
+    failed: dict[str, str],
+    folder: records.RunFolder,
+    description: dict[str, Any],
+    *,
+    reuse: bool,
+    progress: bool,
+    started: float,
+) -> dict[str, Any]:
+    """What needs an open folder: scores what is missing, records it, and returns the results."""
+    versions = description["versions"]
+    with running.recording(folder, description, folder.has_records):
+        if progress:
+            progress_bars.say(f"records in {folder.path}")
+        rounds.check_alike(folder, description["identity"])
+        _learn_timesteps(scorer, planned, folder, description, reuse=reuse, progress=progress)
+        seconds_before = rounds.find_missing(folder, planned, versions, reuse=reuse)
+        parts = rounds.score_missing(scorer, planned, folder, versions, progress)
+
+        def finish() -> dict[str, Any]:
+            rounds.collect(folder, planned, versions, parts)
+            seconds = seconds_before + time.monotonic() - started
+            about = {"config": description["config"], "versions": versions}
+            return _summarise(folder, planned, usable, failed, about, seconds)
+
+        return parallel.from_first(finish)
+
+
+def _check_normalize(normalize: str, is_sampled: bool) -> None:
+    normalization.choice().check("normalize", normalize)
+    if not is_sampled and normalize not in (normalization.AUTO, "none"):
+        raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
+
+
+def _check_metrics(planned: Sequence[rounds.Round]) -> None:
+    for one in planned:
+        for task in one.tasks:
+            if task.association is None:
+                contracts.check_metric(task, one.plan.questions[task.name])
 
 
 def _sampling(
@@ -200,8 +213,12 @@ def _sampling(
     seed: int,
     alpha: float,
     rare_share: float,
+    is_sampled: bool,
 ) -> dict[str, Any]:
     """How noise and timesteps are drawn, checked, as the identity has it."""
+    options.ALPHA.check("alpha", alpha)
+    rare_share = options.RARE_SHARE.check("rare_share", rare_share)
+    _check_mode(mode, alpha, timesteps, is_sampled)
     if timesteps is None:
         timesteps = importance.RULE if mode == "race" else "uniform"
     timesteps = samples.check_timesteps(timesteps, (importance.RULE,))
@@ -277,9 +294,11 @@ def choose_tasks(
     return chosen
 
 
-def _common_fingerprint(scorer: base.SampledScorer) -> dict[str, Any]:
+def _common_fingerprint(scorer: base.SampledScorer, timesteps: Any) -> dict[str, Any]:
     """The scorer's fingerprint, in all processes that of the first one's."""
     own = contracts.fingerprint(scorer)
+    if "timestep_range" in own and not samples.draws_from_range(timesteps):
+        own["timestep_range"] = None  # it has no part in these timesteps
     first, *others = parallel.meet(lambda: own)
     # A scorer that cannot tell what it is calls itself by another name in each process.
     if "instance" not in own and any(other != first for other in others):

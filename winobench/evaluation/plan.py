@@ -103,31 +103,10 @@ def make_plan(
     if limit is not None and limit < 1:
         raise InputError(f"limit is a number of scenes or items of at least 1, or none for all, not {limit}.")
 
-    image_numbers: dict[str, int] = {}
-    text_numbers: dict[str, int] = {}
-    images: list[ImageSource] = []
     hash_of_file: dict[str, str] = {}
-    needed: dict[int, dict[int, None]] = collections.defaultdict(dict)
+    needs = _Needs()
     questions: dict[str, list[Question]] = {}
-    # Bias compares differences between texts of one image, and these between images: whatever is subtracted cancels.
-    terms = {
-        task.name: normalization.terms_of(
-            normalize,
-            images_compete=task.images_compete and task.association is None,
-            texts_compete=task.texts_compete,
-        )
-        for task in tasks
-    }
-
-    def image_number(source: ImageSource, content: str) -> int:
-        if content not in image_numbers:
-            image_numbers[content] = len(images)
-            images.append(source)
-        return image_numbers[content]
-
-    def text_number(text: str) -> int:
-        return text_numbers.setdefault(text, len(text_numbers))
-
+    terms: dict[str, tuple[normalization.Term, ...]] = {}
     for task in tasks:
         if task.name in questions:
             raise InputError(f"task {task.name!r} is named twice.")
@@ -139,37 +118,66 @@ def make_plan(
                 raise
             failed[task.name] = str(error)
             continue
-        questions[task.name] = rows = []
-        for example, contents in examples:
-            question = Question(
-                example.id,
-                tuple(image_number(*image) for image in zip(example.images, contents, strict=True)),
-                tuple(text_number(text) for text in example.texts),
-                example.target,
-                example.groups,
-            )
-            rows.append(question)
-            for image in question.images:
-                for term in terms[task.name]:
-                    if not term.of_gray_image:
-                        asked = [text_number(EMPTY_TEXT)] if term.of_empty_text else question.texts
-                        needed[image].update(dict.fromkeys(asked))
-        for term in terms[task.name]:
-            if term.of_gray_image:
-                gray = image_number(GRAY_IMAGE, image_files.image_hash(GRAY_IMAGE))
-                needed[gray].update(dict.fromkeys(text for question in rows for text in question.texts))
+        # Bias compares differences between texts of one image, and these between images: what is subtracted cancels.
+        terms[task.name] = normalization.terms_of(
+            normalize,
+            images_compete=task.images_compete and task.association is None,
+            texts_compete=task.texts_compete,
+        )
+        questions[task.name] = needs.add(examples, terms[task.name])
 
-    texts = list(text_numbers)
-    pairs = [(image, text) for image in range(len(images)) for text in needed[image]]
+    texts = list(needs.text_numbers)
     return Plan(
-        images=images,
-        image_hashes=list(image_numbers),
+        images=needs.images,
+        image_hashes=list(needs.image_numbers),
         texts=texts,
         text_hashes=[text_hash(text) for text in texts],
-        pairs=np.array(pairs, np.int32).reshape(-1, 2),
+        pairs=needs.pairs(),
         questions=questions,
-        terms={name: terms[name] for name in questions},
+        terms=terms,
     )
+
+
+class _Needs:
+    """The images, texts and pairs that tasks need, numbered in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.images: list[ImageSource] = []
+        self.image_numbers: dict[str, int] = {}  # by content hash
+        self.text_numbers: dict[str, int] = {}
+        self._texts_of: dict[int, dict[int, None]] = collections.defaultdict(dict)  # of each image; an ordered set
+
+    def add(self, examples: Sequence[tuple[Example, list[str]]], terms: Sequence[normalization.Term]) -> list[Question]:
+        """Takes in a task's examples, each with its images' content hashes, and what its scores are made of."""
+        rows = []
+        for example, contents in examples:
+            images = tuple(self._image(*image) for image in zip(example.images, contents, strict=True))
+            texts = tuple(self._text(text) for text in example.texts)
+            rows.append(Question(example.id, images, texts, example.target, example.groups))
+            for image in images:
+                for term in terms:
+                    if not term.of_gray_image:
+                        asked = [self._text(EMPTY_TEXT)] if term.of_empty_text else texts
+                        self._texts_of[image].update(dict.fromkeys(asked))
+        for term in terms:
+            if term.of_gray_image:
+                gray = self._image(GRAY_IMAGE, image_files.image_hash(GRAY_IMAGE))
+                self._texts_of[gray].update(dict.fromkeys(text for question in rows for text in question.texts))
+        return rows
+
+    def pairs(self) -> np.ndarray:
+        """int32 [num_pairs, 2], ordered by image."""
+        pairs = [(image, text) for image in range(len(self.images)) for text in self._texts_of[image]]
+        return np.array(pairs, np.int32).reshape(-1, 2)
+
+    def _image(self, source: ImageSource, content: str) -> int:
+        if content not in self.image_numbers:
+            self.image_numbers[content] = len(self.images)
+            self.images.append(source)
+        return self.image_numbers[content]
+
+    def _text(self, text: str) -> int:
+        return self.text_numbers.setdefault(text, len(self.text_numbers))
 
 
 def _read(

@@ -107,39 +107,17 @@ def evaluate_questions(
     protocols = {task.name: choose_protocol(task, protocol, responder.kinds) for task in chosen}
     fingerprint = dict(responder.fingerprint())
     failed: dict[str, str] = {}
-    asked = [
-        one
-        for task in chosen
-        if (one := _prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed)) is not None
-    ]
-    if not asked:
-        raise running.unusable(failed)
-    if hasattr(responder, "bind"):
-        # All questions, also where a limit keeps most of them from being asked.
-        responder.bind(
-            [
-                (question.id, tuple(one.protocol.requests(question)))
-                for one in asked
-                for question in (one.questions if limit is None else one.task.load(data_dir, None))
-            ]
-        )
+    asked = _prepared(chosen, protocols, fingerprint, data_dir, limit, failed)
+    _bind(responder, asked, data_dir, limit)
     identity = {
         # In this order a folder's refusal names what differs: causes before what follows from them.
         "limit": limit,
         "protocol": {one.task.name: one.protocol.name for one in asked},
         "scorer": fingerprint,
-        "tasks": {
-            one.task.name: {
-                "version": one.task.version,
-                "data": one.task.data_fingerprint(data_dir, limit),
-                "prompts": records.digest([list(keys) for keys in one.keys]),
-            }
-            for one in asked
-        },
+        "tasks": {one.task.name: _identity_of(one, data_dir, limit) for one in asked},
     }
     if config is None:
-        names = [task.name for task in chosen]
-        config = {"tasks": names, "protocol": protocol, "data_dir": data_dir, "limit": limit}
+        config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
     paid = hasattr(responder, "cost")
     # Hosted and recorded models compute nothing here.
     versions = running.versions_of(identity, on_this_machine=not (paid or hasattr(responder, "bind")))
@@ -157,29 +135,82 @@ def evaluate_questions(
     ):
         if progress:
             progress_bars.say(f"records in {folder.path}")
-        wanted = {
-            key: request
-            for one in asked
-            for keys, requests in zip(one.keys, one.requests, strict=True)
-            for key, request in zip(keys, requests, strict=True)
-        }
+        wanted = _wanted(asked)
         store.open()
         if hasattr(responder, "log_attempts"):
             responder.log_attempts(folder.records_path / ATTEMPTS)
         asking.ask(responder, store, wanted, answers, reuse=reuse, progress=progress)
-        results: dict[str, Any] = {"tasks": {}, "failed": failed, "failed_calls": None}
-        results["protocols"] = identity["protocol"]
-        left_out = sum(_summarise(one, answers, folder, results) for one in asked)
-        if not results["tasks"]:
-            raise running.unusable(failed)
-        if answers.failed:
-            first = next(iter(answers.failed.values()))
-            results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}
+        results = _results(asked, answers, folder, failed, identity["protocol"])
         results |= {"config": config, "versions": versions, "requests": len(wanted), "asked": answers.asked}
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
         results |= _spent(responder, wanted, answers)
         records.write_json(folder.results_path, results)
     return {**results, "workdir": str(folder.path)}
+
+
+def _prepared(
+    tasks: Sequence[TextTask],
+    protocols: Mapping[str, Protocol],
+    fingerprint: Mapping[str, Any],
+    data_dir: str | None,
+    limit: int | None,
+    failed: dict[str, str],
+) -> list[_Asked]:
+    """The tasks whose data can be used, of which there must be one; why others cannot ends up in ``failed``."""
+    prepared = [_prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed) for task in tasks]
+    if not any(prepared):
+        raise running.unusable(failed)
+    return [one for one in prepared if one is not None]
+
+
+def _bind(responder: Responder, asked: Sequence[_Asked], data_dir: str | None, limit: int | None) -> None:
+    """Tells a responder that wants to know all questions, also where a limit keeps most of them from being asked."""
+    if not hasattr(responder, "bind"):
+        return
+    responder.bind(
+        [
+            (question.id, tuple(one.protocol.requests(question)))
+            for one in asked
+            for question in (one.questions if limit is None else one.task.load(data_dir, None))
+        ]
+    )
+
+
+def _wanted(asked: Sequence[_Asked]) -> dict[str, Request]:
+    """Key -> request, of all that must have an answer."""
+    return {
+        key: request
+        for one in asked
+        for keys, requests in zip(one.keys, one.requests, strict=True)
+        for key, request in zip(keys, requests, strict=True)
+    }
+
+
+def _identity_of(one: _Asked, data_dir: str | None, limit: int | None) -> dict[str, Any]:
+    """All of a task that can change its numbers."""
+    return {
+        "version": one.task.version,
+        "data": one.task.data_fingerprint(data_dir, limit),
+        "prompts": records.digest([list(keys) for keys in one.keys]),
+    }
+
+
+def _results(
+    asked: Sequence[_Asked],
+    answers: asking.Answers,
+    folder: records.RunFolder,
+    failed: dict[str, str],
+    protocols: Mapping[str, str],
+) -> dict[str, Any]:
+    """The numbers of all tasks, and what is missing from them."""
+    results: dict[str, Any] = {"tasks": {}, "failed": failed, "failed_calls": None, "protocols": protocols}
+    left_out = sum(_summarise(one, answers, folder, results) for one in asked)
+    if not results["tasks"]:
+        raise running.unusable(failed)
+    if answers.failed:
+        first = next(iter(answers.failed.values()))
+        results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}
+    return results
 
 
 def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, data_dir: Any, limit: Any) -> None:

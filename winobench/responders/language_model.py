@@ -26,6 +26,7 @@ from jax.sharding import Mesh
 
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models, sources
+from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.responders import decoding, prompts
@@ -38,10 +39,10 @@ ANSWER_VERSION = 1
 
 # Memory for keys and values on each device, where it is not known how much is free, on accelerators and on CPUs, and
 # which part of it they get where it is known. The largest number of tokens that a device reads at once, and of rows.
-_CACHE_BYTES = (4 << 30, 1 << 29)
+_CACHE_BYTES = Limit(4 << 30, cpu=1 << 29)
 _CACHE_SHARE = 4
-_TOKENS = (16384, 2048)
-_MAX_ROWS = (64, 32)
+_TOKENS = Limit(16384, cpu=2048)
+_MAX_ROWS = Limit(64, cpu=32)
 # The smallest widths of a batch's arrays; others are powers of two, and from the second one on 1.5 times these.
 _SMALLEST_WIDTH, _FINER_FROM = 16, 64
 # Fewer shared tokens, or fewer requests that share them, would not make up for a program and batches of their own.
@@ -361,13 +362,12 @@ class LanguageModel:
         if self._batch_size is not None:
             return parts * self._batch_size
         device = self.mesh.local_devices[0]
-        on_cpu = device.platform == "cpu"
         # Not what is free at the moment: that may differ between processes, whose batches must be of one shape.
         free = (device.memory_stats() or {}).get("bytes_limit", 0) - self._parameter_bytes
-        memory = free // _CACHE_SHARE if free > 0 else _CACHE_BYTES[on_cpu]
+        memory = free // _CACHE_SHARE if free > 0 else _CACHE_BYTES.on(self.mesh)
         # A prompt's keys and values are there once more for each of its options. Those of a prefix are there once.
         memory //= max(1, self._bytes_a_token * (shape.prompt + shape.answer) * (1 + shape.options))
-        most = min(memory, _TOKENS[on_cpu] // shape.prompt, _MAX_ROWS[on_cpu])
+        most = min(memory, _TOKENS.on(self.mesh) // shape.prompt, _MAX_ROWS.on(self.mesh))
         return parts * (1 << (max(1, most).bit_length() - 1))
 
     @functools.cached_property

@@ -23,6 +23,7 @@ from jax.sharding import Mesh
 
 from winobench import json_files, parallel
 from winobench.engine import tables
+from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
@@ -42,7 +43,7 @@ BUCKETS = (32, 64, 128, 256, 512)
 """Lengths in tokens that pairs are padded to; a network is compiled once for each that occurs."""
 
 # Tokens that each device works on at once, on accelerators and on CPUs.
-_TOKENS = (1 << 15, 1 << 11)
+_TOKENS = Limit(1 << 15, cpu=1 << 11)
 # Pairs that are tokenized together.
 _PAIRS_AT_ONCE = 1 << 13
 # Requests whose texts CLIP encodes together.
@@ -263,14 +264,13 @@ class NliEncoder:
         """(number of the pair, float32 [number of labels]) for each, shortest first, as they are computed."""
         packed = pack(self.tokenizer, pairs, self.max_tokens)
         order = sorted(range(len(packed)), key=lambda number: len(packed[number]))
-        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
         shortest = 0
         for bucket in buckets(self.max_tokens):
             numbers = [number for number in order if shortest < len(packed[number]) - 1 <= bucket]
             shortest = bucket
             if not numbers:
                 continue
-            batch_size = self._batch_size or max(1, _TOKENS[on_cpu] // bucket)
+            batch_size = self._batch_size or max(1, _TOKENS.on(self.mesh) // bucket)
             encoder = tables.Encoder(self._function, self._params, self.mesh, batch_size)
             for start in range(0, len(numbers), encoder.batch_size):
                 part = numbers[start : start + encoder.batch_size]

@@ -27,6 +27,7 @@ from winobench import parallel
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
+from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.models import clip_model, functional
 from winobench.models.clip_model import CLIPModel
@@ -39,9 +40,9 @@ _log = logging.getLogger(__name__)
 SCORING_VERSION = 1
 
 # Work of one batch of images on each device in pixels, on accelerators and on CPUs, and its largest number of images.
-_PIXELS = (64 * 224 * 224, 8 * 224 * 224)
-_MAX_IMAGES = (256, 32)
-_TEXTS = (256, 32)
+_PIXELS = Limit(64 * 224 * 224, cpu=8 * 224 * 224)
+_MAX_IMAGES = Limit(256, cpu=32)
+_TEXTS = Limit(256, cpu=32)
 # Batches that may be under way before a result is waited for: the device always has the next one at hand.
 _BATCHES_AHEAD = 2
 # Pairs whose vectors are gathered at once; 64 MB with vectors of 1,024 numbers.
@@ -112,15 +113,14 @@ class Contrastive:
         self.processor = processor
         structure, params = functional.split(model)
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
-        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
         height, width = processor.size
         if batch_size is None:
-            batch_size = min(max(1, _PIXELS[on_cpu] // (height * width)), _MAX_IMAGES[on_cpu])
+            batch_size = min(max(1, _PIXELS.on(self.mesh) // (height * width)), _MAX_IMAGES.on(self.mesh))
         batch_size = common.positive("batch_size", batch_size)
         params = parallel.place_parameters(params, self.mesh)
         encode_image = _ImageEncoder(structure, processor)
         self._image_encoder = tables.Encoder(encode_image, params, self.mesh, batch_size, "image")
-        self._text_encoder = tables.Encoder(_TextEncoder(structure), params, self.mesh, _TEXTS[on_cpu], "text")
+        self._text_encoder = tables.Encoder(_TextEncoder(structure), params, self.mesh, _TEXTS.on(self.mesh), "text")
 
     @property
     def batch_size(self) -> int:

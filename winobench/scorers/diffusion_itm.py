@@ -7,7 +7,6 @@ Reasoners?", Eq. 1-5). Everything else is a mean of such errors, or a difference
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import os
@@ -17,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 import winobench
@@ -26,168 +25,34 @@ from winobench.checkpoints import models
 from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
-from winobench.diffusion.schedules import Schedule
 from winobench.engine import batch_size as batch_sizes
-from winobench.engine import sharing, tables, text_store
+from winobench.engine import limits, sharing, tables, text_store
+from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.metrics import normalization
-from winobench.models import functional, quantized
-from winobench.scorers import common, samples
+from winobench.models import quantized
+from winobench.scorers import common, denoising, samples
+from winobench.scorers.session import Session
 from winobench.texts import checked_list, checked_texts
 
 # Raised whenever an error that is computed here could change by more than rounding.
 SCORING_VERSION = 1
 
-ERRORS = ("squared_l2", "l2")
-TARGETS = ("own", "epsilon")
 ENCODERS = ("resident", "staged")
 
-# Work of one step on each device, as positions of the latents (batch x height x width). On a CPU, larger batches leave
-# the caches; on a GPU, smaller ones leave it idle. Pairs are (accelerator, CPU).
-_POSITIONS_PER_STEP = (131_072, 8_192)
-_MAX_BATCH = (512, 32)
+# Work of one step on each device, as positions of the latents (batch x height x width).
+_POSITIONS_PER_STEP = Limit(131_072, cpu=8_192)
+_MAX_BATCH = Limit(512, cpu=32)
 # Images and texts that each device encodes at once, at most, and the pixels of these images. On a CPU, large images are
 # encoded faster one by one, and places of a batch that stay empty cost as much as others.
-_IMAGE_BATCH, _TEXT_BATCH = (8, 4), (64, 8)
-_PIXELS_PER_BATCH = (1 << 21, 1 << 16)
-# Memory of each table of latents or text states, and its largest number of rows.
-_TABLE_BYTES = (1 << 30, 1 << 27)
-_MAX_ROWS = 4096
+_IMAGE_BATCH, _TEXT_BATCH = Limit(8, cpu=4), Limit(64, cpu=8)
+_PIXELS_PER_BATCH = Limit(1 << 21, cpu=1 << 16)
+# Memory of each table of latents or text states.
+_TABLE_BYTES = Limit(1 << 30, cpu=1 << 27)
 # Of the three numbers of a triple, twice, and of its error.
 _BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
 # Samples that a table of given noise has room for, at least.
 _MIN_NOISE_ROWS = 64
-
-Denoiser = Callable[..., jax.Array]
-
-
-def denoising_errors(
-    denoiser: Denoiser,
-    params: Any,
-    schedule: Schedule,
-    latents: jax.Array,
-    text_states: Any,
-    image_index: jax.Array,
-    text_index: jax.Array,
-    sample_index: jax.Array,
-    timesteps: jax.Array,
-    noise: jax.Array,
-    *,
-    group_index: jax.Array | None = None,
-    error: str = "squared_l2",
-    target: str = "own",
-    dtype: Any = jnp.float32,
-) -> jax.Array:
-    """Errors of some (image, text, sample) triples. Pure: call it inside of your own `jax.jit`.
-
-    Args:
-      denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], text states) -> prediction [n, h, w, c]``.
-        The times are what the network is told of the timesteps (`Schedule.model_time`): in Stable Diffusion, the
-        timesteps themselves. Any network will do, such as one that is being trained. With ``group_index`` it gets that,
-        too, as a fifth argument, and m noisy latents and times.
-      params: passed on to the denoiser.
-      schedule: which noisy latents a timestep means, and what the network predicts.
-      latents: float32 [num_images, h, w, c], scaled as in training.
-      text_states: [num_texts, length, width], or a pytree of arrays [num_texts, ...] for a denoiser that takes one.
-      image_index: int32 [n], rows of ``latents``.
-      text_index: int32 [n], rows of ``text_states``.
-      sample_index: int32 [n], the number of the sample, which decides its noise.
-      timesteps: int32 [n], the timestep of each triple's sample.
-      noise: a key from `winobench.scorers.samples.noise_key`, from which sample i's noise is drawn as
-        ``normal(fold_in(key, i))``; or the noise of all samples, float32 [num_samples, h, w, c].
-      group_index: int32 [n], where several texts are asked about the same image and sample: ``image_index``,
-        ``sample_index`` and ``timesteps`` are then those of m (image, sample) pairs, int32 [m], and this tells the pair
-        of each text.
-      error: ``squared_l2`` is the squared Euclidean distance (the paper), ``l2`` the distance (the published code).
-      target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` in noise, into which a
-        velocity is converted.
-      dtype: of the noisy latents that the denoiser is given. Noising, difference and sum are float32.
-
-    Returns:
-      float32 [n], lower = better match.
-
-    Raises:
-      ValueError: for an unknown ``error`` or ``target``.
-    """
-    common.choice("error", error, ERRORS)
-    common.choice("target", target, TARGETS)
-    clean = latents[image_index].astype(jnp.float32)
-    if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
-        eps = samples.draw_noise(noise, sample_index, clean.shape[1:])
-    else:
-        eps = noise[sample_index].astype(jnp.float32)
-    noisy = schedule.add_noise(clean, eps, timesteps)
-    states = jax.tree.map(lambda table: table[text_index], text_states)
-    shared = () if group_index is None else (group_index,)
-    times = schedule.model_time(timesteps)
-    prediction = denoiser(params, noisy.astype(dtype), times, states, *shared).astype(jnp.float32)
-
-    def of_texts(array: jax.Array) -> jax.Array:
-        return array if group_index is None else array[group_index]
-
-    if target == "epsilon":
-        prediction = schedule.as_noise(prediction, of_texts(noisy), of_texts(timesteps))
-        wanted = of_texts(eps)
-    else:
-        wanted = of_texts(schedule.target(clean, eps, timesteps))
-    squared = jnp.sum(jnp.square(wanted - prediction), axis=tuple(range(1, prediction.ndim)))
-    return squared if error == "squared_l2" else jnp.sqrt(squared)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Step:
-    """What the fused step is compiled for: equal values share a compilation."""
-
-    denoiser: Denoiser
-    schedule: Schedule
-    mesh: Mesh
-    error: str
-    target: str
-    dtype: str
-
-
-@functools.partial(jax.jit, static_argnames="how")
-def _fused_step(
-    how: _Step,
-    params: Any,
-    latents: jax.Array,
-    text_states: Any,
-    noise: jax.Array,
-    noised: jax.Array,
-    texts: jax.Array,
-    groups: jax.Array | None,
-) -> jax.Array:
-    """One error for each text row: float32 [n].
-
-    ``noised`` is int32 [3, m]: image row, sample, timestep. ``texts`` and ``groups`` are int32 [n], as ``text_index``
-    and ``group_index`` of `denoising_errors`, which counts the columns of its own device; without groups m is n.
-    """
-
-    def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
-        image_index, sample_index, timesteps = noised
-        with functional.precision(how.dtype):
-            return denoising_errors(
-                how.denoiser,
-                params,
-                how.schedule,
-                latents,
-                text_states,
-                image_index,
-                texts,
-                sample_index,
-                timesteps,
-                noise,
-                group_index=groups,
-                error=how.error,
-                target=how.target,
-                dtype=how.dtype,
-            )
-
-    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
-    in_specs = (whole, whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS), split, split)
-    return parallel.map_over_data(rows_of_one_device, how.mesh, in_specs, split)(
-        params, latents, text_states, noise, noised, texts, groups
-    )
 
 
 class DiffusionITM:
@@ -240,7 +105,6 @@ class DiffusionITM:
           quantization: ``int8`` or ``fp8`` (float8_e4m3fn) computes the dense layers and convolutions of the denoiser
             in 8 bits, weights and activations, but for the few at its ends (`winobench.models.quantized`); what lies
             between them keeps the dtype that it was loaded in. The given pipeline stays as it is.
-
           encoders: ``resident`` keeps the text encoders on the devices and encodes texts while it scores; ``staged``
             encodes all texts of a session first and takes the encoders off the devices, and keeps the results on disk
             (`winobench.engine.text_store`). Errors are the same.
@@ -255,91 +119,77 @@ class DiffusionITM:
                 " DiffusionITM.from_pretrained with a model's name"
             )
         quantized.check(quantization)
+        common.choice("encoders", encoders, ENCODERS)
+        self.error = common.choice("error", error, denoising.ERRORS)
+        self.target = common.choice("target", target, denoising.TARGETS)
         self.quantization = quantization
+        self.lora: dict[str, Any] | None = None
         self._model: str | None = None
         if quantization != "none":
-            denoiser = quantized.quantize(pipeline.denoiser, quantization)
             # The model is told by its weights before rounding, whose last bits do not depend on the device.
             self._model = pipeline.fingerprint
-            pipeline = pipeline.replace(**{pipeline.DENOISER: denoiser})
+            pipeline = pipeline.replace(**{pipeline.DENOISER: quantized.quantize(pipeline.denoiser, quantization)})
         self.pipeline = pipeline
-        self.lora: dict[str, Any] | None = None
+        self._schedule = pipeline.schedule
+        self.timestep_range = _timestep_range(pipeline, timestep_range)
         self._denoiser, params = pipeline.denoiser_function()
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
-        self.error = common.choice("error", error, ERRORS)
-        self.target = common.choice("target", target, TARGETS)
-        self._schedule = pipeline.schedule
-        if timestep_range is None:
-            timestep_range = pipeline.timestep_range
-        elif isinstance(timestep_range, str):
-            common.choice("timestep_range", timestep_range, (options.ALL,))
-            timestep_range = None
-        if timestep_range is not None:
-            timestep_range = samples.check_timestep_range(timestep_range, self._schedule.num_train_timesteps)
-        self.timestep_range = timestep_range
         self.image_size = pipeline.check_image_size(image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
-
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = parallel.place_parameters(params, self.mesh)
-        # Networks of other packages need not know of it.
-        self._shares = getattr(pipeline.denoiser, "shares_rows", False)
-        image_function, image_params = pipeline.image_function()
-        # In the denoiser's dtype, to which it would round them in any case.
-        text_function, text_params = pipeline.text_function(self._dtype)
-
-        pixels = jax.ShapeDtypeStruct((1, self.image_size, self.image_size, 3), np.uint8)
-        latents = jax.eval_shape(image_function, image_params, pixels)
-        self.latent_shape = tuple(latents.shape[1:])
-        ids = self._token_ids([""])
-        states = jax.eval_shape(text_function, text_params, ids)
-        platform = self.mesh.devices.flat[0].platform
-        default = _default_batch_size(platform, self.latent_shape)
-        if batch_size is not None and batch_size != batch_sizes.SEARCH:
-            if isinstance(batch_size, str):
-                raise InputError(
-                    f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or"
-                    f" {batch_sizes.SEARCH}"
-                )
-            default = options.BATCH_SIZE.check("batch_size", batch_size)
-            pipeline.check_denoising(self.latent_shape, default, self.mesh.devices.flat[0])
-        self._size = batch_sizes.BatchSize(default, self.mesh, "triple")
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
-        self._image_rows = table_rows or _default_rows(platform, latents)
-        self._text_rows = table_rows or _default_rows(platform, states)
-        self._image_encoder = tables.Encoder(
-            image_function,
-            parallel.place_parameters(image_params, self.mesh),
-            self.mesh,
-            _default_image_batch(platform, self.image_size),
-            "image",
-        )
-        text_batch = _TEXT_BATCH[platform == "cpu"]
+        self._place_image_encoder(table_rows)
+        ids = self._token_ids([""])
+        self._place_text_encoder(table_rows, ids, staged=encoders == "staged")
+        self._choose_batch_size(batch_size, _row(ids, 0))
+
+    def _place_image_encoder(self, rows: int | None) -> None:
+        function, params = self.pipeline.image_function()
+        pixels = jax.ShapeDtypeStruct((1, self.image_size, self.image_size, 3), np.uint8)
+        latents = jax.eval_shape(function, params, pixels)
+        self.latent_shape = tuple(latents.shape[1:])
+        self._image_rows = rows or limits.table_rows(latents, _TABLE_BYTES.on(self.mesh))
+        batch = min(max(1, _PIXELS_PER_BATCH.on(self.mesh) // self.image_size**2), _IMAGE_BATCH.on(self.mesh))
+        params = parallel.place_parameters(params, self.mesh)
+        self._image_encoder = tables.Encoder(function, params, self.mesh, batch, "image")
+
+    def _place_text_encoder(self, rows: int | None, ids: Any, *, staged: bool) -> None:
+        # In the denoiser's dtype, to which it would round them in any case.
+        function, params = self.pipeline.text_function(self._dtype)
+        states = jax.eval_shape(function, params, ids)
+        self._text_rows = rows or limits.table_rows(states, _TABLE_BYTES.on(self.mesh))
+        batch = _TEXT_BATCH.on(self.mesh)
         self._text_store: text_store.TextStore | None = None
-        if common.choice("encoders", encoders, ENCODERS) == "staged":
-            networks = pipeline.text_encoders
+        if staged:
+            networks = self.pipeline.text_encoders
             identity = {
                 "weights": models.weights_sha256(*networks.values()),
                 "configs": [network.config.to_dict() for network in networks.values()],
                 "dtypes": [self._dtype, *(jnp.dtype(network.dtype).name for network in networks.values())],
             }
-            self._text_store = text_store.TextStore(
-                text_function,
-                text_params,
-                identity,
-                os.path.join(caches.folder(), "text_states"),
-                self.mesh,
-                text_batch,
+            folder = os.path.join(caches.folder(), "text_states")
+            self._text_store = text_store.TextStore(function, params, identity, folder, self.mesh, batch)
+            function, params = text_store.as_they_are, []
+        params = parallel.place_parameters(params, self.mesh)
+        self._text_encoder = tables.Encoder(function, params, self.mesh, batch, "text")
+
+    def _choose_batch_size(self, batch_size: int | str | None, ids: Any) -> None:
+        """Ids are those of a text, for the steps of a search."""
+        height, width = self.latent_shape[:2]
+        chosen = min(max(1, _POSITIONS_PER_STEP.on(self.mesh) // (height * width)), _MAX_BATCH.on(self.mesh))
+        if isinstance(batch_size, str) and batch_size != batch_sizes.SEARCH:
+            raise InputError(
+                f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or {batch_sizes.SEARCH}"
             )
-            text_function, text_params = text_store.as_they_are, []
-        self._text_encoder = tables.Encoder(
-            text_function, parallel.place_parameters(text_params, self.mesh), self.mesh, text_batch, "text"
-        )
+        if batch_size not in (None, batch_sizes.SEARCH):
+            chosen = options.BATCH_SIZE.check("batch_size", batch_size)
+            self.pipeline.check_denoising(self.latent_shape, chosen, self.mesh.devices.flat[0])
+        self._size = batch_sizes.BatchSize(chosen, self.mesh, "triple")
         if batch_size == batch_sizes.SEARCH:
-            self._size.per_device = batch_sizes.searched(
-                self._timed_steps(self._text_example(_row(ids, 0))), default, self.mesh, self._speed_key()
-            )
+            run = self._timed_steps(self._text_example(ids))
+            self._size.per_device = batch_sizes.searched(run, chosen, self.mesh, self._speed_key())
 
     @property
     def batch_size(self) -> int:
@@ -600,7 +450,17 @@ class DiffusionITM:
             self._text_encoder, len(texts), self._text_rows, self._text_example(items[0]), self._text_loader(items)
         )
         noise = parallel.put(noise, parallel.replicated(self.mesh))
-        return Session(self, image_table, text_table, chosen, noise)
+        return Session(
+            self._step,
+            image_table,
+            text_table,
+            chosen,
+            noise,
+            mesh=self.mesh,
+            size=self._size,
+            # Networks of other packages need not know of it.
+            shares_texts=getattr(self.pipeline.denoiser, "shares_rows", False),
+        )
 
     def choose_timesteps(
         self, num_samples: int | None = None, seed: int = 0, timesteps: str | ArrayLike = "uniform"
@@ -662,8 +522,8 @@ class DiffusionITM:
         padded[: len(noise)] = noise
         return chosen, padded
 
-    def _step(self, texts: int = 1) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
-        """`_fused_step` with this scorer's network: takes latents, text states, noise, and an index from the host.
+    def _step(self, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
+        """The fused step with this scorer's network: takes latents, text states, noise, and an index from the host.
 
         Args:
           texts: as `winobench.engine.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
@@ -672,14 +532,14 @@ class DiffusionITM:
         Returns:
           A function whose index is int [4, n]: image row, text row, sample, timestep.
         """
-        how = _Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
+        how = denoising.Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
         split, split_columns = parallel.split_axis(self.mesh), parallel.split_axis(self.mesh, axis=1)
         parts = parallel.data_parallelism(self.mesh)
 
         def step(latents: jax.Array, text_states: jax.Array, noise: jax.Array, index: np.ndarray) -> jax.Array:
             index = index.astype(np.int32)
             noised, groups = sharing.group(index[[0, 2, 3]], parts, texts)
-            errors = _fused_step(
+            errors = denoising.fused_step(
                 how,
                 self._params,
                 latents,
@@ -698,7 +558,7 @@ class DiffusionITM:
         latents = self._image_encoder.empty_table(self._image_rows, self._blank_image())
         states = self._text_encoder.empty_table(self._text_rows, ids)
         noise = parallel.put(samples.noise_key(0), parallel.replicated(self.mesh))
-        step = self._step()
+        step = self._step(1)
 
         def run(size: int, steps: int) -> None:
             sample = np.arange(size * parallel.data_parallelism(self.mesh))
@@ -739,66 +599,6 @@ class DiffusionITM:
         return jax.tree.map(np.asarray, self.pipeline.tokenize(texts, image_size=self.image_size))
 
 
-class Session:
-    """Images, texts and samples of one evaluation, and what is encoded of them; `DiffusionITM.session` makes it."""
-
-    def __init__(
-        self,
-        scorer: DiffusionITM,
-        images: tables.DeviceTable,
-        texts: tables.DeviceTable,
-        timesteps: np.ndarray,
-        noise: jax.Array,
-    ):
-        self._scorer = scorer
-        self._images = images
-        self._texts = texts
-        self._timesteps = timesteps
-        self._noise = noise
-        self._texts_to_share: int | None = None  # until there are triples to choose it by
-
-    @property
-    def capacity(self) -> tuple[int, int]:
-        """How many images and how many texts are kept encoded."""
-        return self._images.capacity, self._texts.capacity
-
-    def iter_errors(
-        self, triples: ArrayLike, among: ArrayLike | None = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The errors of chosen triples; arguments, result and errors as of `DiffusionITM.iter_errors`.
-
-        Finish one iteration before the next begins: they share the tables. The first call decides for how many texts
-        about each image and sample programs are prepared, so it should be the same one each time, even if no triple is
-        left to be scored.
-        """
-        limits = {"image": self._images.num_items, "text": self._texts.num_items, "sample": len(self._timesteps)}
-        triples = common.checked_rows("triples", triples, limits)
-        everything = triples if among is None else common.checked_rows("among", among, limits)
-        scorer, noise, timesteps = self._scorer, self._noise, self._timesteps
-        if self._texts_to_share is None and len(everything):
-            # Once a session, as each number is a program to be compiled.
-            self._texts_to_share = sharing.texts_to_share(everything) if scorer._shares else 1
-        texts = self._texts_to_share or 1
-        parts = parallel.data_parallelism(scorer.mesh)
-        shared = None if among is None else sharing.Shared(everything, texts)
-        sharing_step, lone_step = scorer._step(texts), scorer._step()
-
-        def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:
-            index = np.stack([image_rows, text_rows, batch[:, 2], timesteps[batch[:, 2]]])
-            fused = sharing_step if shared is None or shared.of(batch[:1])[0] else lone_step
-            return fused(self._images.array, self._texts.array, noise, index)
-
-        def order(items: np.ndarray) -> np.ndarray:
-            return sharing.order(items, None if shared is None else shared.of(items))
-
-        def cut(items: np.ndarray, size: int) -> Iterator[np.ndarray]:
-            return sharing.cut(items, shared.of(items), parts, size // parts, texts)
-
-        return tables.score_rows(
-            self._images, self._texts, triples, scorer._size, step, order, None if shared is None else cut
-        )
-
-
 def _row(tree: Any, number: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[number], tree)
 
@@ -807,17 +607,12 @@ def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:
     return image_files.load_image(images[number], size)
 
 
-def _default_batch_size(platform: str, latent_shape: tuple[int, ...]) -> int:
-    positions = latent_shape[0] * latent_shape[1]
-    budget = _POSITIONS_PER_STEP[platform == "cpu"]
-    return min(max(1, budget // positions), _MAX_BATCH[platform == "cpu"])
-
-
-def _default_image_batch(platform: str, image_size: int) -> int:
-    on_cpu = platform == "cpu"
-    return min(max(1, _PIXELS_PER_BATCH[on_cpu] // image_size**2), _IMAGE_BATCH[on_cpu])
-
-
-def _default_rows(platform: str, encoded: Any) -> int:
-    bytes_of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
-    return min(max(1, _TABLE_BYTES[platform == "cpu"] // bytes_of_a_row), _MAX_ROWS)
+def _timestep_range(pipeline: Pipeline, asked: tuple[int, int] | str | None) -> tuple[int, int] | None:
+    if asked is None:
+        asked = pipeline.timestep_range
+    elif isinstance(asked, str):
+        common.choice("timestep_range", asked, (options.ALL,))
+        asked = None
+    if asked is None:
+        return None
+    return samples.check_timestep_range(asked, pipeline.schedule.num_train_timesteps)

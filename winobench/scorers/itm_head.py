@@ -26,6 +26,7 @@ from winobench.checkpoints import encoder_layouts, models, sources, tokenizer_fi
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
+from winobench.engine.limits import Limit, table_rows
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.blip import BlipForImageTextRetrieval
@@ -45,13 +46,12 @@ _MAX_TEXT_TOKENS = 35
 # Texts are padded to a multiple of this.
 _TEXT_STEP = 8
 # Pairs, images and texts that each device works on at once, on accelerators and on CPUs.
-_PAIRS = (32, 4)
-_IMAGES = (16, 2)
-_TEXTS = (64, 16)
-# Memory of the tables of images and of texts, and their largest number of rows. At full size an image's keys and values
+_PAIRS = Limit(32, cpu=4)
+_IMAGES = Limit(16, cpu=2)
+_TEXTS = Limit(64, cpu=16)
+# Memory of the tables of images and of texts. At full size an image's keys and values
 # take 42 MB in float32.
-_TABLE_BYTES = (1 << 32, 1 << 29)
-_MAX_ROWS = 4096
+_TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,20 +187,19 @@ class ItmHead:
         structure, params = functional.split(model)
         self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
         self._params = parallel.place_parameters(params, self.mesh)
-        on_cpu = self.mesh.devices.flat[0].platform == "cpu"
-        pairs = common.positive("batch_size", _PAIRS[on_cpu] if batch_size is None else batch_size)
+        pairs = common.positive("batch_size", _PAIRS.on(self.mesh) if batch_size is None else batch_size)
         self._size = batch_sizes.BatchSize(pairs, self.mesh, "pair")
         self._step = _Step(structure, self.head, self.mesh)
         encode_image = _ImageEncoder(structure, processor, self.head)
         encode_text = _TextEncoder(structure, self.head)
-        self._image_encoder = tables.Encoder(encode_image, self._params, self.mesh, _IMAGES[on_cpu], "image")
-        self._text_encoder = tables.Encoder(encode_text, self._params, self.mesh, _TEXTS[on_cpu], "text")
+        self._image_encoder = tables.Encoder(encode_image, self._params, self.mesh, _IMAGES.on(self.mesh), "image")
+        self._text_encoder = tables.Encoder(encode_text, self._params, self.mesh, _TEXTS.on(self.mesh), "text")
         if table_rows is not None:
             self._image_rows = self._text_rows = common.positive("table_rows", table_rows)
         else:
             ids = np.zeros((1, self.max_text_tokens + 1), np.int32)
-            self._image_rows = self._default_rows(encode_image, params, self._blank_image()[None], on_cpu)
-            self._text_rows = self._default_rows(encode_text, params, ids, on_cpu)
+            self._image_rows = self._default_rows(encode_image, params, self._blank_image()[None])
+            self._text_rows = self._default_rows(encode_text, params, ids)
 
     @property
     def batch_size(self) -> int:
@@ -391,13 +390,10 @@ class ItmHead:
                 f" bos_token_id={text.bos_token_id}: choose first_token='cls'"
             )
 
-    def _default_rows(
-        self, encode: Callable[..., Any], params: list[jax.Array], example: np.ndarray, on_cpu: bool
-    ) -> int:
+    def _default_rows(self, encode: Callable[..., Any], params: list[jax.Array], example: np.ndarray) -> int:
         encoded = jax.eval_shape(encode, params, example)
-        bytes_of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
         # A batch of pairs may have as many images; with fewer rows it would be cut short.
-        return max(self._size.total, min(_TABLE_BYTES[on_cpu] // bytes_of_a_row, _MAX_ROWS))
+        return max(self._size.total, table_rows(encoded, _TABLE_BYTES.on(self.mesh)))
 
     def _blank_image(self) -> np.ndarray:
         return np.zeros((*self.processor.size, 3), np.uint8)

@@ -91,6 +91,26 @@ def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_se
     return training.report()
 
 
+def _loss_config(config: ml_collections.ConfigDict) -> hard_negatives.LossConfig:
+    return hard_negatives.LossConfig(
+        config.loss.kind,
+        config.loss.threshold,
+        config.loss.objective,
+        config.loss.mixing,
+        _pair("loss.timestep_range", config.loss.timestep_range),
+        config.loss.threshold_over,
+    )
+
+
+def _check_numbers(config: ml_collections.ConfigDict) -> None:
+    for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
+        options.STEPS.check(f"config.{name}", config[name])
+    options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
+    options.FACTOR.check("config.explosion_factor", config.explosion_factor)
+    options.STEPS.or_none().check("config.num_steps", config.num_steps)
+    _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
+
+
 class Training:
     """One run: the model with its adapters, the data, the step, and what validation says.
 
@@ -109,71 +129,27 @@ class Training:
         lora_config = lora.LoRAConfig(
             config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout
         )
-        loss_config = hard_negatives.LossConfig(
-            config.loss.kind,
-            config.loss.threshold,
-            config.loss.objective,
-            config.loss.mixing,
-            _pair("loss.timestep_range", config.loss.timestep_range),
-            config.loss.threshold_over,
-        )
-        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-            options.STEPS.check(f"config.{name}", config[name])
-        options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
-        options.FACTOR.check("config.explosion_factor", config.explosion_factor)
-        options.STEPS.or_none().check("config.num_steps", config.num_steps)
-        _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
+        loss_config = _loss_config(config)
+        _check_numbers(config)
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
         schedule = families.read_description(config.model, revision=config.revision).schedule
         loss_config.timesteps(schedule)
-        judged = _pair("validation.timestep_range", config.validation.timestep_range)
         (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
-            "config.validation.timestep_range", judged
+            "config.validation.timestep_range",
+            _pair("validation.timestep_range", config.validation.timestep_range),
         )
 
-        self._pipeline = families.load_pipeline(
-            config.model,
-            dtype=config.dtype,
-            encoder_dtype="float32",
-            variant=config.variant,
-            revision=config.revision,
-            allow_pickle=config.allow_pickle,
-        )
-        size = self._pipeline.check_image_size(config.image_size)
-        rows = config.batch_size // (config.accumulate * self._mesh.size)
-        self._pipeline.check_denoising(self._pipeline.latent_shape(size), rows, self._mesh.devices.flat[0])
-        self._pipeline.check_memory(size, 1, self._mesh.devices.flat[0])
+        self._pipeline = self._load()
         self._images = self._encode(source)
         self.num_steps = config.num_steps
         if self.num_steps is None:
             self.num_steps = math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
-
-        self._graphdefs: dict[str, Any] = {}
-        params: dict[str, Any] = {}
-        self._frozen: dict[str, Any] = {}
-        rngs = nnx.Rngs(config.seed)
-        self._adapted = [self._pipeline.DENOISER]
-        if config.lora.text_encoder:
-            self._adapted += self._pipeline.text_encoders
-        for name in (self._pipeline.DENOISER, *self._pipeline.text_encoders):
-            network = self._pipeline.networks[name]
-            if name in self._adapted:
-                lora.add_lora(network, lora_config, rngs=rngs)
-                self._graphdefs[name], trained, rest = lora.split(network)
-                params[name] = nnx.to_pure_dict(trained)
-            else:
-                self._graphdefs[name], rest = nnx.split(network)
-            self._frozen[name] = nnx.to_pure_dict(rest)
-        self._frozen = parallel.place_parameters(self._frozen, self._mesh)
+        params = self._adapt(lora_config)
         loss = hard_negatives.make_loss(
-            type(self._pipeline),
-            self._graphdefs,
-            self._pipeline.schedule,
-            loss_config,
-            remat=config.remat,
+            type(self._pipeline), self._graphdefs, self._pipeline.schedule, loss_config, remat=config.remat
         )
         optimizer = _optimizer(config.optimizer, self.num_steps)
         self._step = loop.make_step(
@@ -188,6 +164,45 @@ class Training:
         # Lets go of the networks as they were loaded, which are on one device.
         self._pipeline = self.model(self._state)
         self._validation = self._make_validation() if self._tasks else None
+
+    def _load(self) -> pipeline.Pipeline:
+        """The model, if there is memory for its training."""
+        config = self._config
+        loaded = families.load_pipeline(
+            config.model,
+            dtype=config.dtype,
+            encoder_dtype="float32",
+            variant=config.variant,
+            revision=config.revision,
+            allow_pickle=config.allow_pickle,
+        )
+        size = loaded.check_image_size(config.image_size)
+        rows = config.batch_size // (config.accumulate * self._mesh.size)
+        loaded.check_denoising(loaded.latent_shape(size), rows, self._mesh.devices.flat[0])
+        loaded.check_memory(size, 1, self._mesh.devices.flat[0])
+        return loaded
+
+    def _adapt(self, lora_config: lora.LoRAConfig) -> dict[str, Any]:
+        """Adds adapters and returns them, network by network; all else stays as it is, on the devices."""
+        config = self._config
+        self._graphdefs: dict[str, Any] = {}
+        params: dict[str, Any] = {}
+        frozen: dict[str, Any] = {}
+        rngs = nnx.Rngs(config.seed)
+        self._adapted = [self._pipeline.DENOISER]
+        if config.lora.text_encoder:
+            self._adapted += self._pipeline.text_encoders
+        for name in (self._pipeline.DENOISER, *self._pipeline.text_encoders):
+            network = self._pipeline.networks[name]
+            if name in self._adapted:
+                lora.add_lora(network, lora_config, rngs=rngs)
+                self._graphdefs[name], trained, rest = lora.split(network)
+                params[name] = nnx.to_pure_dict(trained)
+            else:
+                self._graphdefs[name], rest = nnx.split(network)
+            frozen[name] = nnx.to_pure_dict(rest)
+        self._frozen = parallel.place_parameters(frozen, self._mesh)
+        return params
 
     def _encode(self, source: negative_data.Source) -> latent_cache.LatentSet:
         settings = self._config.data

@@ -29,6 +29,7 @@ from winobench import json_files, parallel
 from winobench.data import array_records, hard_negatives
 from winobench.data import images as image_files
 from winobench.engine import tables
+from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.files import user_path
 from winobench.scorers import common
@@ -40,7 +41,7 @@ _FORMAT = 1  # raised whenever the files or the latents of the same images could
 _IMAGES_A_SHARD = 1024
 _ROWS = "rows.parquet"
 # Images that each device encodes at once, on accelerators and on CPUs.
-_BATCH = (16, 4)
+_BATCH = Limit(16, cpu=4)
 # Batches that are loaded, or under way, before a result is waited for.
 _BATCHES_AHEAD = 2
 
@@ -195,7 +196,7 @@ def _encoder(pipeline: Pipeline, batch_size: int | None) -> tables.Encoder:
     function, params = pipeline.image_function()
     mesh = common.default_mesh(params)
     if batch_size is None:
-        batch_size = _BATCH[mesh.devices.flat[0].platform == "cpu"]
+        batch_size = _BATCH.on(mesh)
     params = parallel.place_parameters(params, mesh)
     return tables.Encoder(function, params, mesh, common.positive("batch_size", batch_size))
 

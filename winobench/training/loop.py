@@ -390,26 +390,20 @@ def train(
         state = checkpoints.restore(state)
     first = int(state.step)
     outputs = [metric_writers.JsonLines(metrics_file), *writers] if is_first_process else []
-    watch = _Watch(watched, explosion_factor)
-    pending: list[tuple[int, Metrics]] = []
+    journal = _Journal(name, outputs, _Watch(watched, explosion_factor), checkpoints)
     started = time.monotonic()
 
-    def stop(fault: str) -> None:
-        raise DivergenceError(f"{name}: {fault}; {_what_is_kept(checkpoints)}.")
-
-    def write(step: int, values: Mapping[str, float]) -> None:
-        for output in outputs:
-            output.write(step, values)
-
-    def look() -> dict[str, float]:
-        """Fetches the numbers of the steps since the last look, checks them, and returns the last ones."""
-        for step, values in jax.device_get(pending):
-            values = {key: float(value) for key, value in values.items()}
-            if fault := watch.fault(step, values):
-                write(step, values)
-                stop(fault)
-        pending.clear()
-        return values
+    def save(step: int, validates: bool) -> None:
+        """Validates if it is time to, and keeps the state."""
+        if not bool(_all_finite((state.params, state.ema, state.opt_state))):
+            journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
+        measured = validate(state) if validates else None
+        if measured is not None:
+            journal.write(step, measured)
+        if checkpoints is not None:
+            checkpoints.save(state, measured)
+        if on_checkpoint is not None and (row := on_checkpoint(state)):
+            journal.write(step, row)
 
     with contextlib.ExitStack() as stack:
         for output in outputs:
@@ -418,54 +412,76 @@ def train(
         bar = stack.enter_context(Progress(name, "steps", enabled=is_first_process))
         bar.start(num_steps, first)
         if validate is not None and first == 0 < num_steps:
-            write(0, validate(state))
+            journal.write(0, validate(state))
         batches = batches_from(first) if first < num_steps else iter(())
         clock = _Clock(first)
         for step in range(first + 1, num_steps + 1):
             batch = _share(next(batches), rows)
             state, metrics = step_fn(state, batch, *more)
             parallel.take_turns(mesh, metrics, communicates=True)  # gradients go from device to device
-            pending.append((step, metrics))
-            if len(pending) > _STEPS_AHEAD or step == first + 1:
-                jax.block_until_ready(pending[max(0, len(pending) - 1 - _STEPS_AHEAD)])
+            journal.add(step, metrics, wait=step == first + 1)
             if step == first + 1:
                 clock.start(step)  # the first step is spent on compiling
             bar.advance()
             out_of_time = max_seconds is not None and _agreed(time.monotonic() - started > max_seconds, step, log_every)
             last = step == num_steps or out_of_time
-            wants_validation = validate is not None and (last or (validate_every and step % validate_every == 0))
-            due = last or wants_validation or step % checkpoint_every == 0
-            if not due and step % log_every:
-                continue
-            values = look()
-            speed = clock.speed(step)
-            if speed is not None:
-                images_per_second = speed * len(next(iter(batch.values())))
-                values = {
-                    "steps_per_second": round(speed, 3),
-                    "images_per_second": round(images_per_second, 1),
-                    **values,
-                }
-            write(step, values)
-            shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
-            if speed is not None:
-                shown.append(f"{images_per_second:,.0f} images/s")
-            bar.note(", ".join(shown))
-            if due:
-                if not bool(_all_finite((state.params, state.ema, state.opt_state))):
-                    stop(f"a parameter or the optimizer's state after step {step} is not finite")
-                measured = None
-                if wants_validation:
-                    measured = validate(state)
-                    write(step, measured)
-                if checkpoints is not None:
-                    checkpoints.save(state, measured)
-                if on_checkpoint is not None and (row := on_checkpoint(state)):
-                    write(step, row)
+            validates = validate is not None and bool(last or (validate_every and step % validate_every == 0))
+            saves = last or validates or step % checkpoint_every == 0
+            if saves or step % log_every == 0:
+                values = journal.look()
+                speed = clock.speed(step)
+                images_per_second = None if speed is None else speed * len(next(iter(batch.values())))
+                journal.write(step, {**_speeds(speed, images_per_second), **values})
+                shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
+                bar.note(", ".join([*shown, *([] if speed is None else [f"{images_per_second:,.0f} images/s"])]))
+            if saves:
+                save(step, validates)
                 clock.start(step)
             if out_of_time:
                 break
     return state
+
+
+def _speeds(speed: float | None, images_per_second: float | None) -> dict[str, float]:
+    if speed is None:
+        return {}
+    return {"steps_per_second": round(speed, 3), "images_per_second": round(images_per_second, 1)}
+
+
+class _Journal:
+    """The metrics of steps: left on the devices until a line is due, then fetched, looked at, and written."""
+
+    def __init__(
+        self, name: str, outputs: Sequence[metric_writers.Writer], watch: _Watch, checkpoints: Checkpoints | None
+    ):
+        self._name = name
+        self._outputs = outputs
+        self._watch = watch
+        self._checkpoints = checkpoints
+        self._pending: list[tuple[int, Metrics]] = []
+
+    def add(self, step: int, metrics: Metrics, *, wait: bool) -> None:
+        """Takes a step's metrics; waits for it, or else for the one a few steps before."""
+        self._pending.append((step, metrics))
+        if len(self._pending) > _STEPS_AHEAD or wait:
+            jax.block_until_ready(self._pending[max(0, len(self._pending) - 1 - _STEPS_AHEAD)])
+
+    def look(self) -> dict[str, float]:
+        """Fetches the numbers of the steps since the last look, checks them, and returns the last ones."""
+        for step, values in jax.device_get(self._pending):
+            values = {key: float(value) for key, value in values.items()}
+            if fault := self._watch.fault(step, values):
+                self.write(step, values)
+                self.stop(fault)
+        self._pending.clear()
+        return values
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for output in self._outputs:
+            output.write(step, values)
+
+    def stop(self, fault: str) -> None:
+        raise DivergenceError(f"{self._name}: {fault}; {_what_is_kept(self._checkpoints)}.")
 
 
 class _Clock:

@@ -1,0 +1,155 @@
+"""The denoising error of (image, text, sample) triples, and the compiled step that computes many of them.
+
+The error is the distance between what the denoiser predicts from the noisy latents of the image, given the text, and
+what it should predict (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 1-5).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from winobench import parallel
+from winobench.diffusion.schedules import Schedule
+from winobench.models import functional
+from winobench.scorers import common, samples
+
+ERRORS = ("squared_l2", "l2")
+TARGETS = ("own", "epsilon")
+
+Denoiser = Callable[..., jax.Array]
+
+
+def denoising_errors(
+    denoiser: Denoiser,
+    params: Any,
+    schedule: Schedule,
+    latents: jax.Array,
+    text_states: Any,
+    image_index: jax.Array,
+    text_index: jax.Array,
+    sample_index: jax.Array,
+    timesteps: jax.Array,
+    noise: jax.Array,
+    *,
+    group_index: jax.Array | None = None,
+    error: str = "squared_l2",
+    target: str = "own",
+    dtype: Any = jnp.float32,
+) -> jax.Array:
+    """Errors of some (image, text, sample) triples. Pure: call it inside of your own `jax.jit`.
+
+    Args:
+      denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], text states) -> prediction [n, h, w, c]``.
+        The times are what the network is told of the timesteps (`Schedule.model_time`): in Stable Diffusion, the
+        timesteps themselves. Any network will do, such as one that is being trained. With ``group_index`` it gets that,
+        too, as a fifth argument, and m noisy latents and times.
+      params: passed on to the denoiser.
+      schedule: which noisy latents a timestep means, and what the network predicts.
+      latents: float32 [num_images, h, w, c], scaled as in training.
+      text_states: [num_texts, length, width], or a pytree of arrays [num_texts, ...] for a denoiser that takes one.
+      image_index: int32 [n], rows of ``latents``.
+      text_index: int32 [n], rows of ``text_states``.
+      sample_index: int32 [n], the number of the sample, which decides its noise.
+      timesteps: int32 [n], the timestep of each triple's sample.
+      noise: a key from `winobench.scorers.samples.noise_key`, from which sample i's noise is drawn as
+        ``normal(fold_in(key, i))``; or the noise of all samples, float32 [num_samples, h, w, c].
+      group_index: int32 [n], where several texts are asked about the same image and sample: ``image_index``,
+        ``sample_index`` and ``timesteps`` are then those of m (image, sample) pairs, int32 [m], and this tells the pair
+        of each text.
+      error: ``squared_l2`` is the squared Euclidean distance (the paper), ``l2`` the distance (the published code).
+      target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` in noise, into which a
+        velocity is converted.
+      dtype: of the noisy latents that the denoiser is given. Noising, difference and sum are float32.
+
+    Returns:
+      float32 [n], lower = better match.
+
+    Raises:
+      ValueError: for an unknown ``error`` or ``target``.
+    """
+    common.choice("error", error, ERRORS)
+    common.choice("target", target, TARGETS)
+    clean = latents[image_index].astype(jnp.float32)
+    if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
+        eps = samples.draw_noise(noise, sample_index, clean.shape[1:])
+    else:
+        eps = noise[sample_index].astype(jnp.float32)
+    noisy = schedule.add_noise(clean, eps, timesteps)
+    states = jax.tree.map(lambda table: table[text_index], text_states)
+    shared = () if group_index is None else (group_index,)
+    times = schedule.model_time(timesteps)
+    prediction = denoiser(params, noisy.astype(dtype), times, states, *shared).astype(jnp.float32)
+
+    def of_texts(array: jax.Array) -> jax.Array:
+        return array if group_index is None else array[group_index]
+
+    if target == "epsilon":
+        prediction = schedule.as_noise(prediction, of_texts(noisy), of_texts(timesteps))
+        wanted = of_texts(eps)
+    else:
+        wanted = of_texts(schedule.target(clean, eps, timesteps))
+    squared = jnp.sum(jnp.square(wanted - prediction), axis=tuple(range(1, prediction.ndim)))
+    return squared if error == "squared_l2" else jnp.sqrt(squared)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What the fused step is compiled for: equal values share a compilation."""
+
+    denoiser: Denoiser
+    schedule: Schedule
+    mesh: Mesh
+    error: str
+    target: str
+    dtype: str
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def fused_step(
+    how: Step,
+    params: Any,
+    latents: jax.Array,
+    text_states: Any,
+    noise: jax.Array,
+    noised: jax.Array,
+    texts: jax.Array,
+    groups: jax.Array | None,
+) -> jax.Array:
+    """One error for each text row: float32 [n].
+
+    ``noised`` is int32 [3, m]: image row, sample, timestep. ``texts`` and ``groups`` are int32 [n], as ``text_index``
+    and ``group_index`` of `denoising_errors`, which counts the columns of its own device; without groups m is n.
+    """
+
+    def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
+        image_index, sample_index, timesteps = noised
+        with functional.precision(how.dtype):
+            return denoising_errors(
+                how.denoiser,
+                params,
+                how.schedule,
+                latents,
+                text_states,
+                image_index,
+                texts,
+                sample_index,
+                timesteps,
+                noise,
+                group_index=groups,
+                error=how.error,
+                target=how.target,
+                dtype=how.dtype,
+            )
+
+    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+    in_specs = (whole, whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS), split, split)
+    return parallel.map_over_data(rows_of_one_device, how.mesh, in_specs, split)(
+        params, latents, text_states, noise, noised, texts, groups
+    )
