@@ -130,6 +130,28 @@ def test_the_capital_by_hand():
     assert sequential.capital(np.array([[1.0, 1.0]]), 4, 0.5, start=1)[0] == pytest.approx(0.75 * 3)
 
 
+@pytest.mark.parametrize("share", [0.04, 0.3, 0.35])
+def test_the_capital_of_one_mean_is_exact(share):
+    random, n, budget = np.random.default_rng(4), 40, 100
+    differences = random.normal(0.4, 1, n)
+    known = np.maximum(-differences, 0)
+    for mean in np.geomspace(known.sum() / budget * 1.05, 10 * np.abs(differences).mean(), 12):
+        if known.max() / mean > 1 / share:
+            continue
+        at = np.array([[mean]])
+        found = sequential._capital(differences[None], budget, share, 3, at, at)[0, 0]
+        y = np.minimum(np.maximum(differences, 0) / mean, 1 / share).sum()
+        assert found == (np.inf if y > budget else pytest.approx(max(_exact(differences, budget, share, mean, 3))))
+
+
+def test_means_that_the_positive_parts_exceed_are_ruled_out():
+    """Four samples, no one more than 1 / 0.3 of a sum of 4: two parts of 2 are all of it, and a little more is none."""
+    for second, is_possible in ((2.0, True), (2.0 + 1e-6, False), (2.5, False), (1.5, True)):
+        at = np.ones((1, 1))
+        found = sequential._capital(np.array([[2.0, second]]), 4, 0.3, 0, at, at)[0, 0]
+        assert np.isfinite(found) == is_possible
+
+
 def _stops(differences, budget, level, share=sequential.SHARE):
     """The look at which each is sure to be positive; the budget for those that are not."""
     stops, rest = np.full(len(differences), budget), np.arange(len(differences))
