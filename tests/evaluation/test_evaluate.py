@@ -19,7 +19,7 @@ from tests.evaluation.fakes import FakeScorer
 from winobench import metrics
 from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
-from winobench.evaluation import evaluate, rounds
+from winobench.evaluation import evaluate, runner
 from winobench.scorers import samples
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
@@ -58,7 +58,7 @@ def test_every_triple_is_scored_once(tmp_path):
 
 def test_large_plans_are_handed_over_in_stretches(tmp_path, monkeypatch):
     whole = run(FakeScorer(), tmp_path / "whole")
-    monkeypatch.setattr(rounds, "_TRIPLES_A_CALL", 32)
+    monkeypatch.setattr(runner, "_TRIPLES_A_CALL", 32)
     scorer = FakeScorer()
     assert numbers(run(scorer, tmp_path / "run")) == numbers(whole)
     assert len(scorer.scored) == len(set(scorer.scored)) == NUM_PAIRS * NUM_SAMPLES

@@ -16,7 +16,7 @@ import pytest
 from tests import launching
 from tests.evaluation.one_process import NUM_TRIPLES
 from winobench.errors import InputError
-from winobench.evaluation import rounds
+from winobench.evaluation import runner
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECONDS = 120
@@ -164,12 +164,12 @@ def test_what_a_killed_process_left_undone_is_done_by_a_rerun(alone, tmp_path, c
 
 
 def test_a_folder_that_is_not_shared_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "_SECONDS_TO_APPEAR", 0.3)
+    monkeypatch.setattr(runner, "_SECONDS_TO_APPEAR", 0.3)
     there, missing = tmp_path / "there", tmp_path / "errors" / "part-1-00000.parquet"
     there.touch()
-    rounds._wait_for([there])
+    runner._wait_for([there])
     with pytest.raises(InputError, match=r"part-1-00000\.parquet, which another process .* all processes share"):
-        rounds._wait_for([there, missing])
+        runner._wait_for([there, missing])
 
 
 @pytest.mark.slow  # starts two processes

@@ -17,7 +17,18 @@ from typing import Any
 from winobench import metrics, options, parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import contracts, gallery, importance, race, records, rounds, running, summary
+from winobench.evaluation import (
+    contracts,
+    gallery,
+    importance,
+    lifecycle,
+    race,
+    records,
+    runner,
+    sample_groups,
+    summary,
+)
+from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, normalization, sequential
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
@@ -114,11 +125,11 @@ def evaluate(
     _check_normalize(normalize, is_sampled)
     if mode == "race":
         if parallel.spans_processes(getattr(scorer, "mesh", None)):
-            raise InputError(rounds.RACE_OVER_PROCESSES)
+            raise InputError(runner.RACE_OVER_PROCESSES)
         race.check(chosen)
     fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
     failed: dict[str, str] = {}
-    planned = rounds.make_rounds(
+    groups = sample_groups.make_groups(
         scorer,
         fingerprint,
         chosen,
@@ -130,10 +141,10 @@ def evaluate(
         normalize=normalize if is_sampled else "none",
         failed=failed,
     )
-    if not planned:
-        raise running.unusable(failed)
+    if not groups:
+        raise lifecycle.unusable(failed)
     if mode == "fixed":  # a race asks more, and says what
-        _check_metrics(planned)
+        _check_metrics(groups)
     usable = [task for task in chosen if task.name not in failed]
     # In this order a folder's refusal names what differs: causes before what follows from them.
     identity = {"limit": limit, "normalize": normalize, "sampling": sampling, "scorer": fingerprint}
@@ -143,51 +154,45 @@ def evaluate(
     if config is None:
         names = [task.name for task in chosen]
         config = {"tasks": names, "data_dir": data_dir, "limit": limit, "normalize": normalize, "sampling": sampling}
-    description = running.described(
+    description = lifecycle.described(
         identity,
         kind=type(scorer).__name__,
         model=model,
         config=contracts.json_values(config, "config"),
-        versions=running.versions_of(identity, on_this_machine=True, seeds={"samples": seed}),
-        rounds=[_described(one, is_sampled) for one in planned],
+        versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": seed}),
+        rounds=[_described(group, is_sampled) for group in groups],
         metrics={task.name: _metric_of(task) for task in usable},
     )
     shows = progress and parallel.is_first_process()
-    with contextlib.closing(running.folder_for(workdir, name, identity)) as folder:
+    with contextlib.closing(lifecycle.folder_for(workdir, name, identity)) as folder:
         parallel.from_first(lambda: folder.open(description, overwrite=overwrite))
-        results = _score_and_summarise(
-            scorer, planned, usable, failed, folder, description, reuse=reuse, progress=shows, started=started
-        )
+        work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=shows)
+        results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
 
 
 def _score_and_summarise(
-    scorer: base.Scorer | base.SampledScorer,
-    planned: Sequence[rounds.Round],
+    work: runner.Runner,
     usable: Sequence[Task],
     failed: dict[str, str],
-    folder: records.RunFolder,
     description: dict[str, Any],
-    *,
-    reuse: bool,
-    progress: bool,
     started: float,
 ) -> dict[str, Any]:
     """What needs an open folder: scores what is missing, records it, and returns the results."""
-    versions = description["versions"]
-    with running.recording(folder, description, folder.has_records):
-        if progress:
+    folder = work.folder
+    with lifecycle.recording(folder, description, folder.has_records):
+        if work.progress:
             progress_bars.say(f"records in {folder.path}")
-        rounds.check_alike(folder, description["identity"])
-        _learn_timesteps(scorer, planned, folder, description, reuse=reuse, progress=progress)
-        seconds_before = rounds.find_missing(folder, planned, versions, reuse=reuse)
-        parts = rounds.score_missing(scorer, planned, folder, versions, progress)
+        work.check_alike(description["identity"])
+        _learn_timesteps(work, description)
+        seconds_before = work.find_missing()
+        parts = work.score_missing()
 
         def finish() -> dict[str, Any]:
-            rounds.collect(folder, planned, versions, parts)
+            work.collect(parts)
             seconds = seconds_before + time.monotonic() - started
-            about = {"config": description["config"], "versions": versions}
-            return _summarise(folder, planned, usable, failed, about, seconds)
+            about = {"config": description["config"], "versions": work.versions}
+            return _summarise(folder, work.groups, usable, failed, about, seconds)
 
         return parallel.from_first(finish)
 
@@ -198,11 +203,11 @@ def _check_normalize(normalize: str, is_sampled: bool) -> None:
         raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
 
 
-def _check_metrics(planned: Sequence[rounds.Round]) -> None:
-    for one in planned:
-        for task in one.tasks:
+def _check_metrics(groups: Sequence[SampleGroup]) -> None:
+    for group in groups:
+        for task in group.tasks:
             if task.association is None:
-                contracts.check_metric(task, one.plan.questions[task.name])
+                contracts.check_metric(task, group.plan.questions[task.name])
 
 
 def _sampling(
@@ -234,24 +239,16 @@ def _sampling(
     }
 
 
-def _learn_timesteps(
-    scorer: base.Scorer | base.SampledScorer,
-    planned: Sequence[rounds.Round],
-    folder: records.RunFolder,
-    description: dict[str, Any],
-    *,
-    reuse: bool,
-    progress: bool,
-) -> None:
+def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
     """Has races learn from a pilot which timesteps tell most, where their rule is to do so; describes them anew."""
     if description["identity"]["sampling"]["timesteps"] != importance.RULE:
         return
-    for one in planned:
-        if one.alpha is not None:
-            rounds.learn_timesteps(scorer, one, folder, description["versions"], reuse=reuse, progress=progress)
-            description["rounds"] = [_described(each, True) for each in planned]
+    for group in work.groups:
+        if group.alpha is not None:
+            work.learn_timesteps(group)
+            description["rounds"] = [_described(each, True) for each in work.groups]
             if parallel.is_first_process():
-                folder.describe(description)
+                work.folder.describe(description)
 
 
 def choose_tasks(
@@ -309,7 +306,7 @@ def _common_fingerprint(scorer: base.SampledScorer, timesteps: Any) -> dict[str,
 
 def _summarise(
     folder: records.RunFolder,
-    scored: Sequence[rounds.Round],
+    groups: Sequence[SampleGroup],
     tasks: Sequence[Task],
     failed: dict[str, str],
     about: Mapping[str, Any],
@@ -317,27 +314,30 @@ def _summarise(
 ) -> dict[str, Any]:
     """Makes numbers of the errors and writes them; tasks that have none are added to ``failed``."""
     results: dict[str, Any] = {"tasks": {}, "failed": failed, **about}
-    outcomes = [one.outcome() for one in scored]
-    found = {task.name: (one, outcome) for one, outcome in zip(scored, outcomes, strict=True) for task in one.tasks}
+    judged = [(group, group.outcome()) for group in groups]
+    found = {task.name: (group, outcome) for group, outcome in judged for task in group.tasks}
     for task in tasks:
-        one, outcome = found[task.name]
-        questions, scores, seed = one.plan.questions[task.name], outcome.scores[task.name], one.sampling["seed"]
+        group, outcome = found[task.name]
+        plan, scores = group.plan, outcome.scores[task.name]
         try:
-            results["tasks"][task.name] = summary.task_results(task, questions, scores, texts=one.plan.texts, seed=seed)
+            results["tasks"][task.name] = summary.task_results(
+                task, plan.questions[task.name], scores, texts=plan.texts, seed=group.sampling["seed"]
+            )
         except InputError as error:
             failed[task.name] = str(error)
-        folder.write_examples(task.name, summary.example_table(task, one.plan, scores))
-        folder.write_gallery(task.name, gallery.picture_table(task, one.plan, scores))
-    results["passes"] = sum(outcome.passes for outcome in outcomes)
-    results["computed_passes"] = sum(one.computed for one in scored)
-    raced = [(one, outcome) for one, outcome in zip(scored, outcomes, strict=True) if one.alpha is not None]
+        folder.write_examples(task.name, summary.example_table(task, plan, scores))
+        folder.write_gallery(task.name, gallery.picture_table(task, plan, scores))
+    results["passes"] = sum(outcome.passes for _, outcome in judged)
+    results["computed_passes"] = sum(group.computed for group in groups)
+    raced = [(group, outcome) for group, outcome in judged if group.alpha is not None]
     if raced:
+        first = raced[0][0]
         results["race"] = {
-            "alpha": raced[0][0].alpha,
-            "rare_share": raced[0][0].share,
+            "alpha": first.alpha,
+            "rare_share": first.share,
             "passes": sum(outcome.passes for _, outcome in raced),
             "fixed_passes": sum(outcome.fixed_passes for _, outcome in raced),
-            "density": None if raced[0][0].density is None else raced[0][0].density.tolist(),
+            "density": None if first.density is None else first.density.tolist(),
             "tasks": {name: dataclasses.asdict(of) for _, outcome in raced for name, of in outcome.tasks.items()},
         }
     results["seconds"] = round(seconds, 3)
@@ -352,12 +352,12 @@ def _metric_of(task: Task) -> dict[str, Any]:
     return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
 
 
-def _described(one: rounds.Round, is_sampled: bool) -> dict[str, Any]:
-    """A round as ``config.json`` has it."""
+def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:
+    """A group of tasks as ``config.json`` has it."""
     return {
-        "tasks": [task.name for task in one.tasks],
-        "num_samples": len(one.scores.timesteps),
-        "timesteps": list(one.scores.timesteps) if is_sampled else None,
+        "tasks": [task.name for task in group.tasks],
+        "num_samples": len(group.scores.timesteps),
+        "timesteps": list(group.scores.timesteps) if is_sampled else None,
     }
 
 

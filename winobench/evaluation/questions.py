@@ -16,7 +16,7 @@ import pyarrow as pa
 from winobench import parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import asking, records, responses, running
+from winobench.evaluation import asking, lifecycle, records, responses
 from winobench.evaluation.evaluate import READY, choose_tasks
 from winobench.responders.language import KINDS, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
@@ -120,17 +120,17 @@ def evaluate_questions(
         config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
     paid = hasattr(responder, "cost")
     # Hosted and recorded models compute nothing here.
-    versions = running.versions_of(identity, on_this_machine=not (paid or hasattr(responder, "bind")))
-    description = running.described(
+    versions = lifecycle.versions_of(identity, on_this_machine=not (paid or hasattr(responder, "bind")))
+    description = lifecycle.described(
         identity, kind=type(responder).__name__, model=model, config=config, versions=versions
     )
-    folder = running.folder_for(workdir, name, identity, records.RESPONSES)
+    folder = lifecycle.folder_for(workdir, name, identity, records.RESPONSES)
     folder.open(description, overwrite=overwrite)
     store = responses.ResponseStore(folder.records_path, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS)
     answers = asking.Answers()
     with (
         contextlib.closing(folder),
-        running.recording(folder, description, lambda: bool(len(store) or answers.failed)),
+        lifecycle.recording(folder, description, lambda: bool(len(store) or answers.failed)),
         contextlib.closing(store),
     ):
         if progress:
@@ -159,7 +159,7 @@ def _prepared(
     """The tasks whose data can be used, of which there must be one; why others cannot ends up in ``failed``."""
     prepared = [_prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed) for task in tasks]
     if not any(prepared):
-        raise running.unusable(failed)
+        raise lifecycle.unusable(failed)
     return [one for one in prepared if one is not None]
 
 
@@ -206,7 +206,7 @@ def _results(
     results: dict[str, Any] = {"tasks": {}, "failed": failed, "failed_calls": None, "protocols": protocols}
     left_out = sum(_summarise(one, answers, folder, results) for one in asked)
     if not results["tasks"]:
-        raise running.unusable(failed)
+        raise lifecycle.unusable(failed)
     if answers.failed:
         first = next(iter(answers.failed.values()))
         results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}

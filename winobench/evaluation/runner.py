@@ -1,0 +1,371 @@
+"""Scores what a run still lacks, and records it.
+
+Each of several processes scores its share, a contiguous part of what is missing (or, in a race, of the questions), and
+records it. The first one reads what is there before, and tells the others what is not.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import os
+import pathlib
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench import json_files, parallel
+from winobench import progress as progress_bars
+from winobench.errors import InputError
+from winobench.evaluation import contracts, importance, records
+from winobench.evaluation import plan as planning
+from winobench.evaluation.sample_groups import SampleGroup
+from winobench.scorers import base, samples
+
+RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
+"""What is wrong with a race of a scorer whose devices belong to several processes."""
+
+# Triples of which those that are missing are scored at once, which bounds the memory of their indices.
+_TRIPLES_A_CALL = 2**22
+
+# How long it may take until a file that one process has written is seen by another, on a file system that they share.
+_SECONDS_TO_APPEAR = 60.0
+
+
+class Runner:
+    """Scores groups of tasks with one scorer into one folder."""
+
+    def __init__(
+        self,
+        scorer: base.SampledScorer,
+        groups: Sequence[SampleGroup],
+        folder: records.RunFolder,
+        versions: Mapping[str, Any],
+        *,
+        reuse: bool,
+        progress: bool,
+    ):
+        """Does nothing yet.
+
+        Args:
+          scorer: judges the pairs.
+          groups: what it is to judge; their errors are filled in.
+          folder: the run's, opened by the first process.
+          versions: recorded with each part.
+          reuse: look for errors in the folders beside the run's.
+          progress: show passes, passes a second and the time left.
+        """
+        self.scorer = scorer
+        self.groups = groups
+        self.folder = folder
+        self.versions = versions
+        self.reuse = reuse
+        self.progress = progress
+
+    def check_alike(self, identity: Mapping[str, Any]) -> None:
+        """Makes sure that all processes see the folder and are about to do the same, before any of them does it.
+
+        Raises:
+          InputError: a process does not see the folder, or has another identity.
+        """
+
+        def look() -> str:
+            _wait_for([self.folder.config_path])
+            return records.digest(json_files.as_json(identity))
+
+        first, *others = parallel.meet(look)
+        for number, other in enumerate(others, 1):
+            if other != first:
+                raise InputError(f"process {number} has other arguments or other data than process 0: start all alike")
+
+    def learn_timesteps(self, group: SampleGroup) -> None:
+        """Has the first process learn where candidates differ, and gives a group of a race its timesteps and weights.
+
+        The pilot's errors are recorded like others: a run that goes on learns the same.
+        """
+
+        def pilot() -> dict[str, Any]:
+            count, rule, seed = importance.PILOT_SAMPLES, importance.PILOT_RULE, group.sampling["seed"]
+            timesteps = np.asarray(self.scorer.choose_timesteps(count, seed, rule)).tolist()
+            trial = dataclasses.replace(
+                group,
+                sampling={**group.sampling, "num_samples": count, "timesteps": rule},
+                scores=dataclasses.replace(group.scores, timesteps=tuple(timesteps)),
+                errors=np.full((len(group.plan.pairs), count), np.nan, np.float32),
+            )
+            questions = group.race().pilot(importance.PILOT_QUESTIONS)
+            pairs = np.unique(np.concatenate([rows.ravel() for rows, _ in questions]))
+            self._read_recorded(trial, reuse=self.reuse)
+            flat_indices = (pairs[:, None] * count + np.arange(count)).reshape(-1)
+            missing = flat_indices[np.isnan(trial.errors.reshape(-1)[flat_indices])]
+            if self.progress:
+                progress_bars.say(f"pilot: which timesteps tell most, on {len(questions)} questions")
+            with progress_bars.counting(len(missing), enabled=self.progress and len(missing) > 0) as advance:
+                writer = self._writer(trial, process=0)
+                _score(trial, missing, flat_indices, functools.partial(self._iter_errors, trial), writer, advance)
+            scores = [np.tensordot(signs, trial.errors[rows.T].astype(np.float64), axes=1) for rows, signs in questions]
+            density = importance.learn(scores, samples.low_discrepancy(count, seed))
+            return {"density": density.tolist(), "passes": [len(flat_indices), len(missing)]}
+
+        learned = parallel.from_first(pilot)
+        group.density = np.array(learned["density"])
+        group.pilot_passes = tuple(learned["passes"])
+        timesteps, group.weights = importance.draw(
+            self.scorer, group.density, group.errors.shape[1], group.sampling["seed"]
+        )
+        group.sampling["timesteps"] = timesteps.tolist()
+        group.scores = dataclasses.replace(group.scores, timesteps=tuple(timesteps.tolist()))
+
+    def find_missing(self) -> float:
+        """Has the first process read what is recorded, and tells all what is not.
+
+        Returns:
+          The seconds that earlier calls of this run have spent on what is recorded.
+        """
+
+        def look() -> dict[str, Any]:
+            seconds = sum(self._read_recorded(group, reuse=self.reuse) for group in self.groups)
+            return {"seconds": seconds, "missing": [_packed(np.isnan(group.errors)) for group in self.groups]}
+
+        first = parallel.from_first(look)
+        for group, missing in zip(self.groups, first["missing"], strict=True):
+            group.missing = np.flatnonzero(_unpacked(missing, group.errors.size))
+        return first["seconds"]
+
+    def score_missing(self) -> list[str]:
+        """Scores and records what is missing; returns the names of the parts that the processes have written.
+
+        Raises:
+          InputError: a process failed or was lost, or a race is asked of a scorer whose mesh spans processes.
+        """
+        if parallel.spans_processes(getattr(self.scorer, "mesh", None)):
+            if any(group.alpha is not None for group in self.groups):
+                raise InputError(RACE_OVER_PROCESSES)
+            # All do the same, and none could wait for the others: they would wait for it in the middle of a batch.
+            for group in self.groups:
+                writer = self._writer(group, process=0) if parallel.is_first_process() else None
+                self._score_share(group, group.missing, writer)
+            return []
+
+        process, count = parallel.process_number(), parallel.num_processes()
+
+        def score() -> list[str]:
+            parts: list[str] = []
+            try:
+                for group in self.groups:
+                    writer = self._writer(group, process=process)
+                    try:
+                        if group.alpha is not None:
+                            self._race_share(group, writer, process, count)
+                        else:
+                            share = group.missing[parallel.share_of(len(group.missing), process, count)]
+                            self._score_share(group, share, writer, count)
+                    finally:
+                        parts += writer.written
+            except Exception as error:
+                if count > 1:
+                    progress_bars.say(f"process {process} of {count} failed, and waits for the others: {error}")
+                raise
+            return parts
+
+        return [name for names in parallel.meet(score) for name in names]
+
+    def collect(self, parts: Sequence[str]) -> None:
+        """Reads what other processes have scored, in one that has scored only its share.
+
+        Args:
+          parts: names of what all processes have written, as `score_missing` returns them.
+
+        Raises:
+          InputError: what another process recorded is not in the folder.
+        """
+        _wait_for([self.folder.errors_path / name for name in parts])
+        for group in self.groups:
+            if group.alpha is not None:
+                if parallel.num_processes() > 1:
+                    self._read_recorded(group, reuse=False)
+                continue
+            if np.isnan(group.errors).any():
+                self._read_recorded(group, reuse=False)
+            if np.isnan(group.errors).any():
+                raise InputError(
+                    f"errors that another process has recorded are not in {self.folder.errors_path}: name a --workdir"
+                    " on a file system that all processes share"
+                )
+
+    def _read_recorded(self, group: SampleGroup, *, reuse: bool) -> float:
+        """Fills in what this run and then its neighbours have recorded; returns the seconds spent on the former."""
+        table = (group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs)
+        group.errors, seconds = self.folder.read_errors(*table)
+        if not reuse or not np.isnan(group.errors).any():
+            return seconds
+        found = group.errors.copy()
+        for neighbour in self.folder.neighbours():
+            errors, _ = records.read_errors(neighbour, *table, on_fault=records.pass_over)
+            found = np.where(np.isnan(found), errors, found)
+        new = np.flatnonzero(np.isnan(group.errors) & ~np.isnan(found))
+        if len(new):
+            writer = self._writer(group, process=0)
+            writer.add(group.triples(new), found.reshape(-1)[new])
+            writer.flush()
+            group.errors = found
+        return seconds
+
+    def _score_share(
+        self, group: SampleGroup, flat_indices: np.ndarray, writer: records.ErrorWriter | None, num_processes: int = 1
+    ) -> None:
+        """Scores some of a group's flat errors, recording batch after batch."""
+        total, left = group.errors.size, len(group.missing)
+        if self.progress and not left:
+            progress_bars.say(f"all {total:,} errors are recorded: 0 passes to do")
+        if self.progress and left and num_processes > 1:
+            progress_bars.say(f"{left:,} passes for {num_processes} processes; this one's share:")
+        # Of several processes the first one shows its own part.
+        whole, done = (total, total - left) if num_processes == 1 else (len(flat_indices), 0)
+        with progress_bars.counting(whole, done, enabled=self.progress and len(flat_indices) > 0) as advance:
+            _score(group, flat_indices, range(total), functools.partial(self._iter_errors, group), writer, advance)
+
+    def _race_share(self, group: SampleGroup, writer: records.ErrorWriter, process: int, num_processes: int) -> None:
+        """Races this process's share of the questions to their decisions, recording batch after batch."""
+        if process > 0:  # the first process has read them
+            group.errors, _ = self.folder.read_errors(
+                group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs
+            )
+        flat, budget = group.errors.reshape(-1), group.errors.shape[1]
+        iter_errors, rows = functools.partial(self._iter_errors, group), None
+        if hasattr(self.scorer, "session"):
+            # Images and texts that are encoded for one look are there for the next one.
+            session = self.scorer.session(group.plan.images, group.plan.texts, **group.sampling)
+            takes_among = getattr(self.scorer, "takes_among", False)
+            iter_errors = (
+                session.iter_errors
+                if takes_among
+                else lambda triples, _: session.iter_errors(triples) if len(triples) else ()
+            )
+            rows = session.capacity
+        competition = group.race(process=process, num_processes=num_processes, rows=rows)
+
+        def score(pairs: np.ndarray, first: int, end: int) -> None:
+            flat_indices = (pairs[:, None] * budget + np.sort(competition.order[first:end])).reshape(-1)
+            missing = flat_indices[np.isnan(flat[flat_indices])]
+            if self.progress:
+                progress_bars.say(
+                    f"race: {competition.undecided:,} of {competition.num_questions:,} questions are open after {first}"
+                    f" samples; to {end}: {len(missing):,} passes"
+                )
+            with progress_bars.counting(len(missing), enabled=self.progress and len(missing) > 0) as advance:
+                _score(group, missing, flat_indices, iter_errors, writer, advance)
+
+        competition.run(group.errors, score)
+
+    def _iter_errors(
+        self, group: SampleGroup, triples: np.ndarray, among: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Scores [n, 3] (image, text, sample) of the plan, which are some of others, int [m, 3]."""
+        scorer = self.scorer
+        if not len(triples):
+            return iter(())
+        if getattr(scorer, "takes_among", False):
+            return scorer.iter_errors(group.plan.images, group.plan.texts, triples, among=among, **group.sampling)
+        if isinstance(scorer, base.WithoutSamples):
+            # All texts, as their widths may depend on the longest of them.
+            return scorer.iter_errors(group.plan.images, group.plan.texts, triples, **group.sampling)
+        # Only the images and texts that these need.
+        images, image_numbers = np.unique(triples[:, 0], return_inverse=True)
+        texts, text_numbers = np.unique(triples[:, 1], return_inverse=True)
+        numbers = np.stack([image_numbers, text_numbers, triples[:, 2]], axis=1).astype(np.int32)
+        return scorer.iter_errors(
+            [group.plan.images[image] for image in images],
+            [group.plan.texts[text] for text in texts],
+            numbers,
+            **group.sampling,
+        )
+
+    def _writer(self, group: SampleGroup, *, process: int) -> records.ErrorWriter:
+        hashes = group.plan.image_hashes, group.plan.text_hashes
+        return records.ErrorWriter(self.folder, group.scores, *hashes, process=process, note=self.versions)
+
+
+def _score(
+    group: SampleGroup,
+    missing: np.ndarray,
+    among: np.ndarray | range,
+    iter_errors: Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]],
+    writer: records.ErrorWriter | None,
+    advance: Callable[[int], None],
+) -> None:
+    """Scores triples and records them batch after batch.
+
+    Args:
+      group: whose errors they are.
+      missing: their flat indices in the group's errors.
+      among: the flat indices that there were to score if nothing had been recorded. What they are decides how errors
+        are computed, so that a run that was stopped gives the same bits as one that was not.
+      iter_errors: ``(triples, triples of which these are some)`` -> as of `SampledScorer.iter_errors`.
+      writer: takes what is finished; None in a process that records nothing.
+      advance: is told how many errors are finished.
+    """
+    flat = group.errors.reshape(-1)
+    try:
+        for first in range(0, len(among), _TRIPLES_A_CALL):
+            all_here = np.asarray(among[first : first + _TRIPLES_A_CALL])
+            here = missing if len(all_here) == len(among) else missing[np.isin(missing, all_here)]
+            triples = group.triples(here)
+            given = iter_errors(triples, group.triples(all_here))
+            for part, values in contracts.batches(given, len(triples), "the scorer"):
+                _check_finite(group.plan, triples[part], values)
+                flat[here[part]] = values
+                if writer is not None:
+                    writer.add(triples[part], values)
+                advance(len(values))
+                parallel.check_first_process()
+    finally:
+        # Also after an interrupt or an error: what is finished is kept.
+        if writer is not None:
+            writer.flush()
+
+
+def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) -> None:
+    finite = np.isfinite(errors)
+    if not finite.all():
+        image, text, sample = triples[int(np.argmin(finite))].tolist()
+        raise InputError(
+            f"the error of image {_name(plan, image)} under the text {plan.texts[text]!r}, sample {sample}, is not a "
+            "number: try --config.dtype=float32, or check the weights."
+        )
+
+
+def _name(plan: planning.Plan, image: int) -> str:
+    source = plan.images[image]
+    is_path = isinstance(source, str) or hasattr(source, "__fspath__")
+    return str(source) if is_path else f"with the hash {plan.image_hashes[image][:12]}"
+
+
+def _wait_for(paths: Sequence[pathlib.Path]) -> None:
+    """Waits until files that other processes have written are seen here.
+
+    Raises:
+      InputError: one does not appear.
+    """
+    end = time.monotonic() + _SECONDS_TO_APPEAR
+    for path in paths:
+        # Looking into the folder has network file systems ask for what is new in it.
+        while path.name not in os.listdir(path.parent) if path.parent.is_dir() else True:
+            if time.monotonic() > end:
+                raise InputError(
+                    f"{path}, which another process has written, is not there: name a --workdir on a file system that"
+                    " all processes share"
+                )
+            time.sleep(0.2)
+
+
+def _packed(flags: np.ndarray) -> str:
+    return base64.b64encode(zlib.compress(np.packbits(flags).tobytes())).decode()
+
+
+def _unpacked(packed: str, count: int) -> np.ndarray:
+    return np.unpackbits(np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8), count=count)

@@ -1,0 +1,153 @@
+"""Tasks grouped by the samples that they are judged on, each group with its plan and its errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench import memory
+from winobench.errors import InputError
+from winobench.evaluation import contracts, importance, race, records, summary
+from winobench.evaluation import plan as planning
+from winobench.scorers import base, samples
+from winobench.tasks.base import Task
+
+# In the table of errors, and in the list of those that are missing.
+_BYTES_OF_AN_ERROR = 4 + 8
+
+# What a fingerprint says that does not change the error of a given sample: the timestep is recorded beside the error,
+# and kinds of error are turned into each other.
+_NOT_OF_A_SAMPLE = ("error", "timestep_range")
+
+
+@dataclasses.dataclass
+class SampleGroup:
+    """Tasks that are judged on the same samples.
+
+    Attributes:
+      tasks: the tasks.
+      sampling: arguments of ``iter_errors``.
+      scores: which errors these are.
+      plan: what may have to be scored.
+      alpha: of a race; None where every pair is scored on every sample.
+      share: of a race, as of `winobench.evaluation.race.Race`.
+      density: of a race whose timesteps were learned: what they were drawn by (`winobench.evaluation.importance`).
+      weights: [num_samples] float64 of the samples, with a density.
+      pilot_passes: (needed, computed by this call) to learn it.
+      errors: [num_pairs, num_samples] float32, NaN where not known to this process.
+      missing: int [n], flat indices of errors that nothing was recorded for when the run was opened.
+    """
+
+    tasks: list[Task]
+    sampling: dict[str, Any]
+    scores: records.ScoreSet
+    plan: planning.Plan
+    alpha: float | None
+    share: float | None
+    errors: np.ndarray
+    missing: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    density: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    pilot_passes: tuple[int, int] = (0, 0)
+
+    @property
+    def computed(self) -> int:
+        """How many of the errors that are known now were not recorded when the run was opened."""
+        recorded = self.errors.size - len(self.missing)
+        return int(np.count_nonzero(~np.isnan(self.errors))) - recorded + self.pilot_passes[1]
+
+    def outcome(self) -> race.Outcome:
+        """The scores, once all that they need is known.
+
+        Raises:
+          InputError: an error that a race needs is not known.
+        """
+        if self.alpha is not None:
+            outcome = self.race().run(self.errors, self._check_known)
+            return dataclasses.replace(outcome, passes=outcome.passes + self.pilot_passes[0])
+        size = self.errors.size
+        scores = {task.name: summary.question_scores(self.plan, task.name, self.errors) for task in self.tasks}
+        return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
+
+    def race(self, **share: Any) -> race.Race:
+        """The race of the tasks' questions; arguments as of `winobench.evaluation.race.Race`."""
+        budget = self.errors.shape[1]
+        order = samples.visiting_order(budget, self.sampling["seed"])
+        options = {"weights": self.weights, "share": self.share, "order": order, **share}
+        return race.Race(self.plan, self.tasks, budget, self.alpha, **options)
+
+    def triples(self, flat_indices: np.ndarray) -> np.ndarray:
+        """Int32 [n, 3] (image, text, sample) of some of the flat errors."""
+        pairs, samples_of = np.divmod(flat_indices, self.errors.shape[1])
+        return np.concatenate([self.plan.pairs[pairs], samples_of[:, None]], axis=1).astype(np.int32)
+
+    def _check_known(self, pairs: np.ndarray, first: int, end: int) -> None:
+        order = samples.visiting_order(self.errors.shape[1], self.sampling["seed"])
+        if np.isnan(self.errors[pairs[:, None], order[first:end]]).any():
+            raise InputError("errors that were recorded are no longer there: run it again")
+
+
+def make_groups(
+    scorer: base.SampledScorer,
+    fingerprint: Mapping[str, Any],
+    tasks: Sequence[Task],
+    sampling: Mapping[str, Any],
+    *,
+    alpha: float | None,
+    share: float | None,
+    failed: dict[str, str],
+    **planned: Any,
+) -> list[SampleGroup]:
+    """Groups the tasks by their samples and plans each group; tasks whose data cannot be used end up in ``failed``.
+
+    Args:
+      scorer: chooses the timesteps.
+      fingerprint: the scorer's.
+      tasks: all tasks.
+      sampling: ``num_samples``, ``num_bias_samples``, ``seed`` and ``timesteps``.
+      alpha: of a race; bias tasks, which have no right answer to decide on, take no part in it.
+      share: of a race.
+      failed: task -> why its data cannot be used.
+      **planned: arguments of `winobench.evaluation.plan.make_plan`.
+    """
+    seed, rule = sampling["seed"], sampling["timesteps"]
+    if rule == importance.RULE:  # to be learned; bias tasks, which take no part in a race, keep this
+        rule = importance.PILOT_RULE
+    of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
+    digest = records.digest({"scorer": of_a_sample, "seed": seed})
+    by_samples: dict[tuple[tuple[int, ...], float | None], tuple[int, list[Task]]] = {}
+    for task in tasks:
+        # Timesteps that are given one by one are meant for all tasks.
+        is_bias = task.association is not None and isinstance(rule, str)
+        num_samples = sampling["num_bias_samples" if is_bias else "num_samples"]
+        timesteps = contracts.timesteps(scorer, scorer.choose_timesteps(num_samples, seed, rule))
+        key = (timesteps, None if task.association is not None else alpha)
+        by_samples.setdefault(key, (num_samples, []))[1].append(task)
+    groups = []
+    for (timesteps, alpha_of_group), (num_samples, members) in by_samples.items():
+        plan = planning.make_plan(members, failed=failed, **planned)
+        members = [task for task in members if task.name not in failed]
+        if members and alpha_of_group is not None:
+            race.check_questions(plan, members)
+        if members:
+            pairs, count = len(plan.pairs), len(timesteps)
+            memory.check(
+                f"a table of the errors of {pairs:,} pairs x {count:,} samples",
+                pairs * count * _BYTES_OF_AN_ERROR,
+                "lower num_samples or limit, or name fewer tasks",
+            )
+            groups.append(
+                SampleGroup(
+                    members,
+                    {"num_samples": num_samples, "seed": seed, "timesteps": rule},
+                    records.ScoreSet(digest, timesteps, contracts.kind_of_error(scorer)),
+                    plan,
+                    alpha_of_group,
+                    share,
+                    np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
+                )
+            )
+    return groups
