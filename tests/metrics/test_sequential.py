@@ -152,6 +152,22 @@ def test_means_that_the_positive_parts_exceed_are_ruled_out():
         assert np.isfinite(found) == is_possible
 
 
+def test_negative_parts_for_which_no_samples_are_left_are_ruled_out():
+    """Of five samples, two at least hold the negative parts (a share of a half: 2.5 of 5); one sample is too few."""
+    assert sequential.capital(np.ones((1, 4)), 5, 0.5)[0] == np.inf
+    assert np.isfinite(sequential.capital(np.ones((1, 3)), 5, 0.5)[0])
+
+
+def test_the_last_axis_holds_the_samples():
+    differences = np.random.default_rng(6).normal(0.9, 1, (3, 2, 40))
+    several = sequential.will_stay_positive(differences, 64, 0.05, 0.2)
+    assert several.shape == (3, 2)
+    assert several.any()
+    assert not several.all()
+    single = [[sequential.will_stay_positive(one, 64, 0.05, 0.2) for one in row] for row in differences]
+    np.testing.assert_array_equal(several, single)
+
+
 def _stops(differences, budget, level, share=sequential.SHARE):
     """The look at which each is sure to be positive; the budget for those that are not."""
     stops, rest = np.full(len(differences), budget), np.arange(len(differences))
