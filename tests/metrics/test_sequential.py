@@ -159,7 +159,7 @@ def test_negative_parts_for_which_no_samples_are_left_are_ruled_out():
 
 
 def test_the_last_axis_holds_the_samples():
-    differences = np.random.default_rng(6).normal(0.9, 1, (3, 2, 40))
+    differences = np.random.default_rng(6).normal(0.9, 1, (3, 2, 40)) * [[[1.0], [-1.0]]]
     several = sequential.will_stay_positive(differences, 64, 0.05, 0.2)
     assert several.shape == (3, 2)
     assert several.any()
