@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.models import layers
+from winobench.models.attention import dot_product_attention
+from winobench.models.base import Network, layer_norm, linear
 from winobench.models.config import NetworkConfig, is_count
 
 # Published configs give this id where the tokenizer's end of text has another one. The pooled position is then that of
@@ -219,9 +220,7 @@ class CLIPAttention(nnx.Module):
         self.is_causal = is_causal
 
         def projection():
-            return layers.linear(
-                config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-            )
+            return linear(config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
         self.k_proj = projection()
         self.v_proj = projection()
@@ -233,7 +232,7 @@ class CLIPAttention(nnx.Module):
         query, key, value = (
             layer(x).reshape(*x.shape[:-1], self.heads, -1) for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
-        result = layers.dot_product_attention(query, key, value, is_causal=self.is_causal)
+        result = dot_product_attention(query, key, value, is_causal=self.is_causal)
         return self.out_proj(result.reshape(x.shape))
 
 
@@ -243,8 +242,8 @@ class CLIPMLP(nnx.Module):
     def __init__(self, config: LayerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.activation = config.hidden_act
-        self.fc1 = layers.linear(config.hidden_size, config.intermediate_size, **kwargs)
-        self.fc2 = layers.linear(config.intermediate_size, config.hidden_size, **kwargs)
+        self.fc1 = linear(config.hidden_size, config.intermediate_size, **kwargs)
+        self.fc2 = linear(config.intermediate_size, config.hidden_size, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> the same shape."""
@@ -257,9 +256,9 @@ class CLIPEncoderLayer(nnx.Module):
     def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.self_attn = CLIPAttention(config, is_causal=is_causal, **kwargs)
-        self.layer_norm1 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.layer_norm1 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.mlp = CLIPMLP(config, **kwargs)
-        self.layer_norm2 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.layer_norm2 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> the same shape."""
@@ -291,7 +290,7 @@ class CLIPTextTransformer(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.embeddings = CLIPTextEmbeddings(config, **kwargs)
         self.encoder = CLIPEncoder(config, is_causal=True, **kwargs)
-        self.final_layer_norm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.final_layer_norm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> tuple[jax.Array, jax.Array]:
         """input_ids [B, L] -> (last states after the final norm, what enters the last layer), [B, L, hidden_size]."""
@@ -303,7 +302,7 @@ class CLIPTextTransformer(nnx.Module):
 _ATTENTION = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
 
 
-class CLIPTextModel(layers.Network):
+class CLIPTextModel(Network):
     """Encodes token ids. Attribute names equal those of the published weights (``text_model.encoder.layers.0...``).
 
     Args:
@@ -379,7 +378,7 @@ class CLIPTextModelWithProjection(CLIPTextModel):
         rngs: nnx.Rngs,
     ):
         super().__init__(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.text_projection = layers.linear(
+        self.text_projection = linear(
             config.hidden_size,
             config.projection_dim,
             bias=False,

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import layers
+from winobench.models.base import Network
 from winobench.models.config import NetworkConfig, is_count
+from winobench.models.stable_diffusion_blocks import Downsample2D, ResnetBlock2D, Transformer2DModel, Upsample2D
 
 _DOWN_BLOCKS = ("CrossAttnDownBlock2D", "DownBlock2D")
 _UP_BLOCKS = ("CrossAttnUpBlock2D", "UpBlock2D")
@@ -59,7 +61,7 @@ class UNet2DConditionConfig(NetworkConfig):
       transformer_layers_per_block: transformer blocks in each attention layer, for all levels or one number a level.
       attention_head_dim: the *number* of heads, for all levels or one number a level. The published name is a mistake
         of the first release that every published file has kept.
-      use_linear_projection: see ``layers.Transformer2DModel``.
+      use_linear_projection: see ``stable_diffusion_blocks.Transformer2DModel``.
       upcast_attention: kept for the file's sake, which may say null; scores are float32 here in any case.
       time_embedding_dim: width of the time embedding, or None for four times the first level's channels.
       conv_in_kernel: odd size of the first convolution.
@@ -247,7 +249,7 @@ class _Level(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.resnets = nnx.List(
             [
-                layers.ResnetBlock2D(
+                ResnetBlock2D(
                     width,
                     channels,
                     time_channels=time_channels(config),
@@ -261,7 +263,7 @@ class _Level(nnx.Module):
         )
         count = len(inputs) if attentions is None else attentions
         transformers = [
-            layers.Transformer2DModel(
+            Transformer2DModel(
                 channels,
                 config.per_level("attention_head_dim")[level],
                 config.per_level("transformer_layers_per_block")[level],
@@ -295,7 +297,7 @@ class DownBlock(_Level):
         super().__init__(config, inputs, channels, level, cross_attention=cross_attention, **kwargs)
         last = level == len(config.block_out_channels) - 1
         self.downsamplers = (
-            None if last else nnx.List([layers.Downsample2D(channels, padding=config.downsample_padding, **kwargs)])
+            None if last else nnx.List([Downsample2D(channels, padding=config.downsample_padding, **kwargs)])
         )
 
     def __call__(
@@ -378,7 +380,7 @@ class UpBlock(_Level):
         cross_attention = config.up_block_types[index] == "CrossAttnUpBlock2D"
         inputs = [a + b for a, b in zip(below, skips, strict=True)]
         super().__init__(config, inputs, widths[level], level, cross_attention=cross_attention, **kwargs)
-        self.upsamplers = nnx.List([layers.Upsample2D(widths[level], **kwargs)]) if level > 0 else None
+        self.upsamplers = nnx.List([Upsample2D(widths[level], **kwargs)]) if level > 0 else None
 
     def __call__(
         self,
@@ -399,7 +401,7 @@ class UpBlock(_Level):
         return x if self.upsamplers is None else self.upsamplers[0](x, size)
 
 
-class UNet2DConditionModel(layers.Network):
+class UNet2DConditionModel(Network):
     """Predicts the noise (or velocity) in noisy latents, given the timestep and text states.
 
     Attribute names equal those of the published weights (``down_blocks.0.resnets.0.conv1`` and so on).
