@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -89,6 +89,25 @@ class AutoencoderKLConfig(NetworkConfig):
             "sample_size",
             "a positive whole number or two of them",
         )
+
+    @classmethod
+    def sd(cls) -> Self:
+        """Stable Diffusion 1.5: ``vae/config.json`` of ``stable-diffusion-v1-5/stable-diffusion-v1-5``.
+
+        Those of 2.1-base and 2.1 differ in ``sample_size`` alone, which is 768 there.
+        """
+        return cls(
+            down_block_types=("DownEncoderBlock2D",) * 4,
+            up_block_types=("UpDecoderBlock2D",) * 4,
+            block_out_channels=(128, 256, 512, 512),
+            layers_per_block=2,
+            sample_size=512,
+        )
+
+    @classmethod
+    def sdxl(cls) -> Self:
+        """Stable Diffusion XL base 1.0: that of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        return dataclasses.replace(cls.sd(), sample_size=1024, scaling_factor=0.13025)
 
     @property
     def downsampling(self) -> int:

