@@ -18,11 +18,7 @@ import transformers
 
 from winobench import parallel
 from winobench.errors import InputError
-
-_SD_BLOCKS = {
-    "down_block_types": ("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",),
-    "up_block_types": ("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3,
-}
+from winobench.models import UNet2DConditionConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +51,6 @@ UNETS = {
     "mid": UNet(
         "UNet 64/128/256/256 channels, 2 layers a block, 8 heads, cross-attention width 512, 32 x 32 x 4 latents",
         {
-            **_SD_BLOCKS,
             "sample_size": 32,
             "block_out_channels": (64, 128, 256, 256),
             "layers_per_block": 2,
@@ -65,15 +60,7 @@ UNETS = {
     ),
     "sd21-base": UNet(
         "UNet of SD 2.1-base (866 M parameters), 64 x 64 x 4 latents",
-        {
-            **_SD_BLOCKS,
-            "sample_size": 64,
-            "block_out_channels": (320, 640, 1280, 1280),
-            "layers_per_block": 2,
-            "attention_head_dim": (5, 10, 20, 20),
-            "cross_attention_dim": 1024,
-            "use_linear_projection": True,
-        },
+        dataclasses.asdict(UNet2DConditionConfig.sd21_base()),
     ),
 }
 

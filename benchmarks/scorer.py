@@ -43,6 +43,7 @@ import transformers
 from benchmarks import common, machine
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.models import AutoencoderKLConfig, CLIPTextConfig
 from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
@@ -56,7 +57,7 @@ class Size:
     Attributes:
       description: one line for the table's head.
       unet: arguments of diffusers' UNet2DConditionModel.
-      vae: arguments of diffusers' AutoencoderKL, block types aside.
+      vae: arguments of diffusers' AutoencoderKL.
       text_encoder: arguments of transformers' CLIPTextConfig.
       questions: style of evaluation -> number of questions.
       num_samples: samples of each pair.
@@ -74,11 +75,21 @@ class Size:
     compiled_batch_sizes: tuple[int, ...]
 
 
+def _autoencoder(*channels: int, **options: Any) -> dict[str, Any]:
+    levels = len(channels)
+    return {
+        "block_out_channels": channels,
+        "down_block_types": ("DownEncoderBlock2D",) * levels,
+        "up_block_types": ("UpDecoderBlock2D",) * levels,
+        **options,
+    }
+
+
 SIZES = {
     "tiny": Size(
         description=common.UNETS["tiny"].description,
         unet=common.UNETS["tiny"].arguments,
-        vae={"block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4},
+        vae=_autoencoder(8, 16, layers_per_block=1, norm_num_groups=4),
         text_encoder={"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
         questions={"winoground": 1, "retrieval": 1},
         num_samples=2,
@@ -91,7 +102,7 @@ SIZES = {
             " pixels; text encoder of 6 layers, width 512"
         ),
         unet=common.UNETS["mid"].arguments,
-        vae={"block_out_channels": (32, 64, 128, 128), "layers_per_block": 2},
+        vae=_autoencoder(32, 64, 128, 128, layers_per_block=2),
         text_encoder={"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 6, "num_attention_heads": 8},
         questions={"winoground": 4, "retrieval": 2},
         num_samples=10,
@@ -101,14 +112,8 @@ SIZES = {
     "sd21-base": Size(
         description="SD 2.1-base (866 M parameters) with its VAE at 512 pixels and its text encoder",
         unet=common.UNETS["sd21-base"].arguments,
-        vae={"block_out_channels": (128, 256, 512, 512), "layers_per_block": 2},
-        text_encoder={
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_hidden_layers": 23,
-            "num_attention_heads": 16,
-            "hidden_act": "gelu",
-        },
+        vae=dataclasses.asdict(AutoencoderKLConfig.sd()),
+        text_encoder=dataclasses.asdict(CLIPTextConfig.sd21()),
         questions={"winoground": 16, "retrieval": 16},
         num_samples=10,
         batch_sizes=(16, 32, 64),
@@ -121,22 +126,18 @@ def write_pipeline(folder: pathlib.Path, size: Size, device: str) -> None:
     """Writes a pipeline of this size with random weights, the same at every call, in the diffusers layout."""
     vocabulary = tokenizer_files.write_clip_tokenizer(folder / "tokenizer", _WORDS, 77)
     torch.manual_seed(0)
-    levels = len(size.vae["block_out_channels"])
+    # The benchmark's tokenizer has a few words only.
+    text = size.text_encoder | {
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 77,
+        "bos_token_id": vocabulary - 2,
+        "eos_token_id": vocabulary - 1,
+        "pad_token_id": vocabulary - 1,
+    }
     with torch.device(device):
         unet = diffusers.UNet2DConditionModel(**size.unet)
-        vae = diffusers.AutoencoderKL(
-            down_block_types=("DownEncoderBlock2D",) * levels, up_block_types=("UpDecoderBlock2D",) * levels, **size.vae
-        )
-        text_encoder = transformers.CLIPTextModel(
-            transformers.CLIPTextConfig(
-                vocab_size=vocabulary,
-                max_position_embeddings=77,
-                bos_token_id=vocabulary - 2,
-                eos_token_id=vocabulary - 1,
-                pad_token_id=vocabulary - 1,
-                **size.text_encoder,
-            )
-        )
+        vae = diffusers.AutoencoderKL(**size.vae)
+        text_encoder = transformers.CLIPTextModel(transformers.CLIPTextConfig(**text))
     diffusers.StableDiffusionPipeline(
         vae=vae,
         text_encoder=text_encoder,

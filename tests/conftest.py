@@ -63,7 +63,7 @@ _LONG = (
     "models/test_clip.py",
     "scorers/test_itm_head.py",
     "training/test_hard_negatives.py",
-    "models/test_layers.py",
+    "models/test_attention.py",
     "parity/test_loading.py",
     "models/test_quantized.py",
     "launch/test_eval.py",

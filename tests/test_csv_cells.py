@@ -43,7 +43,7 @@ def test_items_of_winoviz_come_back(tmp_path):
     item = winoviz.Item("i1", "tomato", winoviz.VERSIONS[0], premises, hypotheses, ("=x", "y"))
     winoviz.write_items(tmp_path / "items.csv", [item])
     assert ",=1+1" not in (tmp_path / "items.csv").read_text()
-    assert winoviz._csv_rows(tmp_path / "items.csv").__next__()[1]["premises"] == list(premises)
+    assert winoviz.read_items(tmp_path / "items.csv") == [item]
 
 
 def test_items_of_wscplus_come_back(tmp_path):

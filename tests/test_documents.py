@@ -117,7 +117,8 @@ def test_the_benchmark_takes_the_words(document, words, monkeypatch):
 
 @of("winobench.")
 def test_the_program_is_there(document, words):
-    module = ROOT.joinpath(*words[0].split(".")).with_suffix(".py")
+    module = ROOT.joinpath(*words[0].split("."))
+    module = module / "__main__.py" if module.is_dir() else module.with_suffix(".py")
     assert 'if __name__ == "__main__":' in module.read_text()
     used = [name for name in re.findall(r"--(\w+)", " ".join(words))]
     assert all(re.search(rf'"(--)?{name}"', module.read_text()) for name in used)

@@ -48,11 +48,7 @@ def test_sizes_are_networks_that_both_sides_know(size):
     size = scorer.SIZES[size]
     with torch.device("meta"):
         unet = diffusers.UNet2DConditionModel(**size.unet)
-        vae = diffusers.AutoencoderKL(
-            down_block_types=("DownEncoderBlock2D",) * len(size.vae["block_out_channels"]),
-            up_block_types=("UpDecoderBlock2D",) * len(size.vae["block_out_channels"]),
-            **size.vae,
-        )
+        vae = diffusers.AutoencoderKL(**size.vae)
     assert UNet2DConditionModel.config_class.from_dict(unet.config).cross_attention_dim == size.unet[
         "cross_attention_dim"
     ]  # fmt: skip

@@ -13,7 +13,6 @@ import pytest
 import safetensors.numpy
 
 from tests.models.test_lora import adapted, inputs, network, relative_difference, run
-from tests.parity import published_configs
 from winobench import checkpoints
 from winobench.diffusion import stable_diffusion
 from winobench.errors import InputError
@@ -407,9 +406,7 @@ def test_the_published_file_fits_sd21_base(reference_data):
     with pytest.raises(InputError, match=r"is a Python pickle.*convert it with `python -m .*convert_pickle .*\.bin`"):
         checkpoints.read_lora(folder)
     read = checkpoints.read_lora(folder, allow_pickle=True)
-    unet = checkpoints.abstract_model(
-        UNet2DConditionModel, UNet2DConditionConfig.from_dict(published_configs.SD21_BASE_UNET)
-    )
+    unet = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sd21_base())
     wanted = {name for name in lora.linear_layers(unet) if unet.lora_targets["all"].fullmatch(name)}
     assert len(wanted) == 128
     assert set(read.parts["unet"]) == wanted
@@ -419,9 +416,7 @@ def test_the_published_file_fits_sd21_base(reference_data):
     lora.check_fit(unet, {name: adapter.factors for name, adapter in read.parts["unet"].items()})
     # It was trained: none of the second factors is still zero.
     assert all(np.abs(adapter.up).max() > 0 for adapter in read.parts["unet"].values())
-    other = checkpoints.abstract_model(
-        UNet2DConditionModel, UNet2DConditionConfig.from_dict(published_configs.SD15_UNET)
-    )
+    other = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sd15())
     with pytest.raises(InputError, match="the adapter is of another model"):
         lora.check_fit(other, {name: adapter.factors for name, adapter in read.parts["unet"].items()})
 

@@ -7,6 +7,8 @@ import dataclasses
 import pytest
 
 from winobench.data import wscplus
+from winobench.data.wscplus import splits
+from winobench.data.wscplus.__main__ import main
 from winobench.errors import InputError
 
 ROWS = (
@@ -286,7 +288,7 @@ class TestValidation:
         path = table()
         items = wscplus.read(path)
         ids = (items[3].id, items[1].id)
-        monkeypatch.setattr(wscplus, "validation_ids", lambda: ids)
+        monkeypatch.setattr(splits, "validation_ids", lambda: ids)
         return path, items
 
     def recorded(self, folder, rows, queries):
@@ -403,7 +405,7 @@ class TestPublishedFiles:
 
 def test_composition_is_that_of_table_2(folder, capsys):
     """Of the published file, shares as the paper prints them: in all by type, and without people's items by model."""
-    wscplus._main(["", "composition", str(folder / "WSC+.csv")])
+    main(["", "composition", str(folder / "WSC+.csv")])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     printed = {row[1]: row[3:] for row in rows if len(row) == 5}
     assert set(printed) == {"traditional", "ambiguous", "offensive", "Claude2", "GPT4", "GPT3"}
@@ -412,5 +414,5 @@ def test_composition_is_that_of_table_2(folder, capsys):
 
 def test_composition_wants_a_file(capsys):
     with pytest.raises(SystemExit):
-        wscplus._main(["", "composition"])
+        main(["", "composition"])
     assert "composition FILE" in capsys.readouterr().err

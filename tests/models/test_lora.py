@@ -7,7 +7,6 @@ import pytest
 from flax import nnx
 
 from tests.models.test_networks import filled
-from tests.parity import published_configs
 from winobench import checkpoints
 from winobench.errors import InputError
 from winobench.models import (
@@ -137,7 +136,7 @@ def test_the_tree_of_a_text_encoder():
 @pytest.mark.parametrize(("targets", "count"), [("cross", 64), ("all", 128)])
 def test_published_size(targets, count):
     """SD 2.1-base has 16 transformers of two attention layers with four projections each; nothing is allocated."""
-    config = UNet2DConditionConfig.from_dict(published_configs.SD21_BASE_UNET)
+    config = UNet2DConditionConfig.sd21_base()
     module = checkpoints.abstract_model(UNet2DConditionModel, config)
     lora.add_lora(module, lora.LoRAConfig(targets, rank=1), rngs=nnx.Rngs(0))
     assert len(lora.adapters(module)) == count

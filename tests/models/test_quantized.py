@@ -14,6 +14,7 @@ from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import checkpoints, parallel
 from winobench.errors import InputError
 from winobench.models import UNet2DConditionModel, functional, layers, lora, quantized
+from winobench.models.base import linear
 
 KINDS = tuple(quantized.DTYPES)
 # Values of 8 bits: 127 steps for int8, 3 bits after the leading one for fp8. Of the largest output.
@@ -48,7 +49,7 @@ def with_random_bias(layer):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_dense_layers_are_the_definition(kind):
-    base = with_random_bias(layers.linear(24, 10, **FLOAT32))
+    base = with_random_bias(linear(24, 10, **FLOAT32))
     layer = quantized.QuantizedLinear(base, kind)
     x = random(3, 5, 24)
     expected = product(x, np.asarray(base.kernel[...]), kind) + np.asarray(base.bias[...])
@@ -92,7 +93,7 @@ def test_convolutions_are_the_definition(kind, size, options):
 @pytest.mark.parametrize("layer", ["linear", "Conv2d"])
 def test_rows_do_not_change_each_other(kind, layer):
     if layer == "linear":
-        computed = quantized.QuantizedLinear(layers.linear(6, 10, **FLOAT32), kind)
+        computed = quantized.QuantizedLinear(linear(6, 10, **FLOAT32), kind)
     else:
         computed = quantized.QuantizedConv2d(layers.Conv2d(6, 10, 3, padding=1, **FLOAT32), kind)
     x = random(4, 5, 5, 6)
@@ -102,7 +103,7 @@ def test_rows_do_not_change_each_other(kind, layer):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_but_zeros(kind):
-    base = layers.linear(6, 10, **FLOAT32)
+    base = linear(6, 10, **FLOAT32)
     np.testing.assert_array_equal(quantized.QuantizedLinear(base, kind)(jnp.zeros((2, 6))), 0)
     base.kernel.set_value(jnp.zeros_like(base.kernel[...]))
     np.testing.assert_array_equal(quantized.QuantizedLinear(base, kind)(jnp.ones((2, 6))), 0)

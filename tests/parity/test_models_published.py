@@ -1,5 +1,6 @@
 """The published configurations: parameter trees name by name and shape by shape, and configs in both directions."""
 
+import dataclasses
 import json
 
 import diffusers
@@ -88,6 +89,28 @@ def test_tree_of_the_second_text_encoder():
     assert our_shapes(CLIPTextModelWithProjection, config) == expected
     assert count(expected) == 694.7
     assert transformers.CLIPTextConfig(**config.to_dict()).architectures == ["CLIPTextModelWithProjection"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "published"),
+    [
+        (UNet2DConditionConfig.sd15(), published_configs.SD15_UNET),
+        (UNet2DConditionConfig.sd21_base(), published_configs.SD21_BASE_UNET),
+        (UNet2DConditionConfig.sd21(), published_configs.SD21_UNET),
+        (UNet2DConditionConfig.sdxl(), published_configs.SDXL_UNET),
+        (AutoencoderKLConfig.sd(), published_configs.SD15_VAE),
+        (dataclasses.replace(AutoencoderKLConfig.sd(), sample_size=768), published_configs.SD21_BASE_VAE),
+        (dataclasses.replace(AutoencoderKLConfig.sd(), sample_size=768), published_configs.SD21_VAE),
+        (AutoencoderKLConfig.sdxl(), published_configs.SDXL_VAE),
+        (CLIPTextConfig.sd15(), published_configs.SD15_TEXT),
+        (CLIPTextConfig.sd21(), published_configs.SD21_BASE_TEXT),
+        (CLIPTextConfig.sd21(), published_configs.SD21_TEXT),
+        (CLIPTextConfig.sd15(), published_configs.SDXL_TEXT),
+        (CLIPTextProjectionConfig.sdxl_2(), published_configs.SDXL_TEXT_2),
+    ],
+)
+def test_released_sizes(ours, published):
+    assert ours == type(ours).from_dict(published)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -25,7 +25,13 @@ from tests.parity.torch_copy import (
     relative_error,
     to_torch,
 )
-from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, layers, unet_2d_condition
+from winobench.models import (
+    UNet2DConditionConfig,
+    UNet2DConditionModel,
+    layers,
+    stable_diffusion_blocks,
+    unet_2d_condition,
+)
 
 # One level with a transformer, one without; the smallest SD 1.x.
 SMALL = {
@@ -193,7 +199,7 @@ def resnet_error(epsilon):
     network = randomize(ResnetBlock2D(in_channels=16, out_channels=24, temb_channels=20, groups=8, eps=1e-5))
     time = np.random.default_rng(2).normal(size=(2, 20)).astype(np.float32)
     ours = abstract(
-        lambda rngs: layers.ResnetBlock2D(
+        lambda rngs: stable_diffusion_blocks.ResnetBlock2D(
             16, 24, time_channels=20, groups=8, epsilon=epsilon, dtype=jnp.float32, param_dtype=jnp.float32, rngs=rngs
         )
     )
@@ -220,7 +226,7 @@ def test_transformer_epsilon(linear_projection):
     states = np.random.default_rng(2).normal(size=(2, 5, 12)).astype(np.float32)
     expected = from_nchw(network(to_torch(x), encoder_hidden_states=torch.from_numpy(states)).sample)
     ours = abstract(
-        lambda rngs: layers.Transformer2DModel(
+        lambda rngs: stable_diffusion_blocks.Transformer2DModel(
             16,
             4,
             1,

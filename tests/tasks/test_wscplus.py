@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from winobench.data import wscplus as data
+from winobench.data.wscplus import splits
 from winobench.errors import InputError
 from winobench.metrics import wilson
 from winobench.responders.language import Generation, Options, Response
@@ -283,6 +284,11 @@ class TestMetrics:
         assert wscplus.pronoun_distribution(QUESTIONS) == found
 
 
+def take_for_validation(monkeypatch, ids):
+    for module in (data, splits):
+        monkeypatch.setattr(module, "validation_ids", lambda: ids)
+
+
 class TestTasks:
     @pytest.fixture
     def data_dir(self, tmp_path, monkeypatch):
@@ -292,7 +298,7 @@ class TestTasks:
         items = [item(n, "ambiguous", 2, generator) for n, generator in enumerate(["GPT4"] * 11 + ["Human"])]
         data.write(path, items)
         ids = tuple(one.id for one in data.read(path)[:11:3])
-        monkeypatch.setattr(data, "validation_ids", lambda: ids)
+        take_for_validation(monkeypatch, ids)
         return str(tmp_path)
 
     def test_sets(self, data_dir):
@@ -331,10 +337,10 @@ class TestTasks:
 
     def test_missing_validation_items_are_reported(self, data_dir, monkeypatch):
         ids = (*data.validation_ids(), "not there")
-        monkeypatch.setattr(data, "validation_ids", lambda: ids)
+        take_for_validation(monkeypatch, ids)
         with pytest.warns(UserWarning, match="has 4 of the 5 validation items"):
             wscplus.TEXT_TASKS[0].load(data_dir, None)
-        monkeypatch.setattr(data, "validation_ids", lambda: ("not there",))
+        take_for_validation(monkeypatch, ("not there",))
         with pytest.raises(InputError, match="none of the 1 validation items"):
             wscplus.TEXT_TASKS[0].load(data_dir, None)
 

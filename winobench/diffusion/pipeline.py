@@ -26,7 +26,7 @@ from winobench.diffusion import samplers
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.errors import InputError
 from winobench.models import functional, lora
-from winobench.models.layers import Network
+from winobench.models.base import Network
 from winobench.texts import checked_texts
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from winobench.diffusion.pipeline import Pipeline, tokenizer_identity
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.base import Network
 from winobench.models.clip import CLIPTextModel
-from winobench.models.layers import Network
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.texts import check_texts
 

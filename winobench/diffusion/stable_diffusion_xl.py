@@ -16,8 +16,8 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.base import Network
 from winobench.models.clip import CLIPTextModel, CLIPTextModelWithProjection
-from winobench.models.layers import Network
 from winobench.models.unet_2d_condition import ADDITION, UNet2DConditionModel
 
 if TYPE_CHECKING:

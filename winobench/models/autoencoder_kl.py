@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import layers
+from winobench.models.attention import Attention
+from winobench.models.base import Network
 from winobench.models.config import NetworkConfig, is_count
+from winobench.models.stable_diffusion_blocks import Downsample2D, ResnetBlock2D, Upsample2D
 
 # Epsilon of every group norm in the published autoencoders; it is in no config.
 _EPSILON = 1e-6
@@ -87,6 +90,25 @@ class AutoencoderKLConfig(NetworkConfig):
             "a positive whole number or two of them",
         )
 
+    @classmethod
+    def sd(cls) -> Self:
+        """Stable Diffusion 1.5: ``vae/config.json`` of ``stable-diffusion-v1-5/stable-diffusion-v1-5``.
+
+        Those of 2.1-base and 2.1 differ in ``sample_size`` alone, which is 768 there.
+        """
+        return cls(
+            down_block_types=("DownEncoderBlock2D",) * 4,
+            up_block_types=("UpDecoderBlock2D",) * 4,
+            block_out_channels=(128, 256, 512, 512),
+            layers_per_block=2,
+            sample_size=512,
+        )
+
+    @classmethod
+    def sdxl(cls) -> Self:
+        """Stable Diffusion XL base 1.0: that of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        return dataclasses.replace(cls.sd(), sample_size=1024, scaling_factor=0.13025)
+
     @property
     def downsampling(self) -> int:
         """Image pixels along one side of a latent pixel."""
@@ -96,7 +118,7 @@ class AutoencoderKLConfig(NetworkConfig):
 def _resnets(config: AutoencoderKLConfig, inputs: list[int], channels: int, **kwargs: Any) -> nnx.List:
     return nnx.List(
         [
-            layers.ResnetBlock2D(
+            ResnetBlock2D(
                 width, channels, time_channels=None, groups=config.norm_num_groups, epsilon=_EPSILON, **kwargs
             )
             for width in inputs
@@ -104,7 +126,7 @@ def _resnets(config: AutoencoderKLConfig, inputs: list[int], channels: int, **kw
     )
 
 
-class AttentionBlock(layers.Attention):
+class AttentionBlock(Attention):
     """Single-head self-attention over the positions of a feature map, after a group norm and around a residual."""
 
     def __init__(self, channels: int, groups: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
@@ -148,7 +170,7 @@ class DownBlock(nnx.Module):
         inputs = [config.block_out_channels[max(level - 1, 0)]] + [channels] * (config.layers_per_block - 1)
         self.resnets = _resnets(config, inputs, channels, **kwargs)
         last = level == len(config.block_out_channels) - 1
-        self.downsamplers = None if last else nnx.List([layers.Downsample2D(channels, padding=0, **kwargs)])
+        self.downsamplers = None if last else nnx.List([Downsample2D(channels, padding=0, **kwargs)])
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, inputs] -> [B, h / 2, w / 2, channels] (the last level keeps height and width)."""
@@ -167,7 +189,7 @@ class UpBlock(nnx.Module):
         channels = widths[level]
         inputs = [widths[min(level + 1, len(widths) - 1)]] + [channels] * config.layers_per_block
         self.resnets = _resnets(config, inputs, channels, **kwargs)
-        self.upsamplers = nnx.List([layers.Upsample2D(channels, **kwargs)]) if level > 0 else None
+        self.upsamplers = nnx.List([Upsample2D(channels, **kwargs)]) if level > 0 else None
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, inputs] -> [B, 2h, 2w, channels] (the last level keeps height and width)."""
@@ -234,7 +256,7 @@ class Decoder(_Coder):
         return self.conv_out(jax.nn.silu(self.conv_norm_out(x)))
 
 
-class AutoencoderKL(layers.Network):
+class AutoencoderKL(Network):
     """Encodes images to latents and decodes them. Attribute names equal those of the published weights.
 
     Args:

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.errors import InputError
-from winobench.models import layers
+from winobench.models.attention import dot_product_attention
+from winobench.models.base import Network, layer_norm, linear
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
 
@@ -212,7 +213,7 @@ class BertEmbeddings(nnx.Module):
         self.word_embeddings = embedding(config.vocab_size)
         self.position_embeddings = embedding(config.max_position_embeddings)
         self.token_type_embeddings = embedding(config.type_vocab_size)
-        self.LayerNorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.LayerNorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, input_ids: jax.Array, token_type_ids: jax.Array, key: jax.Array | None) -> jax.Array:
         """input_ids and token_type_ids [B, L], a key for dropout -> [B, L, hidden_size]."""
@@ -229,9 +230,7 @@ class BertSelfAttention(nnx.Module):
         self.dropout = config.attention_probs_dropout_prob
 
         def projection() -> nnx.Linear:
-            return layers.linear(
-                config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-            )
+            return linear(config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
         self.query = projection()
         self.key = projection()
@@ -241,7 +240,7 @@ class BertSelfAttention(nnx.Module):
         """x [B, L, hidden_size], tokens of each text [B], a key for dropout -> [B, L, hidden_size]."""
         parts = (layer(x).reshape(*x.shape[:-1], self.heads, -1) for layer in (self.query, self.key, self.value))
         if key is None or not self.dropout:
-            return layers.dot_product_attention(*parts, lengths=lengths).reshape(x.shape)
+            return dot_product_attention(*parts, lengths=lengths).reshape(x.shape)
         query, keys, values = parts
         scores = jnp.einsum("bthd,bshd->bhts", query, keys, preferred_element_type=jnp.float32)
         there = jnp.arange(x.shape[1]) < lengths[:, None, None, None]
@@ -256,8 +255,8 @@ class BertProjection(nnx.Module):
     def __init__(self, inputs: int, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.dropout = config.hidden_dropout_prob
-        self.dense = layers.linear(inputs, config.hidden_size, **kwargs)
-        self.LayerNorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.dense = linear(inputs, config.hidden_size, **kwargs)
+        self.LayerNorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, x: jax.Array, residual: jax.Array, key: jax.Array | None) -> jax.Array:
         """x [B, L, inputs], residual [B, L, hidden_size], a key for dropout -> [B, L, hidden_size]."""
@@ -278,7 +277,7 @@ class BertIntermediate(nnx.Module):
 
     def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         self.activation = config.hidden_act
-        self.dense = layers.linear(
+        self.dense = linear(
             config.hidden_size, config.intermediate_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
         )
 
@@ -321,16 +320,14 @@ class BertPooler(nnx.Module):
     """A dense layer and tanh over the first state."""
 
     def __init__(self, config: BertConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.dense = layers.linear(
-            config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-        )
+        self.dense = linear(config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> [B, hidden_size]."""
         return jnp.tanh(self.dense(x[:, 0]))
 
 
-class BertModel(layers.Network):
+class BertModel(Network):
     """The encoder. Attribute names equal those of the published weights (``encoder.layer.0.attention.self...``).
 
     Args:
@@ -394,7 +391,7 @@ class BertModel(layers.Network):
         return BertOutput(states, None if self.pooler is None else self.pooler(states))
 
 
-class BertForSequenceClassification(layers.Network):
+class BertForSequenceClassification(Network):
     """The encoder, its pooler and a linear head, under the published names (``bert.``, ``classifier.``).
 
     Args:
@@ -413,7 +410,7 @@ class BertForSequenceClassification(layers.Network):
         param_dtype = jnp.dtype(param_dtype)
         self.bert = BertModel(config, dtype=self.dtype, param_dtype=param_dtype, rngs=rngs)
         # Logits of different pairs are equal in the 8 bits of bfloat16 too often: the head computes in float32 always.
-        self.classifier = layers.linear(
+        self.classifier = linear(
             config.hidden_size, len(config.labels), dtype=jnp.float32, param_dtype=param_dtype, rngs=rngs
         )
 

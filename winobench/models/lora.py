@@ -18,7 +18,7 @@ import numpy as np
 from flax import nnx
 
 from winobench.errors import InputError
-from winobench.models import layers
+from winobench.models.base import linear
 
 TARGETS = ("cross", "all")
 """Kinds of adapted layers; which ones they are is for each network to say (`Network.lora_targets`)."""
@@ -141,7 +141,7 @@ def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None
     """Gives a network fresh adapters, in place. They change no output until they are trained.
 
     Args:
-      network: one that names the layers to adapt (`winobench.models.layers.Network.lora_targets`).
+      network: one that names the layers to adapt (`winobench.models.base.Network.lora_targets`).
       config: which layers, and what kind of adapter.
       rngs: source of the initial ``down``, one key of ``params`` a layer; ``up`` is zero.
 
@@ -280,7 +280,7 @@ def _plain_linear(inputs: int, outputs: int, *, bias: bool, dtype: Any, param_dt
     """Structure and state of a dense layer without values; kept, since a network has few sizes."""
     return nnx.split(
         nnx.eval_shape(
-            lambda: layers.linear(inputs, outputs, bias=bias, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
+            lambda: linear(inputs, outputs, bias=bias, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
         )
     )
 

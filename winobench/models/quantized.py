@@ -21,6 +21,7 @@ from flax import nnx
 
 from winobench.errors import InputError
 from winobench.models import layers, lora
+from winobench.models.base import Network
 
 DTYPES = {"int8": jnp.int8, "fp8": jnp.float8_e4m3fn}
 """Name of an 8-bit arithmetic -> dtype of its values."""
@@ -105,7 +106,7 @@ def _rounded(x: jax.Array, dtype: Any, axes: tuple[int, ...]) -> Any:
     )
 
 
-def quantize(denoiser: layers.Network, kind: str) -> layers.Network:
+def quantize(denoiser: Network, kind: str) -> Network:
     """A denoiser that computes its dense layers and convolutions in 8 bits, but for the few that it keeps.
 
     Args:

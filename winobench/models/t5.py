@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.models import layers
+from winobench.models.base import Network
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
 from winobench.models.decoder import Projection, RMSNorm
@@ -316,7 +316,7 @@ class T5Stack(nnx.Module):
         return jnp.moveaxis(biases, -1, 0)[None]
 
 
-class T5ForConditionalGeneration(layers.Network):
+class T5ForConditionalGeneration(Network):
     """Encoder, decoder and head. Attribute names equal those of the published weights (``encoder.block.0.layer...``).
 
     Args:

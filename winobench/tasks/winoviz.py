@@ -5,7 +5,7 @@ likely to be true. ``individual`` counts questions, ``pair`` the pairs of which 
 
 **Two sets.** The paper's 1,380 items are not public. The tasks ``winoviz_single``, ``winoviz_multi`` and
 ``winoviz_decoupled`` ask what the user has put into the folder ``winoviz`` of the data folder, as ``items.jsonl`` or
-``items.csv`` (layout: `winobench.data.winoviz`). The tasks ``winoviz_mini_single``, ``winoviz_mini_multi`` and
+``items.csv`` (layout: `winobench.data.winoviz.files`). The tasks ``winoviz_mini_single``, ``winoviz_mini_multi`` and
 ``winoviz_mini_decoupled`` ask our own small set, which comes with the package. Its numbers are not the paper's, and the
 paper's stand beside none of them: see `published`.
 

@@ -1,0 +1,201 @@
+"""Files of WinoViz items.
+
+**JSONL.** One object a line. Required: ``id`` (unique in the file), ``object``, ``version``, ``premises`` and
+``hypotheses`` (two texts each). Optional: ``properties``, ``attributes`` and ``prototypes`` (two texts each, in the
+order of the premises; prototypes are the objects that a multi-hop item names), ``attribute_kind`` (one of
+``ATTRIBUTE_KINDS``, otherwise ``other``), ``source`` (id of the single-hop item that this one was made of; required
+for ``pragmatic`` and ``visual``, so that all three are asked about the same subset). Other keys are errors.
+
+**CSV.** The same with a header and the columns ``id``, ``object``, ``version``, ``premise_1``, ``premise_2``,
+``hypothesis_1``, ``hypothesis_2``, and, where wanted, ``property_1``, ``property_2``, ``attribute_1``, ``attribute_2``,
+``prototype_1``, ``prototype_2``, ``attribute_kind``, ``source``. An empty cell is a missing value.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from winobench import csv_cells, json_files
+from winobench.data.winoviz.items import ATTRIBUTE_KINDS, PAIRS, VERSIONS, Item
+from winobench.errors import InputError
+
+FILE_NAMES = ("items.jsonl", "items.csv")
+"""What the file of a user's set is called, in the folder ``winoviz`` of the data folder."""
+
+_SINGULARS = {"premises": "premise", "hypotheses": "hypothesis", "properties": "property"}
+_SINGULARS |= {"attributes": "attribute", "prototypes": "prototype"}
+_REQUIRED = ("id", "object", "version", "premises", "hypotheses")
+
+
+def read_items(path: str | os.PathLike) -> list[Item]:
+    """The items of a ``.jsonl`` or ``.csv`` file, in its order.
+
+    The layout is checked strictly; the annotation rules are not, see `check_items`.
+
+    Raises:
+      InputError: the file is missing or of another kind, or one of its items is malformed, has an id twice, or names
+        a source that is no single-hop item of the file; the message names file, line and field.
+    """
+    path = pathlib.Path(path)
+    rows = {".jsonl": _json_rows, ".csv": _csv_rows}.get(path.suffix.lower())
+    if rows is None:
+        raise InputError(f"{path} is neither a .jsonl nor a .csv file: give WinoViz items in one of these layouts")
+    items, lines = [], {}
+    for line, values in rows(path):
+        where = f"line {line} of {path}"
+        item = _item(values, where)
+        if item.id in lines:
+            raise InputError(f"'id' in {where} is {item.id!r}, as in line {lines[item.id]}: give each item its own id")
+        lines[item.id] = line
+        items.append(item)
+    if not items:
+        raise InputError(f"{path} has no items: add one a line")
+    _check_sources(items, lines, path)
+    return items
+
+
+def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
+    """Writes items as ``.jsonl`` or ``.csv``, by the file's name.
+
+    Raises:
+      InputError: the file is of another kind, or cannot be written.
+    """
+    path = pathlib.Path(path)
+    if path.suffix.lower() == ".jsonl":
+        text = "".join(json.dumps(item.to_json(), ensure_ascii=False) + "\n" for item in items)
+    elif path.suffix.lower() == ".csv":
+        rows = []
+        for item in items:
+            row = {}
+            for key, value in item.to_json().items():
+                row |= {f"{_SINGULARS[key]}_{n}": text for n, text in enumerate(value, 1)} if key in PAIRS else {}
+                row |= {} if key in PAIRS else {key: value}
+            rows.append(row)
+        text = csv_cells.write_rows(_columns(), rows, line_end="\n")
+    else:
+        raise InputError(f"{path} is neither a .jsonl nor a .csv file: name one of these")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error}): name another file") from None
+
+
+def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json_files.parse(line)
+        except ValueError as error:
+            raise InputError(f"line {number} of {path} is not JSON ({error}): mend the line") from None
+        if not isinstance(values, dict):
+            raise InputError(f"line {number} of {path} is no object: write one item a line")
+        yield number, values
+
+
+def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    columns = reader.fieldnames or []
+    needed = [column for column in _columns() if column.rsplit("_", 1)[0] in ("premise", "hypothesis")]
+    for column in ("id", "object", "version", *needed):
+        if column not in columns:
+            raise InputError(f"{path} has no column {column!r}: add it")
+    for column in columns:
+        if column not in _columns() or columns.count(column) > 1:
+            raise InputError(f"{path} has a column {column!r} too many: the columns are {', '.join(_columns())}")
+    while True:
+        # A quoted cell may go over several lines; the item is where it begins.
+        line = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise InputError(f"line {line} of {path} is no row of a table ({error}): mend the line") from None
+        if row is None:
+            return
+        if None in row or None in row.values():
+            raise InputError(f"line {line} of {path} has not {len(columns)} cells, as the header has: mend the line")
+        row = {column: csv_cells.restored(cell) for column, cell in row.items()}
+        values: dict[str, Any] = {}
+        for field in PAIRS:
+            cells = [row.get(f"{_SINGULARS[field]}_{number}", "") for number in (1, 2)]
+            if any(cells):
+                values[field] = cells
+        values |= {key: row[key] for key in ("id", "object", "version", "attribute_kind", "source") if row.get(key)}
+        yield line, values
+
+
+def _columns() -> tuple[str, ...]:
+    pairs = [f"{_SINGULARS[field]}_{number}" for field in PAIRS for number in (1, 2)]
+    return ("id", "object", "version", *pairs, "attribute_kind", "source")
+
+
+def _item(values: dict[str, Any], where: str) -> Item:
+    known = [field.name for field in dataclasses.fields(Item)]
+    for field in values:
+        if field not in known:
+            raise InputError(f"{where} has the unknown field {field!r}: the fields are {', '.join(known)}")
+    for field in _REQUIRED:
+        if field not in values:
+            raise InputError(f"{where} has no {field!r}: add it")
+    for field, value in values.items():
+        if field in PAIRS:
+            if not isinstance(value, list) or len(value) != 2 or not all(_is_text(one) for one in value):
+                raise InputError(f"{field!r} in {where} is no pair of texts: give two, in the order of the premises")
+            if value[0].strip() == value[1].strip():
+                raise InputError(f"{field!r} in {where} has the same text twice: a pair has two different ones")
+        elif not _is_text(value):
+            raise InputError(f"{field!r} in {where} is no text: mend it")
+    version, kind = values["version"], values.get("attribute_kind", "other")
+    if version not in VERSIONS:
+        raise InputError(f"'version' in {where} is {version!r}: it is one of {', '.join(VERSIONS)}")
+    if kind not in ATTRIBUTE_KINDS:
+        raise InputError(f"'attribute_kind' in {where} is {kind!r}: it is one of {', '.join(ATTRIBUTE_KINDS)}")
+    if version in ("pragmatic", "visual") and "source" not in values:
+        raise InputError(f"{where} has no 'source': a {version} item names the single-hop item that it was made of")
+    if version == "single" and "source" in values:
+        raise InputError(f"'source' in {where} is given for a single-hop item: take it away or correct the version")
+    texts = {field: tuple(one.strip() for one in values[field]) for field in PAIRS if field in values}
+    return Item(**{**values, **texts})
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _check_sources(items: Sequence[Item], lines: Mapping[str, int], path: pathlib.Path) -> None:
+    singles = {item.id for item in items if item.version == "single"}
+    made: dict[tuple[str, str], str] = {}
+    for item in items:
+        where = f"line {lines[item.id]} of {path}"
+        if item.source is None:
+            continue
+        if item.source not in singles:
+            raise InputError(
+                f"'source' in {where} is {item.source!r}, which is no single-hop item of the file: correct it"
+            )
+        other = made.setdefault((item.source, item.version), item.id)
+        if other != item.id and item.version != "multi":
+            raise InputError(
+                f"'source' in {where} is {item.source!r}, as in the {item.version} item {other!r}: keep one"
+            )
+
+
+def read_text(path: pathlib.Path) -> str:
+    """The text of a file in UTF-8.
+
+    Raises:
+      InputError: it is missing or no such text.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: name an existing one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}): it must be a UTF-8 text") from None

@@ -1,0 +1,141 @@
+"""Multi-hop items, built of single-hop ones: another object takes the attribute's place.
+
+Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendix A.2.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from winobench import json_files
+from winobench.data.winoviz.files import read_text
+from winobench.data.winoviz.items import ASSETS, Item, derived_id
+from winobench.data.winoviz.words import stems
+from winobench.errors import InputError
+
+
+class Prototypes(NamedTuple):
+    """Objects that have an attribute typically.
+
+    Attributes:
+      phrases: attribute kind -> the phrase that replaces the attribute, ``{}`` for the object.
+      table: attribute kind -> attribute -> objects with their article, at least one.
+    """
+
+    phrases: Mapping[str, str]
+    table: Mapping[str, Mapping[str, Sequence[str]]]
+
+
+def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Prototypes:
+    """A table of prototypical objects: ``{"phrases": {kind: phrase}, "table": {kind: {attribute: [object, ...]}}}``.
+
+    Raises:
+      InputError: the file is missing or malformed.
+    """
+    path = pathlib.Path(path)
+    try:
+        content = json_files.parse(read_text(path))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON ({error}): mend it") from None
+    if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in ("phrases", "table")):
+        raise InputError(f"{path} is no object with the objects 'phrases' and 'table': mend it")
+    for kind, attributes in content["table"].items():
+        phrase = content["phrases"].get(kind)
+        if not isinstance(phrase, str) or phrase.count("{}") != 1:
+            raise InputError(f"'phrases' in {path} has no text with one {{}} for the kind {kind!r}: add it")
+        for attribute, objects in attributes.items() if isinstance(attributes, dict) else [("", None)]:
+            if not isinstance(objects, list) or not objects or not all(isinstance(one, str) and one for one in objects):
+                raise InputError(f"{attribute!r} of {kind!r} in {path} is no list of objects: mend it")
+    return Prototypes(content["phrases"], content["table"])
+
+
+class MultiHop(NamedTuple):
+    """What `build_multi_hop` makes.
+
+    Attributes:
+      items: the multi-hop items.
+      left_out: (id of a single-hop item, why no multi-hop item can be made of it).
+    """
+
+    items: list[Item]
+    left_out: list[tuple[str, str]]
+
+
+def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None) -> MultiHop:
+    """Replaces the attributes in the hypotheses of single-hop items by objects that typically have them.
+
+    "The tomato was red." becomes "The tomato was the color of a fire engine.", "made of glass" becomes "made of the
+    same material as a window pane". Of the objects of an attribute, the one that has been used least is taken, the
+    first in the table among equals; never one that the item itself mentions. Items of other versions are passed over.
+
+    Args:
+      items: any items.
+      prototypes: None for our table.
+
+    Source: appendix A.2, which prints the phrase for colors ("The banana is the color of an egg yolk"); those for
+    shapes and materials are ours.
+    """
+    prototypes = read_prototypes() if prototypes is None else prototypes
+    used: collections.Counter[str] = collections.Counter()
+    built, left_out = [], []
+    for item in items:
+        if item.version != "single":
+            continue
+        try:
+            chosen = _choose_prototypes(item, prototypes, used)
+            hypotheses = tuple(
+                _replace_attribute(item, number, prototypes.phrases[item.attribute_kind].format(chosen[number]))
+                for number in (0, 1)
+            )
+        except LookupError as error:
+            left_out.append((item.id, str(error.args[0])))
+            continue
+        used.update(chosen)
+        built.append(
+            dataclasses.replace(
+                item,
+                id=derived_id(item.id, "multi"),
+                version="multi",
+                hypotheses=hypotheses,
+                prototypes=chosen,
+                source=item.id,
+            )
+        )
+    return MultiHop(built, left_out)
+
+
+def _choose_prototypes(item: Item, prototypes: Prototypes, used: Mapping[str, int]) -> tuple[str, str]:
+    """Raises LookupError with the reason where there are none."""
+    if item.attributes is None:
+        raise LookupError("the item states no attributes")
+    if item.attribute_kind not in prototypes.table:
+        raise LookupError(f"the table has no attributes of the kind {item.attribute_kind!r}")
+    texts = [item.object, *item.premises, *(item.properties or ()), *item.hypotheses]
+    mentioned = set().union(*(stems(text) for text in texts))
+    chosen: list[str] = []
+    for attribute in item.attributes:
+        objects = prototypes.table[item.attribute_kind].get(attribute)
+        if objects is None:
+            raise LookupError(f"the table has no objects for {attribute!r} ({item.attribute_kind})")
+        allowed = [one for one in objects if one not in chosen and not stems(one) & mentioned]
+        if not allowed:
+            raise LookupError(f"the item mentions every object that the table has for {attribute!r}")
+        chosen.append(min(allowed, key=lambda one: used.get(one, 0)))
+    return chosen[0], chosen[1]
+
+
+def _replace_attribute(item: Item, number: int, phrase: str) -> str:
+    """Raises LookupError where the hypothesis does not have the attribute as one phrase."""
+    hypothesis, attribute = item.hypotheses[number], item.attributes[number]
+    if item.attribute_kind == "material" and "made of" not in hypothesis:
+        phrase = f"made of {phrase}"
+    replaced, count = re.subn(rf"(?<![\w-]){re.escape(attribute)}(?![\w-])", lambda _: phrase, hypothesis)
+    if count != 1:
+        raise LookupError(f"the hypothesis {hypothesis!r} does not have {attribute!r} as one phrase")
+    return replaced

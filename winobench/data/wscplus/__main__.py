@@ -1,0 +1,37 @@
+"""Counts the items of a file beside the paper's table.
+
+python -m winobench.data.wscplus composition FILE    # FILE is WSC+.csv, or another one in its layout
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from absl import app
+
+from winobench import json_files
+from winobench.data.wscplus.files import read
+from winobench.data.wscplus.items import ASSETS, composition
+from winobench.errors import InputError
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs one command: the program's name and the words after it."""
+    try:
+        if len(arguments) != 3 or arguments[1] != "composition":
+            raise InputError("say 'composition FILE', the file WSC+.csv or one in its layout")
+        printed = json_files.read(ASSETS / "published.json")["numbers"]
+        shares = {number["metric"]: number["printed"] for number in printed if number["place"] == "Table 2"}
+        print(f"{'':<24}{'items':>8}{'%':>8}{'paper (Table 2)':>18}")
+        for name, counts in composition(read(arguments[2])).items():
+            for kind, count in counts.items():
+                share = f"{100 * count / sum(counts.values()):.1f}"
+                print(f"{name + ' ' + kind:<24}{count:>8,}{share:>8}{shares.get(f'share/{kind}', ''):>18}")
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,203 @@
+"""Files in the layout of WSC+, read and written."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import dataclasses
+import hashlib
+import io
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+
+from winobench import csv_cells
+from winobench.data.prepared import data_folder
+from winobench.data.wscplus import splits
+from winobench.data.wscplus.items import TYPES, Item
+from winobench.data.wscplus.pairs import with_pairs
+from winobench.data.wscplus.text import normalize, repair
+from winobench.errors import InputError
+from winobench.files import write_text
+
+COLUMNS = ("statement", "pronoun", "snippet", "options", "answer", "reason", "model", "type")
+"""The columns of the layout; a file may have others as well, as the files of recorded answers do."""
+
+FILE_NAME = "WSC+.csv"
+
+RESULT_FILES = ("GPT4_results.csv", "GPT3_results.csv")
+"""The published files of recorded answers."""
+
+_TEXT_COLUMNS = ("statement", "pronoun", "snippet", "options", "reason")
+_GENERATOR_NAMES = {"gpt4": "GPT4", "gpt35turbo": "GPT3", "gpt35": "GPT3", "claude2": "Claude2", "human": "Human"}
+_MODEL_COLUMN = {"GPT3": "GPT3.5 Turbo"}
+_RECORDED_COLUMN = "predicted_answer"
+
+
+def data_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path:
+    """Where the user puts the file: ``wscplus/WSC+.csv`` in the folder of all data."""
+    return data_folder(data_dir) / "wscplus" / FILE_NAME
+
+
+def result_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path | None:
+    """The first of ``RESULT_FILES`` that lies beside the data; None where there is none."""
+    paths = [data_file(data_dir).with_name(name) for name in RESULT_FILES]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def read(path: str | os.PathLike) -> tuple[Item, ...]:
+    """All rows of a file in the layout of WSC+, in its order.
+
+    A file of recorded answers (one with the column ``predicted_answer``) is read as well; its rows are shuffled, so
+    that it has no pairs, and all of them are validation items.
+
+    Args:
+      path: a CSV file with the ``COLUMNS`` in any order, UTF-8 with or without a byte order mark, or UTF-16 with one;
+        bytes that are no UTF-8 are read as Windows-1252.
+
+    Raises:
+      InputError: it is missing or no CSV file, lacks a column, or a row is malformed.
+    """
+    path = pathlib.Path(path)
+    header, rows = _rows(path)
+    items = []
+    repeated: dict[str, int] = {}
+    recorded = _RECORDED_COLUMN in header
+    known = frozenset(splits.validation_ids())
+    for number, row in enumerate(rows, start=1):
+        item = _item(row, number, path)
+        repeated[item.id] = repeated.get(item.id, 0) + 1
+        if repeated[item.id] > 1:
+            item = dataclasses.replace(item, id=f"{item.id}-{repeated[item.id]}")
+        of_others = "few_shot" if item.generator == "Human" else "test"
+        split = "validation" if recorded or item.id in known else of_others
+        items.append(dataclasses.replace(item, split=split))
+    return tuple(items) if recorded else tuple(with_pairs(items))
+
+
+def read_rows(path: str | os.PathLike) -> list[dict[str, str]]:
+    """The rows of such a file as they stand there, with all columns and unrepaired. Raises as `read`."""
+    return _rows(pathlib.Path(path))[1]
+
+
+def write(path: str | os.PathLike, items: Iterable[Item]) -> None:
+    """Writes items as a CSV file of the same layout (UTF-8), which `read` gives back; whole or not at all."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for item in items:
+        model = _MODEL_COLUMN.get(item.generator, item.generator)
+        texts = (item.statement, item.pronoun, item.snippet, item.options_text)
+        row = (*texts, item.answer, item.reason, model, item.type.capitalize())
+        writer.writerow(map(csv_cells.harmless, row))
+    write_text(path, buffer.getvalue())
+
+
+def parse_options(text: str) -> tuple[str, str] | None:
+    """The two candidates in a list as Python writes it, or as hands do: quotation marks may be missing, or occur within
+    the text that they enclose."""
+    text = text.strip()
+    try:
+        values = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        if not (text.startswith("[") and text.endswith("]")):
+            return None
+        inner = text[1:-1]
+        # Where one of the marks is missing there is still a comma, and where both are there it stands between them.
+        values = re.split(r"""(?<=['"])\s*,\s*(?=['"])""", inner)
+        if len(values) != 2:
+            values = inner.split(",")
+        values = [_unquoted(value.strip()) for value in values]
+    if not isinstance(values, list | tuple) or len(values) != 2:
+        return None
+    if not all(isinstance(value, str) and value.strip() for value in values):
+        return None
+    first, second = (value.strip() for value in values)
+    return (first, second) if first.lower() != second.lower() else None
+
+
+def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+    try:
+        table = [row for row in reader if row]
+    except csv.Error as error:
+        raise InputError(
+            f"line {reader.line_num} of {path} is no row of a CSV table ({error}): save the table once more as CSV"
+        ) from None
+    header = tuple(name.strip() for name in table[0]) if table else ()
+    lacking = [name for name in COLUMNS if name not in header]
+    if lacking:
+        raise InputError(
+            f"{path} lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}: a file of WSC+ has the columns"
+            f" {', '.join(COLUMNS)}"
+        )
+    for number, row in enumerate(table[1:], start=1):
+        if len(row) != len(header):
+            raise InputError(
+                f"row {number} of {path} has {len(row)} cells, not {len(header)} as the header: restore the row"
+            )
+    return header, [dict(zip(header, map(csv_cells.restored, row), strict=True)) for row in table[1:]]
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise InputError(f"there is no file {path}: name a CSV file of WSC+") from None
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        try:
+            return content.decode("utf-16")
+        except UnicodeDecodeError:
+            raise InputError(f"{path} is broken off in the middle of a character: get the file once more") from None
+    text = content.decode("utf-8-sig", "surrogateescape")
+    # A byte that is no UTF-8 becomes the character of its number, which `repair` reads as Windows-1252.
+    return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match[0]) - 0xDC00), text)
+
+
+def _item(row: Mapping[str, str], number: int, path: pathlib.Path) -> Item:
+    texts = {name: repair(row[name]) for name in _TEXT_COLUMNS}
+    original = {name: row[name] for name in _TEXT_COLUMNS if row[name] != texts[name]}
+
+    def wrong(column: str, problem: str) -> InputError:
+        return InputError(f"{column!r} in row {number} of {path} {problem}")
+
+    for name in ("statement", "pronoun", "snippet"):
+        if not texts[name].strip():
+            raise wrong(name, "is empty: fill it in or remove the row")
+    options = parse_options(texts["options"])
+    if options is None:
+        raise wrong("options", f"is {row['options']!r}, not a list of two different texts like ['Paul', 'George']")
+    if row["answer"].strip() not in ("0", "1", "2"):
+        raise wrong("answer", f"is {row['answer']!r}: it is 0 or 1 for one of the options, or 2 for neither")
+    type_ = row["type"].strip().lower()
+    if type_ not in TYPES:
+        raise wrong("type", f"is {row['type']!r}: the types are {', '.join(TYPES)}")
+    model = row["model"].strip()
+    if not model:
+        raise wrong("model", "is empty: name who wrote the sentence")
+    content = [normalize(text) for text in texts.values()] + [row["answer"].strip()]
+    return Item(
+        id=hashlib.sha256("\n".join(content).encode()).hexdigest()[:12],
+        statement=texts["statement"],
+        pronoun=texts["pronoun"],
+        snippet=texts["snippet"],
+        options=options,
+        answer=int(row["answer"]),
+        reason=texts["reason"],
+        generator=_GENERATOR_NAMES.get(re.sub("[^a-z0-9]", "", model.lower()), model),
+        type=type_,
+        options_text=texts["options"],
+        row=number,
+        original=original,
+    )
+
+
+def _unquoted(text: str) -> str:
+    """Without the quotation marks at the ends. A single apostrophe at the end is dropped too where it has no partner,
+    as nothing in the data ends in a possessive plural."""
+    if text[:1] in ("'", '"'):
+        text = text[1:]
+    if text[-1:] in ("'", '"'):
+        text = text[:-1]
+    return text

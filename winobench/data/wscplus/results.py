@@ -1,0 +1,53 @@
+"""The validation questions as they were asked, which the published result files say."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from typing import Any
+
+from winobench.data.wscplus import splits
+from winobench.data.wscplus.files import parse_options, read, read_rows
+from winobench.data.wscplus.items import Item
+from winobench.data.wscplus.joining import join
+from winobench.data.wscplus.text import repair
+from winobench.errors import InputError
+
+_QUERY_COLUMN = "query"
+_QUERY = re.compile(
+    r'What does "(?P<pronoun>.*?)" refer to in "(?P<snippet>.*)" from "(?P<statement>.*)"\?'
+    r" Options: (?P<options_text>.*)\.",
+    re.DOTALL,
+)
+
+
+def validation(path: str | os.PathLike, results: str | os.PathLike | None = None) -> tuple[Item, ...]:
+    """The validation items, in the order of the published result files.
+
+    Args:
+      path: the data.
+      results: a published result file. With it the items are its 700 questions as they were asked, with the ids and
+        pairs of the rows of the data; without it they are those rows.
+
+    Raises:
+      InputError: as `read`, or ``results`` is no file of recorded answers.
+    """
+    items = read(path)
+    if results is None:
+        by_id = {item.id: item for item in items}
+        return tuple(by_id[id] for id in splits.validation_ids() if id in by_id)
+    rows = read(results)
+    found = []
+    for row, cells, item in zip(rows, read_rows(results), join(rows, items).items, strict=True):
+        if _QUERY_COLUMN not in cells:
+            raise InputError(f"{results} lacks the column {_QUERY_COLUMN}: name a file of recorded answers of WSC+")
+        # Some rows were edited after they had been asked.
+        asked = _QUERY.fullmatch(repair(cells[_QUERY_COLUMN]).strip())
+        changes: dict[str, Any] = {} if asked is None else asked.groupdict()
+        options = parse_options(changes.get("options_text", row.options_text))
+        changes["options"] = row.options if options is None else options
+        if item is not None:
+            changes |= {"id": item.id, "pair": item.pair}
+        found.append(dataclasses.replace(row, **changes))
+    return tuple(found)

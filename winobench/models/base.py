@@ -1,0 +1,92 @@
+"""What all networks share: the base class, and the two layers that nearly all of them are made of.
+
+Compute dtype (``dtype``) and parameter dtype (``param_dtype``) are separate everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.models.config import NetworkConfig
+
+KERNEL_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
+"""How weights of dense layers and convolutions begin.
+
+Torch's default, uniform within 1 / sqrt(fan_in): training from scratch starts where the published training code starts.
+"""
+
+
+class Network(nnx.Module):
+    """Base of the networks that have a published ``config.json`` and weight files.
+
+    Attributes:
+      config_class: the config's class.
+      weights_name: stem of the weight file in a published folder.
+      shares_rows: whether a denoiser computes what lies ahead of the texts once for several texts about one sample: it
+        then takes ``sample_rows``, int32 [N], the row of its other inputs that each of N texts belongs to.
+      lora_targets: name of a kind of adapted layers -> pattern of their dotted names; empty where LoRA is not for it.
+      keep_unquantized: pattern of the dotted names of layers that stay as they are where the others go to 8 bits.
+      config: what the network was built from.
+      dtype: compute dtype.
+    """
+
+    config_class: ClassVar[type[NetworkConfig]]
+    weights_name: ClassVar[str] = "diffusion_pytorch_model"
+    shares_rows: bool = False
+    lora_targets: ClassVar[Mapping[str, re.Pattern[str]]] = {}
+    keep_unquantized: ClassVar[re.Pattern[str]] = re.compile("")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: Any,
+        *,
+        subfolder: str | None = None,
+        dtype: Any = jnp.float32,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+    ) -> Self:
+        """Loads a published network.
+
+        Args:
+          source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
+          subfolder: the network's folder within a pipeline, e.g. ``"unet"``.
+          dtype: dtype of the parameters and of the computation.
+          variant: suffix of the weight file, e.g. ``"fp16"``.
+          revision: branch, tag or commit on the hub.
+          allow_pickle: accept ``.bin`` files, read with a restricted unpickler.
+
+        Raises:
+          InputError: if the source, its config or its weights cannot be used.
+        """
+        from winobench import checkpoints
+
+        return checkpoints.load_model(
+            cls,
+            source,
+            subfolder=subfolder,
+            dtype=dtype,
+            variant=variant,
+            revision=revision,
+            allow_pickle=allow_pickle,
+        )
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.Linear:
+    """A dense layer on the last axis; ``kernel`` is [inputs, outputs]."""
+    return nnx.Linear(
+        inputs, outputs, use_bias=bias, kernel_init=KERNEL_INIT, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+    )
+
+
+def layer_norm(features: int, *, epsilon: float = 1e-5, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """Layer norm over the last axis with the two-pass variance; statistics in float32."""
+    return nnx.LayerNorm(
+        features, epsilon=epsilon, use_fast_variance=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+    )

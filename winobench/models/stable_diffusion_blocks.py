@@ -1,0 +1,201 @@
+"""The blocks of Stable Diffusion's UNet and autoencoder: NHWC, torch's attribute names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from winobench.models.attention import Attention
+from winobench.models.base import layer_norm, linear
+from winobench.models.layers import Conv2d, GroupNorm, Identity
+
+
+class ResnetBlock2D(nnx.Module):
+    """Two normalised convolutions around a residual, with the time embedding added between them.
+
+    Args:
+      inputs: channels of the input.
+      outputs: channels of the output; a 1 x 1 shortcut is added where they differ.
+      time_channels: width of the time embedding, None for a block without one.
+      groups: groups of the norms.
+      epsilon: of the norms (1e-5 in UNets as published, 1e-6 in autoencoders).
+      output_scale: the sum of both branches is divided by it.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        time_channels: int | None,
+        groups: int,
+        epsilon: float,
+        output_scale: float = 1.0,
+        dtype: Any,
+        param_dtype: Any,
+        rngs: nnx.Rngs,
+    ):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype}
+        self.output_scale = output_scale
+        self.norm1 = GroupNorm(groups, inputs, epsilon=epsilon, **kwargs)
+        self.conv1 = Conv2d(inputs, outputs, 3, padding=1, rngs=rngs, **kwargs)
+        self.time_emb_proj = None if time_channels is None else linear(time_channels, outputs, rngs=rngs, **kwargs)
+        self.norm2 = GroupNorm(groups, outputs, epsilon=epsilon, **kwargs)
+        self.conv2 = Conv2d(outputs, outputs, 3, padding=1, rngs=rngs, **kwargs)
+        self.conv_shortcut = None if inputs == outputs else Conv2d(inputs, outputs, 1, rngs=rngs, **kwargs)
+
+    def __call__(self, x: jax.Array, time: jax.Array | None = None) -> jax.Array:
+        """x [B, h, w, inputs], time [B, time_channels] -> [B, h, w, outputs]."""
+        y = self.conv1(jax.nn.silu(self.norm1(x)))
+        if self.time_emb_proj is not None:
+            y = y + self.time_emb_proj(jax.nn.silu(time))[:, None, None, :]
+        y = self.conv2(jax.nn.silu(self.norm2(y)))
+        shortcut = x if self.conv_shortcut is None else self.conv_shortcut(x)
+        return (shortcut + y) / self.output_scale
+
+
+class Downsample2D(nnx.Module):
+    """Halves height and width with a convolution of stride 2.
+
+    ``padding`` 1 pads all four sides (UNet); 0 pads below and to the right only (autoencoder).
+    """
+
+    def __init__(self, channels: int, *, padding: int, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        sides = (padding, padding) if padding else (0, 1)
+        self.conv = Conv2d(
+            channels, channels, 3, stride=2, padding=(sides, sides), dtype=dtype, param_dtype=param_dtype, rngs=rngs
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, h, w, channels] -> [B, ceil(h / 2), ceil(w / 2), channels] with padding 1, floor with padding 0."""
+        return self.conv(x)
+
+
+class Upsample2D(nnx.Module):
+    """Doubles height and width (nearest neighbour), then a 3 x 3 convolution."""
+
+    def __init__(self, channels: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.conv = Conv2d(channels, channels, 3, padding=1, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+
+    def __call__(self, x: jax.Array, size: tuple[int, int] | None = None) -> jax.Array:
+        """x [B, h, w, channels] -> [B, 2h, 2w, channels], or [B, *size, channels] if a size is given."""
+        batch, height, width, channels = x.shape
+        if size is None or size == (2 * height, 2 * width):
+            x = jnp.broadcast_to(x[:, :, None, :, None, :], (batch, height, 2, width, 2, channels))
+            x = x.reshape(batch, 2 * height, 2 * width, channels)
+        else:
+            # Odd sizes on the way down come back as they were.
+            x = x[:, np.arange(size[0]) * height // size[0]][:, :, np.arange(size[1]) * width // size[1]]
+        return self.conv(x)
+
+
+class GEGLU(nnx.Module):
+    """A dense layer whose second half gates its first through GELU (Shazeer, 2020)."""
+
+    def __init__(self, inputs: int, outputs: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        self.proj = linear(inputs, 2 * outputs, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., inputs] -> [..., outputs]."""
+        values, gate = jnp.split(self.proj(x), 2, axis=-1)
+        return values * jax.nn.gelu(gate, approximate=False)
+
+
+class FeedForward(nnx.Module):
+    """GEGLU to four times the width and back."""
+
+    def __init__(self, channels: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.net = nnx.List(
+            [GEGLU(channels, 4 * channels, **kwargs), Identity(), linear(4 * channels, channels, **kwargs)]
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., channels] -> [..., channels]."""
+        for layer in self.net:
+            x = layer(x)
+        return x
+
+
+class BasicTransformerBlock(nnx.Module):
+    """Self-attention, cross-attention to the text, feed-forward; each after a layer norm and around a residual."""
+
+    def __init__(
+        self, channels: int, heads: int, context_channels: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs
+    ):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.norm1 = layer_norm(channels, **kwargs)
+        self.attn1 = Attention(channels, heads, **kwargs)
+        self.norm2 = layer_norm(channels, **kwargs)
+        self.attn2 = Attention(channels, heads, context_channels=context_channels, **kwargs)
+        self.norm3 = layer_norm(channels, **kwargs)
+        self.ff = FeedForward(channels, **kwargs)
+
+    def __call__(self, x: jax.Array, context: jax.Array, rows: jax.Array | None = None) -> jax.Array:
+        """x [B, T, channels], context [B, S, context_channels] -> [B, T, channels].
+
+        With rows, int32 [N], context is [N, S, context_channels] and meets those rows of x: [N, T, channels].
+        """
+        x = x + self.attn1(self.norm1(x))
+        seen = self.attn2.attend(self.norm2(x), *self.attn2.keys_values(context), rows)
+        x = (x if rows is None else x[rows]) + seen
+        return x + self.ff(self.norm3(x))
+
+
+class Transformer2DModel(nnx.Module):
+    """Transformer blocks over the positions of a feature map, around a residual.
+
+    Args:
+      channels: of the feature map and within the blocks.
+      heads: number of attention heads.
+      layers: number of blocks.
+      context_channels: width of the text states.
+      groups: groups of the entry norm, whose epsilon is 1e-6 in every published model.
+      linear_projection: the entry and exit projections are dense layers (SD 2.x) or 1 x 1 convolutions (SD 1.x); the
+        arithmetic is the same, the parameters' shapes differ.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int,
+        layers: int,
+        context_channels: int,
+        *,
+        groups: int,
+        linear_projection: bool,
+        dtype: Any,
+        param_dtype: Any,
+        rngs: nnx.Rngs,
+    ):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+
+        def projection():
+            return (
+                linear(channels, channels, **kwargs) if linear_projection else Conv2d(channels, channels, 1, **kwargs)
+            )
+
+        self.norm = GroupNorm(groups, channels, epsilon=1e-6, dtype=dtype, param_dtype=param_dtype)
+        self.proj_in = projection()
+        self.transformer_blocks = nnx.List(
+            [BasicTransformerBlock(channels, heads, context_channels, **kwargs) for _ in range(layers)]
+        )
+        self.proj_out = projection()
+
+    def __call__(self, x: jax.Array, context: jax.Array, rows: jax.Array | None = None) -> jax.Array:
+        """x [B, h, w, channels], context [B, S, context_channels] -> [B, h, w, channels].
+
+        With rows, int32 [N], context is [N, S, context_channels] and meets those rows of x: [N, h, w, channels]. What
+        comes before the first text is seen is computed once for each row of x.
+        """
+        batch, height, width, channels = x.shape
+        y = self.proj_in(self.norm(x)).reshape(batch, height * width, channels)
+        first, *others = self.transformer_blocks
+        y = first(y, context, rows)
+        for block in others:
+            y = block(y, context)
+        return (x if rows is None else x[rows]) + self.proj_out(y.reshape(-1, height, width, channels))
