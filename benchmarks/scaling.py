@@ -35,7 +35,7 @@ from winobench.data import images as image_files
 from winobench.data import prepared, preparing
 from winobench.engine import sharing, tables
 from winobench.errors import InputError
-from winobench.evaluation import gallery, race, records, rounds, summary
+from winobench.evaluation import gallery, race, records, runner, sample_groups, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import association, sequential
 from winobench.tasks import get_task
@@ -565,7 +565,9 @@ def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> 
     def write(name: str, pairs: int, of_samples: int, parts: int, rows: int = 1) -> tuple[records.RunFolder, float]:
         run = records.RunFolder(folder / name)
         run.errors_path.mkdir(parents=True)
-        one = rounds.Round([], {}, scores, plan, None, None, np.full((len(plan.pairs), samples), np.nan, np.float32))
+        group = sample_groups.SampleGroup(
+            [], {}, scores, plan, None, None, np.full((len(plan.pairs), samples), np.nan, np.float32)
+        )
         numbers = np.arange(pairs)
         seconds = 0.0
         for row in range(rows):
@@ -581,7 +583,7 @@ def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> 
 
                 writer = records.ErrorWriter(run, scores, *hashes, seconds_between_parts=1e9)
                 start = time.perf_counter()
-                rounds._score(one, places, places, lambda triples, _: batches(triples), writer, lambda n: None)
+                runner._score(group, places, places, lambda triples, _: batches(triples), writer, lambda n: None)
                 seconds += time.perf_counter() - start
         return run, seconds
 
@@ -624,7 +626,7 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
         log("records")
         flags = np.ones(10_000_000, bool)
         opening = _best(
-            lambda: np.flatnonzero(rounds._unpacked(rounds._packed(flags), len(flags))) + np.isnan(flags).sum(), 2
+            lambda: np.flatnonzero(runner._unpacked(runner._packed(flags), len(flags))) + np.isnan(flags).sum(), 2
         )
         number, size = 1_000_000, _BATCH * DEVICES_A_PROCESS
         triples = np.stack([np.arange(number) // 1250, np.arange(number) // 250, np.arange(number) % 250], axis=1)

@@ -8,8 +8,8 @@ import pytest
 from tests.report.conftest import NUM_SAMPLES
 from winobench import metrics
 from winobench.metrics import normalization
-from winobench.report import analysis, runs
-from winobench.report.runs import Batch
+from winobench.report import analysis, error_store, runs
+from winobench.report.error_store import Batch
 
 
 def row(correct, name="accuracy", members=None, strata=None):
@@ -159,7 +159,7 @@ def test_accuracy_on_subsets_is_the_metric_on_their_scores(metric, images, texts
             for order in orders:
                 part = order[:size]
                 some = {"own": errors[..., part], "unconditional": empty[..., part]}
-                scores = list(runs.mean_scores(Batch(np.arange(30), some, terms)))
+                scores = list(error_store.mean_scores(Batch(np.arange(30), some, terms)))
                 values.append(metrics.METRICS[metric](scores, targets)[name].correct.mean())
             assert curve.mean[place] == pytest.approx(np.mean(values), abs=1e-12)
             low, high = np.percentile(values, analysis.BAND)

@@ -15,7 +15,7 @@ from tests.report.conftest import NUM_SAMPLES, Skilled, make_run
 from winobench.errors import InputError
 from winobench.evaluation import records
 from winobench.metrics import normalization
-from winobench.report import runs
+from winobench.report import error_store, run_labels, runs
 
 
 def names_of(batch):
@@ -45,7 +45,7 @@ def test_errors_come_back_with_the_scores_that_were_made_from_them(run_folders):
                 *task.examples.scores[0].shape,
                 1 if task.deterministic else NUM_SAMPLES,
             )
-            np.testing.assert_array_equal(runs.mean_scores(batch), np.stack(task.examples.scores))
+            np.testing.assert_array_equal(error_store.mean_scores(batch), np.stack(task.examples.scores))
             is_normalised = name in ("pictures", "square", "retrieval") and not task.deterministic
             assert names_of(batch) == (["own", "unconditional"] if is_normalised else ["own"])
 
@@ -104,8 +104,8 @@ def test_gray_normalisation_is_reproduced(tmp_path):
     (batch,) = run.batches("words")
     assert names_of(batch) == ["own", "gray_image"]
     scores = np.stack(run.tasks["words"].examples.scores)
-    np.testing.assert_array_equal(runs.mean_scores(batch), scores)
-    assert np.abs(runs.mean_scores(dataclasses.replace(batch, terms=(normalization.OWN,))) - scores).max() > 0.1
+    np.testing.assert_array_equal(error_store.mean_scores(batch), scores)
+    assert np.abs(error_store.mean_scores(dataclasses.replace(batch, terms=(normalization.OWN,))) - scores).max() > 0.1
 
 
 def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path):
@@ -181,7 +181,7 @@ def test_an_error_store_joins_stretches_of_samples():
             "errors": pa.array(columns[3], pa.list_(pa.float32())),
         }
     )
-    store = runs.ErrorStore(table)
+    store = error_store.ErrorStore(table)
     # The pair (j, a) has its third sample twice: the later one counts.
     np.testing.assert_array_equal(store.pairs(["j", "i"], ["a", "a"], 3), [[5, 6, 8], [1, 2, 3]])
     np.testing.assert_array_equal(store.pairs(["j", "i"], ["a", "a"]), [[5, 6, 8], [1, 2, 3]])
@@ -255,7 +255,7 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
     config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype, **scorer}}}
     task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, None, num_samples, None, False)
     run = runs.Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
-    run.label = runs.short_label(run)
+    run.label = run_labels.short_label(run)
     return run
 
 
@@ -279,15 +279,15 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
     ],
 )
 def test_equal_names_get_what_differs(some, labels):
-    runs.tell_apart(some)
+    run_labels.tell_apart(some)
     assert [run.label for run in some] == labels
     for run in some:
-        run.label = runs.short_label(run)
+        run.label = run_labels.short_label(run)
 
 
 def test_names_of_any_length_are_short_and_their_own():
     some = [named(f"/models/{'x' * 60}{number}{'y' * 60}", "z" * 200) for number in range(3)]
-    runs.tell_apart(some)
+    run_labels.tell_apart(some)
     assert len({run.label for run in some}) == 3
     assert max(len(run.label) for run in some) < 60
     assert some[1].model == f"/models/{'x' * 60}1{'y' * 60}"

@@ -9,7 +9,8 @@ import numpy as np
 
 from winobench import metrics
 from winobench.metrics import normalization
-from winobench.report.runs import TEXT_METRIC, Batch, TaskRun, mean_scores, outcomes
+from winobench.report.error_store import Batch, mean_scores
+from winobench.report.runs import TEXT_METRIC, TaskRun, outcomes
 
 SUBSETS = 32
 """Random subsets of a run's samples, of each size, behind the accuracy against the number of samples."""

@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 
 from winobench.report import runs
+from winobench.report.examples import Examples
 from winobench.report.sections import gallery
 
 
@@ -42,9 +43,7 @@ def test_the_gallery_shows_the_surest_first(run_folders):
 
 def test_many_candidates_are_cut_but_never_the_right_one():
     scores = -np.arange(37.0)[None]
-    examples = runs.Examples(
-        ["a"], [()], [("i",)], [tuple(map(str, range(37)))], [30], [scores], np.array([False]), None
-    )
+    examples = Examples(["a"], [()], [("i",)], [tuple(map(str, range(37)))], [30], [scores], np.array([False]), None)
     task = runs.TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
     run = runs.Run(pathlib.Path(), "one", {}, {}, {"pets": task}, {}, [])
     found, _ = gallery.task_gallery(run, "pets", {}, 1, 0)
@@ -58,7 +57,7 @@ def test_many_candidates_are_cut_but_never_the_right_one():
 
 
 def test_a_tie_is_said_to_be_one():
-    examples = runs.Examples(["a"], [()], [("i",)], [("x", "y")], [0], [np.zeros((1, 2))], np.array([False]), None)
+    examples = Examples(["a"], [()], [("i",)], [("x", "y")], [0], [np.zeros((1, 2))], np.array([False]), None)
     task = runs.TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
     found, _ = gallery.task_gallery(runs.Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, []), "words", {}, 1, 0)
     (card,) = found.kinds[0][1]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from winobench.report.examples import Questions
 from winobench.report.labels import shortened, task_label
-from winobench.report.runs import Questions
 from winobench.report.sections.shared import ABSENT, Cell, Fold, Material, Section, Table, TableRow
 
 _RESPONSE_LETTERS = 280

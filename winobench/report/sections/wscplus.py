@@ -14,9 +14,10 @@ from winobench.data.wscplus import GENERATORS, NEITHER, TYPES
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
+from winobench.report.examples import Questions
 from winobench.report.figures import Mark, Panel
 from winobench.report.labels import task_label
-from winobench.report.runs import Questions, TaskRun
+from winobench.report.runs import TaskRun
 from winobench.report.sections.shared import (
     ABSENT,
     Cell,
