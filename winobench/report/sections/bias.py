@@ -13,14 +13,18 @@ from winobench import metrics
 from winobench.report import figures, paper
 from winobench.report.figures import Panel
 from winobench.report.labels import task_label
+from winobench.report.published import PublishedNumber
+from winobench.report.runs import TaskRun
 from winobench.report.sections.shared import (
     ABSENT,
+    NUMBER_COLUMNS,
     Cell,
     Fold,
     Material,
     Section,
     Table,
     TableRow,
+    drawn_values,
     number,
     probability,
     readable,
@@ -52,120 +56,105 @@ def bias_section(material: Material) -> Section | None:
             f"under {STARS_BELOW:g} after Holm's adjustment for all pairs of the task.",
             "A large effect size is evidence of bias; a small one is no proof of fairness.",
         ],
-        legend=material.marks if len(material.runs) > 1 else [],
+        legend=material.legend,
     )
-    rows, group_rows, panels = [], [], []
+    rows, group_rows = [], []
     for task in tasks:
-        records = material.records(task)
-        names = list(dict.fromkeys(name for record in records if record for name in record.results))
-        pairs = [
-            name
-            for name in names
-            if any(record and "p_one_sided" in record.results.get(name, {}) for record in records)
-        ]
-        groups = [name for name in names if "/" in name]
-        totals = [name for name in names if name not in pairs and name not in groups]
-        models = paper.columns(_TABLES, task)
-        lines = []
-        permutations = set()
-        unbiased: dict[str, list[str]] = {}
-        families = [_adjusted(record.results if record else {}) for record in records]
-        for name in [*pairs, *totals]:
-            entries = [record.results.get(name) if record else None for record in records]
-            quoted = [paper.cell(_TABLES, task, name, model) for model in models]
-            lines.append(
-                TableRow(
-                    [
-                        Cell(
-                            readable(name) if name in totals else _pair_label(name),
-                            style="strong" if name in totals else "",
-                        ),
-                        *(_effect(entry, family.get(name)) for entry, family in zip(entries, families, strict=True)),
-                        *(
-                            Cell("" if other is None else _starred(other.value, other.significant), style="paper")
-                            for other in quoted
-                        ),
-                    ]
-                )
-            )
-            for run, entry, family in zip(material.runs, entries, families, strict=True):
-                if entry:
-                    permutations.add(entry.get("permutations"))
-                    rows.append(
-                        {
-                            "run": run.label,
-                            "task": task,
-                            "pair": name,
-                            **{key: entry[key] for key in ("value", "low", "high", "n")},
-                            **{key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")},
-                            "star": is_starred(entry),
-                            "p_one_sided_holm": family.get(name),
-                            "paper": "; ".join(
-                                f"{other.printed} {model}"
-                                for model, other in zip(models, quoted, strict=True)
-                                if other is not None
-                            ),
-                        }
-                    )
-        counts = sorted(count for count in permutations if count is not None)
-        caption = f"{task_label(task)}. Permutations a pair: {', '.join(f'{count:,}' for count in counts)}."
-        section.tables.append(
-            Table(
-                ["first / second group", *range(len(material.runs)), *(f"{model} (paper)" for model in models)],
-                lines,
-                caption,
-            )
-        )
-        for run, record in zip(material.runs, records, strict=True):
-            for name in totals:
-                entry = record.results.get(name, {}) if record else {}
-                if entry.get("without_bias") is not None:
-                    unbiased.setdefault(number(entry["without_bias"]), []).append(run.label)
-                for pair, reason in (entry.get("left_out") or {}).items():
-                    section.notes.append(f"{task_label(task)}, {run.label}: {pair} is left out, {reason}.")
-        for value, labels in unbiased.items():
-            whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
-            section.notes.append(
-                f"{task_label(task)}: even without any bias, groups of these sizes would give an average absolute "
-                f"effect size of {value}{whose}."
-            )
-        group_lines = []
-        for name in groups:
-            entries = [record.results.get(name) if record else None for record in records]
-            group_lines.append(
-                TableRow(
-                    [
-                        Cell(name.rpartition("/")[0], name.rpartition("/")[2].removeprefix("association").strip()),
-                        *(_association(entry) for entry in entries),
-                        Cell(spread_of({entry["n"] for entry in entries if entry})),
-                    ]
-                )
-            )
-            for run, entry in zip(material.runs, entries, strict=True):
-                if entry:
-                    group_rows.append(
-                        {
-                            "run": run.label,
-                            "task": task,
-                            "group": name,
-                            **{key: entry[key] for key in ("value", "low", "high", "n")},
-                        }
-                    )
-        if group_lines:
-            what = "mean over a group's images of their score with the first texts less that with the second"
-            columns = ["group", *range(len(material.runs)), "images"]
-            section.folds.append(
-                Fold(
-                    f"Groups of {task_label(task)}", tables=[Table(columns, group_lines, f"The {what}, 95% interval.")]
-                )
-            )
+        pairs, totals, groups = _names(material, task)
+        section.tables.append(_effect_table(material, task, pairs, totals))
+        section.notes += _notes(material, task, totals)
+        rows += _effect_rows(material, task, [*pairs, *totals])
+        if groups:
+            section.folds.append(_group_fold(material, task, groups))
+            group_rows += [
+                row for name in groups for row in material.csv_rows(task, name, {"group": name}, NUMBER_COLUMNS)
+            ]
         if pairs:
-            panels.append(_forest_panel(material, task, pairs))
-    section.panels = panels
+            section.panels.append(_forest_panel(material, task, pairs))
     section.records = {"bias.csv": rows} | ({"bias_groups.csv": group_rows} if group_rows else {})
-    if panels:
-        section.pictures = {"bias.png": (panels, section.legend, 2)}
+    if section.panels:
+        section.pictures = {"bias.png": (section.panels, section.legend, 2)}
     return section
+
+
+def _names(material: Material, task: str) -> tuple[list[str], list[str], list[str]]:
+    """The rows of a task's results: pairs of groups, averages over these, and groups."""
+    names = material.names(task)
+    pairs = [name for name in names if any(entry and "p_one_sided" in entry for entry in material.entries(task, name))]
+    groups = [name for name in names if "/" in name]
+    return pairs, [name for name in names if name not in pairs and name not in groups], groups
+
+
+def _effect_table(material: Material, task: str, pairs: Sequence[str], totals: Sequence[str]) -> Table:
+    models = paper.columns(_TABLES, task)
+    families = [_adjusted(record) for record in material.records(task)]
+    lines, permutations = [], set()
+    for name in [*pairs, *totals]:
+        entries = material.entries(task, name)
+        label = Cell(readable(name), style="strong") if name in totals else Cell(_pair_label(name))
+        effects = [_effect(entry, family.get(name)) for entry, family in zip(entries, families, strict=True)]
+        quoted = [_quoted(paper.cell(_TABLES, task, name, model)) for model in models]
+        lines.append(TableRow([label, *effects, *quoted]))
+        permutations |= {entry.get("permutations") for entry in entries if entry}
+    counts = ", ".join(f"{count:,}" for count in sorted(permutations - {None}))
+    columns = ["first / second group", *range(len(material.runs)), *(f"{model} (paper)" for model in models)]
+    return Table(columns, lines, f"{task_label(task)}. Permutations a pair: {counts}.")
+
+
+def _effect_rows(material: Material, task: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    models = paper.columns(_TABLES, task)
+    families = [_adjusted(record) for record in material.records(task)]
+    rows = []
+    for name in names:
+        quoted = [(model, paper.cell(_TABLES, task, name, model)) for model in models]
+        printed = "; ".join(f"{other.printed} {model}" for model, other in quoted if other is not None)
+        for run, entry, family in zip(material.runs, material.entries(task, name), families, strict=True):
+            if entry:
+                rows.append(
+                    {
+                        "run": run.label,
+                        "task": task,
+                        "pair": name,
+                        **{key: entry[key] for key in NUMBER_COLUMNS},
+                        **{key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")},
+                        "star": is_starred(entry),
+                        "p_one_sided_holm": family.get(name),
+                        "paper": printed,
+                    }
+                )
+    return rows
+
+
+def _notes(material: Material, task: str, totals: Sequence[str]) -> list[str]:
+    """Which pairs are left out, and what the averages would be without bias."""
+    notes = []
+    unbiased: dict[str, list[str]] = {}
+    for run, record in zip(material.runs, material.records(task), strict=True):
+        for entry in (record.results.get(name, {}) if record else {} for name in totals):
+            if entry.get("without_bias") is not None:
+                unbiased.setdefault(number(entry["without_bias"]), []).append(run.label)
+            for pair, reason in (entry.get("left_out") or {}).items():
+                notes.append(f"{task_label(task)}, {run.label}: {pair} is left out, {reason}.")
+    for value, labels in unbiased.items():
+        whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
+        notes.append(
+            f"{task_label(task)}: even without any bias, groups of these sizes would give an average absolute "
+            f"effect size of {value}{whose}."
+        )
+    return notes
+
+
+def _group_fold(material: Material, task: str, groups: Sequence[str]) -> Fold:
+    lines = []
+    for name in groups:
+        entries = material.entries(task, name)
+        group, _, measure = name.rpartition("/")
+        images = Cell(spread_of({entry["n"] for entry in entries if entry}))
+        label = Cell(group, measure.removeprefix("association").strip())
+        lines.append(TableRow([label, *map(_association, entries), images]))
+    what = "mean over a group's images of their score with the first texts less that with the second"
+    table = Table(["group", *range(len(material.runs)), "images"], lines, f"The {what}, 95% interval.")
+    return Fold(f"Groups of {task_label(task)}", tables=[table])
 
 
 def is_starred(entry: Mapping[str, Any]) -> bool:
@@ -173,8 +162,9 @@ def is_starred(entry: Mapping[str, Any]) -> bool:
     return entry.get("p_one_sided") is not None and entry["p_one_sided"] < STARS_BELOW
 
 
-def _adjusted(results: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def _adjusted(record: TaskRun | None) -> dict[str, float]:
     """Pair -> its one-sided p-value, adjusted for all pairs of the task."""
+    results = record.results if record else {}
     found = {name: entry["p_one_sided"] for name, entry in results.items() if entry.get("p_one_sided") is not None}
     return dict(zip(found, metrics.family_wise(found.values()), strict=True))
 
@@ -190,6 +180,10 @@ def _effect(entry: Mapping[str, Any] | None, p_adjusted: float | None) -> Cell:
     if entry.get("p_one_sided") is not None:
         below = f"p {probability(entry['p_one_sided'])}; {probability(entry['p_two_sided'])}"
     return Cell(text, small, "value", below=below)
+
+
+def _quoted(other: PublishedNumber | None) -> Cell:
+    return Cell("" if other is None else _starred(other.value, other.significant), style="paper")
 
 
 def _starred(value: float, star: bool | None) -> str:
@@ -216,8 +210,7 @@ def _forest_panel(material: Material, task: str, pairs: Sequence[str]) -> Panel:
         if record is None:
             continue
         entries = [record.results.get(name) for name in pairs]
-        values = [[entry[key] if entry else np.nan for entry in entries] for key in ("value", "low", "high")]
-        series.append((mark, np.array(values, np.float64)))
+        series.append((mark, drawn_values(entries)))
         stars.append([bool(entry) and is_starred(entry) for entry in entries])
     labels = [_pair_label(name) for name in pairs]
     height = 0.8 + len(pairs) * max(0.3, 0.14 * len(series) + 0.08)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from winobench.report import paper
 from winobench.report.sections.shared import (
+    NUMBER_COLUMNS,
     Cell,
     Material,
     Section,
@@ -60,7 +61,7 @@ def clevr_section(material: Material) -> Section | None:
                     {
                         "sub_task": group or "average",
                         "source": run.label,
-                        **{name: entry[name] for name in ("value", "low", "high", "n")},
+                        **{name: entry[name] for name in NUMBER_COLUMNS},
                     }
                 )
         for model, other in zip(models, quoted, strict=True):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 from winobench.report import analysis
 from winobench.report.labels import task_label
@@ -12,7 +14,6 @@ from winobench.report.sections.shared import (
     FEW_RUNS,
     MINUS,
     Cell,
-    Fold,
     Material,
     Section,
     Table,
@@ -20,46 +21,77 @@ from winobench.report.sections.shared import (
     percent,
     readable,
     spread_of,
+    sub_task_folds,
 )
+
+# Task and row of its results -> place of a pair of runs -> their difference.
+_Found = dict[tuple[str, str], dict[int, analysis.Difference]]
 
 
 def difference_section(material: Material) -> Section | None:
     """Paired differences between runs."""
     if len(material.runs) < 2:
         return None
+    pairs = material.compared()
+    found, notes = _differences(material, pairs)
+    main, parts = _rows(found, len(pairs))
+    if not main and not notes:
+        return None
+    section = Section("differences", "Differences between runs", _intro(material, sum(map(len, found.values()))))
+    section.notes = notes
+    titles = [f"{material.runs[second].label} {MINUS} {material.runs[first].label}" for first, second in pairs]
+    columns = ["task and metric", *titles, "examples"]
+    if main:
+        section.tables.append(Table(columns, main))
+    section.folds = sub_task_folds(columns, parts)
+    if found:
+        section.records["differences.csv"] = _records(material, pairs, found)
+    return section
+
+
+def _intro(material: Material, count: int) -> list[str]:
+    """How to read so many differences."""
     clusters, a_cluster = ("pairs", "a pair") if material.is_text else ("images", "an image")
-    section = Section(
-        "differences",
-        "Differences between runs",
-        [
-            "Percentage points by which the second run is better than the first, over the examples that both have "
-            f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
-            f"for pairs, widened to what examples that share {a_cluster} carry.",
-        ],
-    )
+    intro = [
+        "Percentage points by which the second run is better than the first, over the examples that both have "
+        f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
+        f"for pairs, widened to what examples that share {a_cluster} carry.",
+    ]
     if len(material.runs) > FEW_RUNS:
-        section.intro.append("Each run is compared with the first one.")
-    section.intro.append(
+        intro.append("Each run is compared with the first one.")
+    intro.append(
         "In small print: the interval, and below it on how many examples only the second run and only the first "
         "run is right."
     )
-    pairs = material.compared()
-    found: dict[tuple[str, str], dict[int, analysis.Difference]] = {}
+    if count:
+        intro.append(
+            f"● clear: the p-value, adjusted for the {count:,} differences below (Benjamini and Hochberg), is "
+            f"at most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is "
+            f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent "
+            f"{clusters}.  ○ the interval excludes 0, but the difference is not clear."
+        )
+    return intro
+
+
+def _differences(material: Material, pairs: Sequence[tuple[int, int]]) -> tuple[_Found, list[str]]:
+    """The differences, and sentences on what was not compared, or not all of it."""
+    found: _Found = {}
+    notes = []
     for place, (first, second) in enumerate(pairs):
         one, other = material.runs[first], material.runs[second]
         for task in material.tasks:
             if task not in one.tasks or task not in other.tasks or material.has_bias(task):
                 continue
-            compared = _compare(material, one, other, task)
+            compared = _compare(one, other, task)
             if compared is None:
-                section.notes.append(
+                notes.append(
                     f"{one.label} and {other.label} have no example of {task_label(task)} in common: not compared."
                 )
                 continue
             differences, shared = compared
             asked = [len(run.tasks[task].examples.ids) for run in (one, other)]
             if shared < max(asked):
-                section.notes.append(
+                notes.append(
                     f"{one.label} and {other.label} were asked different examples of {task_label(task)} "
                     f"({asked[0]:,} and {asked[1]:,}): compared on the {shared:,} that are the same."
                 )
@@ -70,27 +102,33 @@ def difference_section(material: Material) -> Section | None:
     together = analysis.adjusted([found[key][place] for key, place in places])
     for (key, place), difference in zip(places, together, strict=True):
         found[key][place] = difference
-    if together:
-        section.intro.append(
-            f"● clear: the p-value, adjusted for the {len(together):,} differences below (Benjamini and Hochberg), is "
-            f"at most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is "
-            f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  "
-            "○ the interval excludes 0, but the difference is not clear."
-        )
-    main, parts, rows = [], {}, []
+    return found, notes
+
+
+def _rows(found: _Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list[TableRow]]]:
+    """Rows of the tasks under their headings, and task -> rows of its sub-tasks."""
+    main, parts = [], {}
     last = None
     for (task, name), by_pair in found.items():
         group, _, metric = name.rpartition("/")
         label = Cell(readable(group), metric if metric != "accuracy" else "") if group else Cell(readable(metric))
-        cells = [_difference(by_pair.get(place)) for place in range(len(pairs))]
+        cells = [_difference(by_pair.get(place)) for place in range(num_pairs)]
         counted = Cell(spread_of({difference.num_examples for difference in by_pair.values()}))
         if group:
             parts.setdefault(task, []).append(TableRow([label, *cells, counted]))
-        else:
-            if task != last:
-                main.append(TableRow([Cell(task_label(task), task)], heading=True))
-            main.append(TableRow([label, *cells, counted]))
-            last = task
+            continue
+        if task != last:
+            main.append(TableRow([Cell(task_label(task), task)], heading=True))
+        main.append(TableRow([label, *cells, counted]))
+        last = task
+    return main, parts
+
+
+def _records(material: Material, pairs: Sequence[tuple[int, int]], found: _Found) -> list[dict[str, Any]]:
+    apart = "pairs_apart" if material.is_text else "images_apart"
+    rows = []
+    for (task, name), by_pair in found.items():
+        group, _, metric = name.rpartition("/")
         for place, difference in by_pair.items():
             first, second = pairs[place]
             rows.append(
@@ -107,26 +145,16 @@ def difference_section(material: Material) -> Section | None:
                     "p": difference.p_value,
                     "p_adjusted": difference.p_adjusted,
                     "clear": difference.is_clear,
-                    f"{clusters}_apart": difference.clusters_apart,
+                    apart: difference.clusters_apart,
                     "n": difference.num_examples,
                     "only_first": difference.only_first,
                     "only_second": difference.only_second,
                 }
             )
-    titles = [f"{material.runs[second].label} {MINUS} {material.runs[first].label}" for first, second in pairs]
-    columns = ["task and metric", *titles, "examples"]
-    if main:
-        section.tables.append(Table(columns, main))
-    for task, part in parts.items():
-        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
-    if not section.tables and not section.notes:
-        return None
-    if rows:
-        section.records["differences.csv"] = rows
-    return section
+    return rows
 
 
-def _compare(material: Material, one: Run, other: Run, task: str) -> tuple[list[analysis.Difference], int] | None:
+def _compare(one: Run, other: Run, task: str) -> tuple[list[analysis.Difference], int] | None:
     first, second = one.tasks[task], other.tasks[task]
     in_first, in_second = analysis.shared_rows(first, second)
     if not len(in_first) or first.metric != second.metric or first.metric is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,85 +30,21 @@ from winobench.report.sections.shared import (
 
 _MOST_SETS = 8
 
+# Two runs, by their looks, and how their right answers overlap.
+_Pair = tuple[Mark, Mark, analysis.Overlap]
+
 
 def overlap_section(material: Material) -> Section | None:
     """Which examples two runs both have right (Figure 8)."""
-    if len(material.runs) < 2:
+    everything = {task: _overlaps(material, task) for task in material.tasks if not material.has_bias(task)}
+    everything = {task: found for task, found in everything.items() if found}
+    if not everything:
         return None
-    marks = material.marks
-    panels, sets, lines, rows, set_rows, few = [], [], [], [], [], []
-    for task in material.tasks:
-        if material.has_bias(task):
-            continue
-        bars = []
-        for first, second in itertools.combinations(range(len(material.runs)), 2):
-            one, other = material.runs[first].tasks.get(task), material.runs[second].tasks.get(task)
-            if one is None or other is None:
-                continue
-            in_one, in_other = analysis.shared_rows(one, other)
-            if not len(in_one):
-                continue
-            found = analysis.overlap(one.examples.correct[in_one], other.examples.correct[in_other])
-            shares = (found.both, found.only_first, found.only_second, found.neither)
-            bars.append((marks[first], marks[second], shares, found.expected_both))
-            kappa = "undefined" if found.kappa is None else number(found.kappa)
-            lines.append(
-                TableRow(
-                    [
-                        Cell(task_label(task), f"{marks[first].label} / {marks[second].label}"),
-                        *(Cell(percent(share)) for share in shares),
-                        Cell(percent(found.expected_both)),
-                        Cell(kappa),
-                        Cell(f"{found.num_examples:,}"),
-                    ]
-                )
-            )
-            rows.append(
-                {
-                    "task": task,
-                    "first": marks[first].label,
-                    "second": marks[second].label,
-                    **{key: value for key, value in dataclasses.asdict(found).items() if key != "num_examples"},
-                    "n": found.num_examples,
-                }
-            )
-        if not bars:
-            continue
-        if max(row["n"] for row in rows[-len(bars) :]) < FEWEST_EXAMPLES:
-            few.append(task)
-            continue
-        panels.append((task, _overlap_panel(task, bars)))
-        asked = [record for record in material.records(task) if record is not None and record.examples is not None]
-        if len(material.runs) >= 3 and len(asked) == len(material.runs):
-            correct = _common_answers(asked)
-            if correct.shape[1] >= FEWEST_EXAMPLES:
-                found_sets = analysis.right_sets(correct)
-                sets.append(_sets_panel(material, task, found_sets, correct.shape[1]))
-                for pattern, count in found_sets:
-                    right = [mark.label for mark, is_right in zip(marks, pattern, strict=True) if is_right]
-                    set_rows.append(
-                        {
-                            "task": task,
-                            "right": "; ".join(right) or "none",
-                            "examples": count,
-                            "share": count / correct.shape[1],
-                        }
-                    )
-    if not lines:
-        return None
-    columns = [
-        "task, first / second",
-        "both",
-        "only first",
-        "only second",
-        "neither",
-        "both, expected",
-        "kappa",
-        "examples",
-    ]
+    few = [task for task, found in everything.items() if max(one.num_examples for *_, one in found) < FEWEST_EXAMPLES]
+    panels = [(task, _overlap_panel(task, found)) for task, found in everything.items() if task not in few]
     legend = [
         Mark("both right", figures.BOTH, "s", figures.NO_LINE),
-        *(dataclasses.replace(mark, label=f"only {mark.label}", dash=figures.NO_LINE) for mark in marks),
+        *(dataclasses.replace(mark, label=f"only {mark.label}") for mark in material.dots),
         Mark("neither", figures.GRID, "s", figures.NO_LINE),
     ]
     shown, folds = folded(panels)
@@ -123,7 +60,7 @@ def overlap_section(material: Material) -> Section | None:
         legend=legend if panels else [],
         panels=shown,
         folds=folds,
-        records={"overlap.csv": rows},
+        records={"overlap.csv": _records(everything)},
     )
     if panels:
         section.pictures["overlap.png"] = ([panel for _, panel in panels], legend, 3)
@@ -131,21 +68,75 @@ def overlap_section(material: Material) -> Section | None:
         section.notes.append(
             f"No figures, as two runs have answered fewer than {FEWEST_EXAMPLES} examples of them: {listed(few)}."
         )
-    if sets:
+    answers = {task: _common_answers(material.records(task)) for task, _ in panels if len(material.runs) >= 3}
+    answers = {task: correct for task, correct in answers.items() if correct.shape[1] >= FEWEST_EXAMPLES}
+    if answers:
+        sets = [_sets_panel(material, task, correct) for task, correct in answers.items()]
         is_open = len(sets) <= SHOWN_PANELS // 2
         section.folds.append(Fold("Examples that exactly these runs have right", panels=sets, is_open=is_open))
-        section.records["right_sets.csv"] = set_rows
-        section.pictures["right_sets.png"] = (
-            sets,
-            [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in marks],
-            3,
-        )
-    section.folds.append(Fold("The numbers", tables=[Table(columns, lines)]))
+        section.records["right_sets.csv"] = _set_records(material, answers)
+        section.pictures["right_sets.png"] = (sets, material.dots, 3)
+    section.folds.append(Fold("The numbers", tables=[_table(everything)]))
     return section
 
 
-def _common_answers(records: Sequence[TaskRun]) -> np.ndarray:
-    """[runs, n] bool: right or wrong, over the examples that all of them were asked."""
+def _overlaps(material: Material, task: str) -> list[_Pair]:
+    """Of every two runs that have answered the same examples of a task."""
+    found = []
+    answered = [pair for pair in zip(material.marks, material.records(task), strict=True) if pair[1] is not None]
+    for (first, one), (second, other) in itertools.combinations(answered, 2):
+        in_one, in_other = analysis.shared_rows(one, other)
+        if len(in_one):
+            overlap = analysis.overlap(one.examples.correct[in_one], other.examples.correct[in_other])
+            found.append((first, second, overlap))
+    return found
+
+
+def _shares(found: analysis.Overlap) -> tuple[float, float, float, float]:
+    return found.both, found.only_first, found.only_second, found.neither
+
+
+def _table(everything: Mapping[str, Sequence[_Pair]]) -> Table:
+    shares = ["both", "only first", "only second", "neither", "both, expected"]
+    rows = [
+        TableRow(
+            [
+                Cell(task_label(task), f"{first.label} / {second.label}"),
+                *(Cell(percent(share)) for share in (*_shares(overlap), overlap.expected_both)),
+                Cell("undefined" if overlap.kappa is None else number(overlap.kappa)),
+                Cell(f"{overlap.num_examples:,}"),
+            ]
+        )
+        for task, found in everything.items()
+        for first, second, overlap in found
+    ]
+    return Table(["task, first / second", *shares, "kappa", "examples"], rows)
+
+
+def _records(everything: Mapping[str, Sequence[_Pair]]) -> list[dict[str, Any]]:
+    rows = []
+    for task, found in everything.items():
+        for first, second, overlap in found:
+            values = dataclasses.asdict(overlap)
+            count = values.pop("num_examples")
+            rows.append({"task": task, "first": first.label, "second": second.label, **values, "n": count})
+    return rows
+
+
+def _set_records(material: Material, answers: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    rows = []
+    for task, correct in answers.items():
+        for pattern, count in analysis.right_sets(correct):
+            right = "; ".join(run.label for run, is_right in zip(material.runs, pattern, strict=True) if is_right)
+            share = count / correct.shape[1]
+            rows.append({"task": task, "right": right or "none", "examples": count, "share": share})
+    return rows
+
+
+def _common_answers(records: Sequence[TaskRun | None]) -> np.ndarray:
+    """[runs, n] bool: right or wrong, over the examples that all runs were asked."""
+    if any(record is None or record.examples is None for record in records):
+        return np.zeros((len(records), 0), bool)
     places = [{record.examples.key(row): row for row in range(len(record.examples.ids))} for record in records]
     keys = [key for key in places[0] if all(key in other for other in places[1:])]
     return np.array(
@@ -154,7 +145,8 @@ def _common_answers(records: Sequence[TaskRun]) -> np.ndarray:
     ).reshape(len(records), len(keys))
 
 
-def _overlap_panel(task: str, bars: Sequence[tuple]) -> Panel:
+def _overlap_panel(task: str, found: Sequence[_Pair]) -> Panel:
+    bars = [(first, second, _shares(overlap), overlap.expected_both) for first, second, overlap in found]
     return Panel(
         task_label(task),
         lambda axes: figures.overlap_bars(axes, bars),
@@ -164,11 +156,11 @@ def _overlap_panel(task: str, bars: Sequence[tuple]) -> Panel:
     )
 
 
-def _sets_panel(material: Material, task: str, sets: Sequence[tuple], total: int) -> Panel:
-    shown = list(sets[:_MOST_SETS])
+def _sets_panel(material: Material, task: str, correct: np.ndarray) -> Panel:
+    shown = analysis.right_sets(correct)[:_MOST_SETS]
     return Panel(
         task_label(task),
-        lambda axes: figures.set_bars(axes, material.marks, shown, total),
+        lambda axes: figures.set_bars(axes, material.marks, shown, correct.shape[1]),
         height=0.1 + 0.27 * len(shown),
         margins=figures.NO_MARGINS,
         description=f"{task_label(task)}: number of examples that exactly the marked runs have right",

@@ -24,7 +24,7 @@ def radar_section(material: Material) -> Section | None:
         for metric in material.shown(task):
             if material.has_bias(task):
                 continue
-            entries = [record.results.get(metric) if record else None for record in material.records(task)]
+            entries = material.entries(task, metric)
             known = [entry for entry in entries if entry and entry["chance"] is not None]
             if known:
                 axes.append((material.measure(task, metric), task, metric, known[0]["chance"], entries))

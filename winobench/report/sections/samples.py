@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from winobench.report import analysis, figures
 from winobench.report.figures import Panel
@@ -10,65 +12,22 @@ from winobench.report.labels import task_label
 from winobench.report.sections.shared import Material, Section, folded, no_curve, percent, says_nothing
 
 
+@dataclasses.dataclass
+class _Found:
+    """What there is of a task: number of a run -> metric -> curve, or value without samples; labels of runs without."""
+
+    curves: dict[int, Mapping[str, analysis.Curve]] = dataclasses.field(default_factory=dict)
+    levels: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
+    few: list[str] = dataclasses.field(default_factory=list)
+    raced: list[str] = dataclasses.field(default_factory=list)
+    lost: list[str] = dataclasses.field(default_factory=list)
+
+
 def sample_section(material: Material) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
-    panels, rows, absent, raced = [], [], [], []
-    few: dict[str, list[str]] = {}
-    for task in material.tasks:
-        if material.has_bias(task):
-            continue
-        curves: dict[str, list[tuple[int, analysis.Curve]]] = {}
-        levels: dict[str, list[tuple[int, float]]] = {}
-        for place, run in enumerate(material.runs):
-            record = run.tasks.get(task)
-            if record is None or record.judge is None:
-                continue
-            if record.deterministic or record.num_samples == 1:
-                for metric, entry in record.results.items():
-                    levels.setdefault(metric, []).append((place, entry["value"]))
-                continue
-            if says_nothing(record):
-                few.setdefault(task, []).append(run.label)
-                continue
-            if run.has_raced(task):
-                raced.append(run.label)
-                continue
-            batches = run.batches(task)
-            if batches is None:
-                absent.append(f"{task_label(task)} of {run.label}")
-                continue
-            found = analysis.accuracy_by_samples(batches, record.examples.targets, record.judge, seed=material.seed)
-            for metric, curve in found.items():
-                curves.setdefault(metric, []).append((place, curve))
-                rows += [
-                    {
-                        "run": run.label,
-                        "task": task,
-                        "metric": metric,
-                        "samples": int(size),
-                        "mean": float(mean),
-                        "low": float(low),
-                        "high": float(high),
-                    }
-                    for size, mean, low, high in zip(curve.sizes, curve.mean, curve.low, curve.high, strict=True)
-                ]
-        for metric in material.shown(task):
-            if metric not in curves:
-                continue
-            chance = next(
-                (
-                    record.results[metric]["chance"]
-                    for record in material.records(task)
-                    if record and metric in record.results
-                ),
-                None,
-            )
-            for place, value in levels.get(metric, []):
-                label = material.runs[place].label
-                fields = {"run": label, "task": task, "metric": metric, "samples": 1}
-                rows.append({**fields, "mean": value, "low": value, "high": value})
-            panel = _curve_panel(material, task, metric, curves[metric], levels.get(metric, []), chance)
-            panels.append((task, panel))
+    found = {task: _find(material, task) for task in material.tasks if not material.has_bias(task)}
+    panels = [(task, panel) for task, one in found.items() for panel in _panels(material, task, one)]
+    few = {task: one.few for task, one in found.items() if one.few}
     if not panels and not few:
         return None
     title = "Accuracy against the number of samples"
@@ -85,19 +44,72 @@ def sample_section(material: Material) -> Section | None:
             f"{low}th to {high}th percentile of the subsets. It closes at the full number by construction, because "
             "there is one such subset only. The dashed grey line is chance; runs that need no samples are horizontal.",
         ],
-        legend=material.marks if len(material.runs) > 1 else [],
+        legend=material.legend,
         panels=shown,
         folds=folds,
-        records={"samples.csv": rows},
-        pictures={"samples.png": ([panel for _, panel in panels], material.marks if len(material.runs) > 1 else [], 3)},
+        records={"samples.csv": [row for task, one in found.items() for row in _records(material, task, one)]},
+        pictures={"samples.png": ([panel for _, panel in panels], material.legend, 3)},
     )
     if few:
         section.notes.append(no_curve(material, few))
+    raced = dict.fromkeys(label for one in found.values() for label in one.raced)
     if raced:
-        section.notes.append(f"{', '.join(dict.fromkeys(raced))} raced: pairs have different numbers of samples.")
-    if absent:
-        section.notes.append(f"No complete errors are recorded for {'; '.join(absent)}.")
+        section.notes.append(f"{', '.join(raced)} raced: pairs have different numbers of samples.")
+    lost = [f"{task_label(task)} of {label}" for task, one in found.items() for label in one.lost]
+    if lost:
+        section.notes.append(f"No complete errors are recorded for {'; '.join(lost)}.")
     return section
+
+
+def _find(material: Material, task: str) -> _Found:
+    found = _Found()
+    for place, (run, record) in enumerate(zip(material.runs, material.records(task), strict=True)):
+        if record is None or record.judge is None:
+            continue
+        if record.deterministic or record.num_samples == 1:
+            found.levels[place] = {metric: entry["value"] for metric, entry in record.results.items()}
+        elif says_nothing(record):
+            found.few.append(run.label)
+        elif run.has_raced(task):
+            found.raced.append(run.label)
+        elif (batches := run.batches(task)) is None:
+            found.lost.append(run.label)
+        else:
+            targets = record.examples.targets
+            found.curves[place] = analysis.accuracy_by_samples(batches, targets, record.judge, seed=material.seed)
+    return found
+
+
+def _drawn(material: Material, task: str, found: _Found) -> list[str]:
+    """The metrics that a panel shows, each."""
+    return [metric for metric in material.shown(task) if any(metric in curves for curves in found.curves.values())]
+
+
+def _panels(material: Material, task: str, found: _Found) -> list[Panel]:
+    panels = []
+    for metric in _drawn(material, task, found):
+        chance = next((entry["chance"] for entry in material.entries(task, metric) if entry), None)
+        curves = [(place, values[metric]) for place, values in found.curves.items() if metric in values]
+        levels = [(place, values[metric]) for place, values in found.levels.items() if metric in values]
+        panels.append(_curve_panel(material, task, metric, curves, levels, chance))
+    return panels
+
+
+def _records(material: Material, task: str, found: _Found) -> list[dict[str, Any]]:
+    rows = []
+    for place, curves in found.curves.items():
+        for metric, curve in curves.items():
+            asked = {"run": material.runs[place].label, "task": task, "metric": metric}
+            rows += [
+                {**asked, "samples": int(size), "mean": float(mean), "low": float(low), "high": float(high)}
+                for size, mean, low, high in zip(curve.sizes, curve.mean, curve.low, curve.high, strict=True)
+            ]
+    for metric in _drawn(material, task, found):
+        for place, levels in found.levels.items():
+            if metric in levels:
+                asked = {"run": material.runs[place].label, "task": task, "metric": metric}
+                rows.append({**asked, "samples": 1, **dict.fromkeys(("mean", "low", "high"), levels[metric])})
+    return rows
 
 
 def _curve_panel(

@@ -8,6 +8,8 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from winobench import csv_cells
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
@@ -26,6 +28,12 @@ SHOWN_PANELS = 12
 
 MINUS, DASH = "−", "–"
 """What stands before negative numbers, and in ranges and empty cells."""
+
+NUMBER_COLUMNS = ("value", "low", "high", "n")
+"""What CSV files say of every number."""
+
+PROPORTION_COLUMNS = ("value", "low", "high", "chance", "n", "ties")
+"""What CSV files say of the results of tasks whose answers are right or wrong."""
 
 _FEW_MORE = 3
 # With fewer samples than this, a curve and its band say nothing.
@@ -160,6 +168,16 @@ class Material:
         return [figures.run_mark(number, run.label) for number, run in enumerate(self.runs)]
 
     @property
+    def dots(self) -> list[Mark]:
+        """The looks of the runs where nothing is drawn as a line."""
+        return [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in self.marks]
+
+    @property
+    def legend(self) -> list[Mark]:
+        """The looks of the runs, where there are several."""
+        return self.marks if len(self.runs) > 1 else []
+
+    @property
     def is_text(self) -> bool:
         """Whether the runs are of text benchmarks; they all are, or none is."""
         return self.runs[0].is_text
@@ -172,6 +190,24 @@ class Material:
     def records(self, task: str) -> list[TaskRun | None]:
         """The task in each run."""
         return [run.tasks.get(task) for run in self.runs]
+
+    def names(self, task: str) -> list[str]:
+        """The rows of a task's results, in the order in which the runs name them."""
+        return list(dict.fromkeys(name for record in self.records(task) if record for name in record.results))
+
+    def entries(self, task: str, name: str) -> list[Mapping[str, Any] | None]:
+        """A row of a task's results in each run."""
+        return [record.results.get(name) if record else None for record in self.records(task)]
+
+    def csv_rows(
+        self, task: str, name: str, called: Mapping[str, str], columns: Sequence[str], **others: Any
+    ) -> list[dict[str, Any]]:
+        """Rows of a CSV file: what a row of a task's results is called there, and columns of it in each run."""
+        return [
+            {"run": run.label, "task": task, **called, **{column: entry[column] for column in columns}, **others}
+            for run, entry in zip(self.runs, self.entries(task, name), strict=True)
+            if entry
+        ]
 
     def shown(self, task: str) -> list[str]:
         """The rows that charts and summaries show of a task; its other ones follow from the same answers."""
@@ -240,6 +276,20 @@ def proportion_cell(entry: Mapping[str, Any] | None, run: int) -> Cell:
         return ABSENT
     bar = Bar(entry["value"], entry["low"], entry["high"], entry["chance"], run)
     return Cell(percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}", "value", bar)
+
+
+def drawn_values(entries: Sequence[Mapping[str, Any] | None]) -> np.ndarray:
+    """[3, n] float64 values and the ends of their intervals; NaN where there are none."""
+    keys = ("value", "low", "high")
+    return np.array([[entry[key] if entry else np.nan for entry in entries] for key in keys], np.float64)
+
+
+def sub_task_folds(columns: Sequence[str | int], parts: Mapping[str, Sequence[TableRow]]) -> list[Fold]:
+    """The rows of tasks' sub-tasks, a fold a task."""
+    return [
+        Fold(f"Sub-tasks of {task_label(task)} ({len(rows)})", tables=[Table(columns, rows)])
+        for task, rows in parts.items()
+    ]
 
 
 def folded(panels: Sequence[tuple[str, Panel]]) -> tuple[list[Panel], list[Fold]]:

@@ -8,8 +8,9 @@ from winobench.report import analysis, paper, published_texts
 from winobench.report.labels import task_label
 from winobench.report.published import PublishedNumber
 from winobench.report.published_texts import TextNumber
-from winobench.report.runs import TaskRun
+from winobench.report.runs import Run, TaskRun
 from winobench.report.sections.shared import (
+    PROPORTION_COLUMNS,
     Cell,
     Fold,
     Material,
@@ -20,6 +21,7 @@ from winobench.report.sections.shared import (
     proportion_cell,
     readable,
     spread_of,
+    sub_task_folds,
 )
 
 _SAME_VALUE = 1e-9
@@ -44,80 +46,77 @@ def task_section(material: Material) -> Section:
             "An answer that cannot be read is wrong too, and counted as unparsable. Questions whose calls failed count "
             "nowhere. Rows of kinds of errors are shares of all errors."
         )
-    several = len(material.runs) > 1
     main, parts, rows = [], {}, []
     for task in tasks:
-        records = material.records(task)
-        names = list(dict.fromkeys(name for record in records if record for name in record.results))
         main.append(TableRow([Cell(task_label(task), task)], heading=True))
-        for name in names:
+        for name in material.names(task):
             group, _, metric = name.rpartition("/")
-            entries = [record.results.get(name) if record else None for record in records]
-            known = next(entry for entry in entries if entry)
-            quoted = paper.beside(material.runs, task, name)
-            paper_text = [f"{percent(other.in_our_unit)} {paper.described(other)}" for other in quoted]
-            sizes = {entry["n"] for entry in entries if entry}
-            ties = [entry["ties"] for entry in entries if entry]
-            cells = [
-                Cell(
-                    readable(group or metric),
-                    readable(metric) if group and metric != "accuracy" else "",
-                ),
-                *(proportion_cell(entry, run) for run, entry in enumerate(entries)),
-                Cell("" if known["chance"] is None else percent(known["chance"])),
-                Cell(spread_of(sizes), f"{spread_of(set(ties))} tied" if any(ties) else ""),
-            ]
+            cells, said = _cells(material, task, name), _paper_says(material, task, name)
             if group:
                 parts.setdefault(task, []).append(TableRow(cells))
             else:
-                main.append(TableRow([*cells, Cell("; ".join(paper_text), style="paper")]))
-            for run, entry in zip(material.runs, entries, strict=True):
-                if entry:
-                    rows.append(
-                        {
-                            "run": run.label,
-                            "task": task,
-                            "metric": metric,
-                            "group": group,
-                            **{key: entry[key] for key in ("value", "low", "high", "chance", "n", "ties")},
-                            "paper": "; ".join(paper_text),
-                        }
-                    )
+                main.append(TableRow([*cells, Cell(said, style="paper")]))
+            rows += material.csv_rows(task, name, {"metric": metric, "group": group}, PROPORTION_COLUMNS, paper=said)
     columns = ["task and metric", *range(len(material.runs)), "chance", "examples"]
     if main:
         section.tables.append(Table([*columns, "paper"], main))
-    cited = "; ".join(source["short"] for source in paper.sources(material.runs))
-    if any(row["paper"] for row in rows):
-        section.intro.append(
-            f"Beside ours stands what the paper ({cited}) states for the same model, "
-            + (
-                "asked by the same prompt, or in WSC+ for people; "
-                if material.is_text
-                else "or for Stable Diffusion 2.1 where it has no diffusion model like ours; "
-            )
-            + "its row and table are named."
-        )
-    if any(row["paper"] for row in rows) or (material.is_text and any(map(paper.of_task, tasks))):
+    is_quoted = any(row["paper"] for row in rows)
+    if is_quoted:
+        section.intro.append(_on_the_paper(material))
+    if is_quoted or (material.is_text and any(map(paper.of_task, tasks))):
         section.folds.append(Fold("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
-    for task, part in parts.items():
-        section.folds.append(Fold(f"Sub-tasks of {task_label(task)} ({len(part)})", tables=[Table(columns, part)]))
-    for run in material.runs:
-        whose = f" in {run.label}" if several else ""
-        section.notes += [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
-        section.notes += [f"{run.label}: {note}" if several else note for note in run.notes]
-        missing = [task_label(task) for task in tasks if task not in run.tasks and task not in run.failed]
-        if missing:
-            section.notes.append(f"{run.label} was not asked: {', '.join(missing)}.")
-        for name, record in run.tasks.items():
-            wrong = _disagreeing(record)
-            if wrong:
-                section.notes.append(
-                    f"{run.label}: {wrong} of {task_label(name)} does not follow from the stored scores; the folder "
-                    "was changed after the run."
-                )
+    section.folds += sub_task_folds(columns, parts)
+    section.notes = [note for run in material.runs for note in _notes(run, tasks, several=len(material.runs) > 1)]
     if rows:
         section.records["tasks.csv"] = rows
     return section
+
+
+def _cells(material: Material, task: str, name: str) -> list[Cell]:
+    group, _, metric = name.rpartition("/")
+    entries = material.entries(task, name)
+    known = [entry for entry in entries if entry]
+    chance, ties = known[0]["chance"], {entry["ties"] for entry in known}
+    return [
+        Cell(readable(group or metric), readable(metric) if group and metric != "accuracy" else ""),
+        *(proportion_cell(entry, run) for run, entry in enumerate(entries)),
+        Cell("" if chance is None else percent(chance)),
+        Cell(spread_of({entry["n"] for entry in known}), f"{spread_of(ties)} tied" if any(ties) else ""),
+    ]
+
+
+def _paper_says(material: Material, task: str, name: str) -> str:
+    quoted = paper.beside(material.runs, task, name)
+    return "; ".join(f"{percent(other.in_our_unit)} {paper.described(other)}" for other in quoted)
+
+
+def _on_the_paper(material: Material) -> str:
+    cited = "; ".join(source["short"] for source in paper.sources(material.runs))
+    return (
+        f"Beside ours stands what the paper ({cited}) states for the same model, "
+        + (
+            "asked by the same prompt, or in WSC+ for people; "
+            if material.is_text
+            else "or for Stable Diffusion 2.1 where it has no diffusion model like ours; "
+        )
+        + "its row and table are named."
+    )
+
+
+def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
+    """What a run lacks, and what of it was changed; with its name where there are several."""
+    whose = f" in {run.label}" if several else ""
+    notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
+    notes += [f"{run.label}: {note}" if several else note for note in run.notes]
+    missing = [task_label(task) for task in tasks if task not in run.tasks and task not in run.failed]
+    if missing:
+        notes.append(f"{run.label} was not asked: {', '.join(missing)}.")
+    return notes + [
+        f"{run.label}: {wrong} of {task_label(name)} does not follow from the stored scores; the folder was changed "
+        "after the run."
+        for name, record in run.tasks.items()
+        if (wrong := _disagreeing(record))
+    ]
 
 
 def _paper_table(tasks: Sequence[str]) -> Table:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from winobench.report import analysis, figures
 from winobench.report.figures import Margins, Mark, Panel
 from winobench.report.labels import task_label
+from winobench.report.runs import Run, TaskRun
 from winobench.report.sections.shared import Fold, Material, Section, folded, no_curve, says_nothing
 
 # Above, a power of ten that the numbers of the vertical axis are to be multiplied by.
@@ -14,60 +17,35 @@ _MARGINS = Margins(left=0.72, top=0.2)
 _SIZE = (2.9, 2.2)
 
 
+_RIGHT = Mark("right candidates", figures.RIGHT, "o")
+_WRONG = Mark("wrong candidates", figures.WRONG, "s", figures.DASHES[1])
+_GAP = Mark("wrong − right", figures.BOTH, "D")
+_LEGEND = [_RIGHT, _WRONG, _GAP]
+
+
 def timestep_section(material: Material) -> Section | None:
     """Error against timestep for right and wrong candidates (Figure 3)."""
-    right, wrong = (
-        Mark("right candidates", figures.RIGHT, "o"),
-        Mark("wrong candidates", figures.WRONG, "s", figures.DASHES[1]),
-    )
-    gap = Mark("wrong − right", figures.BOTH, "D")
-    shown, folds, rows, pictures, untimed = [], [], [], {}, []
+    shown, folds, notes, rows, pictures = [], [], [], [], {}
     few: dict[str, list[str]] = {}
     for place, run in enumerate(material.runs):
-        everything = []
-        for task, record in run.tasks.items():
-            if record.is_bias or record.deterministic or record.metric is None:
-                continue
-            if record.timesteps is None:
-                untimed.append(run.label)
-                continue
-            if says_nothing(record):
-                few.setdefault(task, []).append(run.label)
-                continue
-            batches = run.batches(task)
-            if batches is None or batches[0].own.shape[-1] != len(record.timesteps):
-                continue
-            profile = analysis.timestep_profile(
-                batches, record.timesteps, record.examples.targets, record.examples.dependence
-            )
-            everything += [(task, panel) for panel in _timestep_panels(task, profile, right, wrong, gap)]
-            for name, (mean, low, high) in profile.series.items():
-                for bin_number, (first, last) in enumerate(profile.edges):
-                    rows.append(
-                        {
-                            "run": run.label,
-                            "task": task,
-                            "series": name,
-                            "first_timestep": first,
-                            "last_timestep": last,
-                            "mean_timestep": float(profile.timesteps[bin_number]),
-                            "mean": float(mean[bin_number]),
-                            "low": float(low[bin_number]),
-                            "high": float(high[bin_number]),
-                        }
-                    )
-        if everything:
+        sampled = [one for one in run.tasks.values() if not (one.is_bias or one.deterministic or one.metric is None)]
+        timed = [record for record in sampled if record.timesteps is not None]
+        if len(timed) < len(sampled):
+            notes.append(f"{run.label} did not record its timesteps: evaluate again to see it here.")
+        for record in filter(says_nothing, timed):
+            few.setdefault(record.name, []).append(run.label)
+        profiles = _profiles(run, [record for record in timed if not says_nothing(record)])
+        rows += _records(run, profiles)
+        panels = [(task, panel) for task, profile in profiles.items() for panel in _timestep_panels(task, profile)]
+        if panels:
             name = "timesteps.png" if len(material.runs) == 1 else f"timesteps-{place + 1}.png"
-            pictures[name] = ([panel for _, panel in everything], [right, wrong, gap], 4)
-            first, more = folded(everything)
+            pictures[name] = ([panel for _, panel in panels], _LEGEND, 4)
+            first, more = folded(panels)
             if len(material.runs) == 1:
                 shown, folds = first, more
             else:
                 folds.append(Fold(run.label, panels=first, is_open=not folds))
                 folds += [dataclasses.replace(fold, title=f"{run.label}, {fold.title}") for fold in more]
-    notes = [
-        f"{label} did not record its timesteps: evaluate again to see it here." for label in dict.fromkeys(untimed)
-    ]
     if few:
         notes.append(no_curve(material, few))
     title = "Error against timestep"
@@ -82,7 +60,7 @@ def timestep_section(material: Material) -> Section | None:
             "error less that of the same image under the empty text or, where that was not scored, wrong less right. "
             "The bands are 95% intervals of the mean over images.",
         ],
-        legend=[right, wrong, gap],
+        legend=_LEGEND,
         panels=shown,
         folds=folds,
         notes=notes,
@@ -91,15 +69,47 @@ def timestep_section(material: Material) -> Section | None:
     )
 
 
-def _timestep_panels(task: str, profile: analysis.Profile, right: Mark, wrong: Mark, gap: Mark) -> list[Panel]:
+def _profiles(run: Run, timed: Sequence[TaskRun]) -> dict[str, analysis.Profile]:
+    """Task -> its profile, of those whose errors are complete."""
+    profiles = {}
+    for record in timed:
+        batches = run.batches(record.name)
+        if batches is not None and batches[0].own.shape[-1] == len(record.timesteps):
+            asked = record.examples
+            profiles[record.name] = analysis.timestep_profile(
+                batches, record.timesteps, asked.targets, asked.dependence
+            )
+    return profiles
+
+
+def _records(run: Run, profiles: Mapping[str, analysis.Profile]) -> list[dict[str, Any]]:
+    return [
+        {
+            "run": run.label,
+            "task": task,
+            "series": name,
+            "first_timestep": first,
+            "last_timestep": last,
+            "mean_timestep": float(timestep),
+            "mean": float(mean),
+            "low": float(low),
+            "high": float(high),
+        }
+        for task, profile in profiles.items()
+        for name, values in profile.series.items()
+        for (first, last), timestep, mean, low, high in zip(profile.edges, profile.timesteps, *values, strict=True)
+    ]
+
+
+def _timestep_panels(task: str, profile: analysis.Profile) -> list[Panel]:
     label = task_label(task)
     series = profile.series
-    absolute = [(right, series["right"]), (wrong, series["wrong"])]
+    absolute = [(_RIGHT, series["right"]), (_WRONG, series["wrong"])]
     if "right_relative" in series:
-        relative = [(right, series["right_relative"]), (wrong, series["wrong_relative"])]
+        relative = [(_RIGHT, series["right_relative"]), (_WRONG, series["wrong_relative"])]
         title, ylabel = "relative", "error less unconditional"
     else:
-        relative = [(gap, series["wrong_minus_right"])]
+        relative = [(_GAP, series["wrong_minus_right"])]
         title, ylabel = "difference", "wrong less right"
     return [
         Panel(

@@ -13,11 +13,13 @@ from winobench.report.figures import Mark, Panel
 from winobench.report.runs import Run
 from winobench.report.sections.shared import (
     ABSENT,
+    PROPORTION_COLUMNS,
     Cell,
     Material,
     Section,
     Table,
     TableRow,
+    drawn_values,
     proportion_cell,
 )
 
@@ -72,7 +74,7 @@ def winoviz_section(material: Material) -> Section | None:
             "that are scored stand among answers that are generated, as the small print says.",
         ],
     )
-    marks = [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in material.marks]
+    marks = material.dots
     panels: list[Panel] = []
     for name in sets:
         single, multi, decoupled = _tasks_of(name)
@@ -95,7 +97,7 @@ def winoviz_section(material: Material) -> Section | None:
         if bias is not None:
             section.tables.append(bias)
         for title, cells in ((f"Single-hop and multi-hop{whose}", hops), (f"The steps apart{whose}", steps)):
-            series = [(marks[row.run], _values(row, cells)) for row in ours if _has(row, cells)]
+            series = [(marks[row.run], drawn_values(_found(row, cells))) for row in ours if _has(row, cells)]
             if series:
                 panels.append(_bars(title, [label for label, *_ in cells], series))
     if "winoviz_mini" in sets:
@@ -137,13 +139,17 @@ def _paper_rows(tasks: Sequence[str], tables: Sequence[str]) -> list[_Row]:
 
 
 def _has(row: _Row, cells: Iterable[tuple[str, str, str]]) -> bool:
-    return any((task, key) in row.entries for _, task, key in cells)
+    return any(_found(row, cells))
+
+
+def _found(row: _Row, cells: Iterable[tuple[str, str, str]]) -> list[Mapping[str, Any] | None]:
+    return [row.entries.get((task, key)) for _, task, key in cells]
 
 
 def _table(caption: str, rows: Sequence[_Row], cells: Sequence[tuple[str, str, str]]) -> Table:
     lines = []
     for row in rows:
-        found = [row.entries.get((task, key)) for _, task, key in cells]
+        found = _found(row, cells)
         if row.run is None:
             shown = [ABSENT if entry is None else Cell(entry["printed"], style="paper") for entry in found]
         else:
@@ -170,11 +176,6 @@ def _bias_table(material: Material, tasks: Sequence[str], whose: str) -> Table |
     return Table(["model and items", *_BIAS.values()], lines, caption)
 
 
-def _values(row: _Row, cells: Sequence[tuple[str, str, str]]) -> np.ndarray:
-    found = [row.entries.get((task, key)) for _, task, key in cells]
-    return np.array([[entry[key] if entry else np.nan for entry in found] for key in ("value", "low", "high")])
-
-
 def _bars(title: str, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]]) -> Panel:
     margins = figures.bars_margins(labels)
     return Panel(
@@ -192,15 +193,14 @@ def _records(material: Material, sets: Sequence[str]) -> Iterable[dict[str, Any]
         for task in _tasks_of(name):
             for run in material.runs:
                 for key, entry in (run.tasks[task].results if task in run.tasks else {}).items():
-                    values = {column: entry[column] for column in ("value", "low", "high", "chance", "n", "ties")}
+                    values = {column: entry[column] for column in PROPORTION_COLUMNS}
                     yield {"run": run.label, "protocol": run.protocol, "task": task, "metric": key, **values}
             for printed in published_texts.numbers(task):
-                empty = dict.fromkeys(("low", "high", "chance", "n", "ties"))
                 yield {
                     "run": f"{printed.method} (paper, {printed.place})",
                     "protocol": printed.protocol,
                     "task": task,
                     "metric": printed.metric,
+                    **dict.fromkeys(PROPORTION_COLUMNS),
                     "value": printed.in_our_unit,
-                    **empty,
                 }

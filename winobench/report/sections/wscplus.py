@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,12 +19,15 @@ from winobench.report.labels import task_label
 from winobench.report.runs import TaskRun
 from winobench.report.sections.shared import (
     ABSENT,
+    NUMBER_COLUMNS,
+    PROPORTION_COLUMNS,
     Cell,
     Fold,
     Material,
     Section,
     Table,
     TableRow,
+    drawn_values,
     number,
     percent,
     proportion_cell,
@@ -47,6 +49,14 @@ GENERATOR_LABELS = {"GPT4": "GPT-4", "GPT3": "GPT-3.5", "Claude2": "Claude2", "H
 _HUMANS = "human"
 _MOST_PRONOUNS = 20
 _CHANCE = wscplus.CHANCE["accuracy"]
+_PEOPLE = Mark("people (paper)", figures.MUTED, "o", figures.NO_LINE)
+
+# What is measured: its label, and the row of the results.
+_ALL = ("all questions", "accuracy")
+_BY_TYPE = [(name, f"{name}/accuracy") for name in TYPES]
+
+# Kind of errors -> how many there are.
+_Counts = Mapping[str, int]
 
 
 def asked_tasks(material: Material) -> list[str]:
@@ -77,84 +87,93 @@ def wscplus_section(material: Material) -> Section | None:
             "the means of five evaluators over 200 questions of the validation set (Table 6).",
         ],
     )
-    humans = Mark("people (paper)", figures.MUTED, "o", figures.NO_LINE)
-    marks = [dataclasses.replace(mark, dash=figures.NO_LINE) for mark in material.marks]
-    section.legend = [*marks, humans]
-    panels, accuracy_rows, error_rows = [], [], []
+    section.legend = [*material.dots, _PEOPLE]
+    rows, error_rows = [], []
     for task in tasks:
-        records = material.records(task)
         before = "" if len(tasks) == 1 else f"{task_label(task)}: "
         people = people_said() if task == TASKS[0] else {}
-        names = [(name, f"{name}/accuracy") for name in TYPES]
-        writers = [(GENERATOR_LABELS.get(name, name), f"{name}/accuracy") for name in _generators(records)]
-        for title, figure, labelled in (
-            ("right answers", "6", [("all questions", "accuracy")]),
-            ("by type", "7", names),
-            ("by writer of the sentences", "9", writers),
-        ):
-            keys = [key for _, key in labelled]
-            series = [
-                (mark, _values([record.results.get(key) for key in keys]))
-                for mark, record in zip(marks, records, strict=True)
-                if record is not None
-            ]
-            quoted = [people.get(key) for key in keys]
-            if any(value is not None for value in quoted):
-                series.append((humans, _quoted(quoted)))
-            panels.append(_bars(f"{before}{title} (Figure {figure})", [label for label, _ in labelled], series))
-        counts = [error_counts(record) if _answered(record) else None for record in records]
+        writers = _writers(material, task)
+        measured = [_ALL, *_BY_TYPE, *writers, ("pairs, both right", "pair_accuracy")]
+        counts = [error_counts(record) if _answered(record) else None for record in material.records(task)]
         kinds = [kind for kind in ERROR_LABELS if kind != wscplus.NO_ANSWER or any(c and c[kind] for c in counts)]
-        series = [
-            (mark, np.array([[count[kind] for kind in kinds], *[[np.nan] * len(kinds)] * 2], np.float64))
-            for mark, count in zip(marks, counts, strict=True)
-            if count is not None
+        section.panels += [
+            _accuracy_bars(material, task, f"{before}right answers (Figure 6)", [_ALL], people),
+            _accuracy_bars(material, task, f"{before}by type (Figure 7)", _BY_TYPE, people),
+            _error_bars(material, f"{before}kinds of errors (Figure 8)", kinds, counts),
+            _accuracy_bars(material, task, f"{before}by writer of the sentences (Figure 9)", writers, people),
         ]
-        labels = [ERROR_LABELS[kind] for kind in kinds]
-        panels.insert(-1, _bars(f"{before}kinds of errors (Figure 8)", labels, series, counted=True))
-        rows = []
-        for label, key in [("all questions", "accuracy"), *names, *writers, ("pairs, both right", "pair_accuracy")]:
-            entries = [record.results.get(key) if record else None for record in records]
-            if not any(entries):
-                continue
-            said = people.get(key)
-            cells = [proportion_cell(entry, place) for place, entry in enumerate(entries)]
-            size = max(entry["n"] for entry in entries if entry)
-            rows.append(TableRow([Cell(label), *cells, Cell("" if said is None else percent(said)), Cell(f"{size:,}")]))
-            for run, entry in zip(material.runs, entries, strict=True):
-                if entry:
-                    values = {name: entry[name] for name in ("value", "low", "high", "chance", "n", "ties")}
-                    accuracy_rows.append({"run": run.label, "task": task, "of": label, **values, "people": said})
-        caption = task_label(task)
-        section.tables.append(Table(["", *range(len(material.runs)), "people (paper)", "questions"], rows, caption))
-        lines = []
-        for kind in kinds:
-            cells = [ABSENT if count is None else _share(count, kind) for count in counts]
-            lines.append(TableRow([Cell(ERROR_LABELS[kind]), *cells]))
-        for run, count in zip(material.runs, counts, strict=True):
-            for kind in kinds if count is not None else ():
-                total = sum(count.values())
-                error_rows.append(
-                    {
-                        "run": run.label,
-                        "task": task,
-                        "error": ERROR_LABELS[kind],
-                        "count": count[kind],
-                        "share": count[kind] / total if total else None,
-                        "errors": total,
-                    }
-                )
-        title = f"{before}errors by kind, with their share of all errors"
-        section.tables.append(Table(["error", *range(len(material.runs))], lines, title[0].upper() + title[1:]))
-        section.folds += _pronouns(material, task, records)
+        section.tables.append(_accuracy_table(material, task, measured, people))
+        section.tables.append(_error_table(f"{before}errors by kind, with their share of all errors", kinds, counts))
+        section.folds += _pronouns(material, task)
+        for label, key in measured:
+            rows += material.csv_rows(task, key, {"of": label}, PROPORTION_COLUMNS, people=people.get(key))
+        error_rows += _error_rows(material, task, kinds, counts)
     if material.ratings is not None:
         table, section.records["wscplus_raters.csv"] = _raters(material, tasks, material.ratings)
         section.tables.append(table)
-    section.panels = panels
-    section.pictures["wscplus.png"] = (panels, section.legend, 2)
-    section.records["wscplus.csv"] = accuracy_rows
+    section.pictures["wscplus.png"] = (section.panels, section.legend, 2)
+    section.records["wscplus.csv"] = rows
     if error_rows:
         section.records["wscplus_errors.csv"] = error_rows
     return section
+
+
+def _accuracy_bars(
+    material: Material, task: str, title: str, measured: Sequence[tuple[str, str]], people: Mapping[str, float]
+) -> Panel:
+    labels, keys = [label for label, _ in measured], [key for _, key in measured]
+    series = [
+        (mark, drawn_values([record.results.get(key) for key in keys]))
+        for mark, record in zip(material.dots, material.records(task), strict=True)
+        if record is not None
+    ]
+    if any(key in people for key in keys):
+        series.append((_PEOPLE, _without_intervals([people.get(key) for key in keys])))
+    return _bars(title, labels, series)
+
+
+def _error_bars(material: Material, title: str, kinds: Sequence[str], counts: Sequence[_Counts | None]) -> Panel:
+    series = [
+        (mark, _without_intervals([count[kind] for kind in kinds]))
+        for mark, count in zip(material.dots, counts, strict=True)
+        if count is not None
+    ]
+    return _bars(title, [ERROR_LABELS[kind] for kind in kinds], series, counted=True)
+
+
+def _accuracy_table(
+    material: Material, task: str, measured: Sequence[tuple[str, str]], people: Mapping[str, float]
+) -> Table:
+    rows = []
+    for label, key in measured:
+        entries = material.entries(task, key)
+        if any(entries):
+            cells = [proportion_cell(entry, place) for place, entry in enumerate(entries)]
+            size = max(entry["n"] for entry in entries if entry)
+            said = Cell(percent(people[key]) if key in people else "")
+            rows.append(TableRow([Cell(label), *cells, said, Cell(f"{size:,}")]))
+    return Table(["", *range(len(material.runs)), "people (paper)", "questions"], rows, task_label(task))
+
+
+def _error_table(title: str, kinds: Sequence[str], counts: Sequence[_Counts | None]) -> Table:
+    rows = [
+        TableRow([Cell(ERROR_LABELS[kind]), *(ABSENT if count is None else _share(count, kind) for count in counts)])
+        for kind in kinds
+    ]
+    return Table(["error", *range(len(counts))], rows, title[0].upper() + title[1:])
+
+
+def _error_rows(
+    material: Material, task: str, kinds: Sequence[str], counts: Sequence[_Counts | None]
+) -> list[dict[str, Any]]:
+    rows = []
+    for run, count in zip(material.runs, counts, strict=True):
+        for kind in kinds if count is not None else ():
+            total = sum(count.values())
+            share = count[kind] / total if total else None
+            found = {"error": ERROR_LABELS[kind], "count": count[kind], "share": share, "errors": total}
+            rows.append({"run": run.label, "task": task, **found})
+    return rows
 
 
 def error_counts(record: TaskRun) -> dict[str, int]:
@@ -203,15 +222,13 @@ def _raters(material: Material, tasks: Sequence[str], ratings: Sequence[Rating])
                 cells.append(ABSENT)
                 continue
             cells.append(Cell(percent(entry["value"]), f"{percent(entry['low'])} to {percent(entry['high'])}", "value"))
-            rows.append({"rater": rater, "of": column, **{key: entry[key] for key in ("value", "low", "high", "n")}})
+            rows.append({"rater": rater, "of": column, **{key: entry[key] for key in NUMBER_COLUMNS}})
         lines.append(TableRow(cells))
     people = people_said()
     said = [people.get("accuracy" if column == agreement.TOTAL else f"{column}/accuracy") for column in columns]
     quoted = [ABSENT if value is None else Cell(percent(value), style="paper") for value in said]
     lines.append(TableRow([Cell("people (paper)"), *quoted]))
-    rows.append(
-        {"rater": "all", "of": "Fleiss' kappa", **{key: getattr(kappa, key) for key in ("value", "low", "high", "n")}}
-    )
+    rows.append({"rater": "all", "of": "Fleiss' kappa", **{key: getattr(kappa, key) for key in NUMBER_COLUMNS}})
     (printed,) = wscplus.published(metric="kappa")
     caption = f"People's answers, {kappa.num_raters} to each of {kappa.n:,} questions: {_kappa_said(kappa)}"
     return Table(["right answers", *columns], lines, f"{caption} (paper: {printed.printed})"), rows
@@ -228,28 +245,17 @@ def _answered(record: TaskRun | None) -> bool:
     return record is not None and isinstance(record.examples, Questions)
 
 
-def _generators(records: Sequence[TaskRun | None]) -> list[str]:
-    """Those that the runs have numbers of, the paper's first."""
-    there = dict.fromkeys(
-        name.removesuffix("/accuracy")
-        for record in records
-        if record is not None
-        for name in record.results
-        if name.endswith("/accuracy")
-    )
+def _writers(material: Material, task: str) -> list[tuple[str, str]]:
+    """Who wrote the sentences, and the row of the results on it; the paper's first."""
+    there = [name.removesuffix("/accuracy") for name in material.names(task) if name.endswith("/accuracy")]
     others = [name for name in there if name not in TYPES and name not in GENERATORS]
-    return [*(name for name in GENERATORS if name in there), *others]
+    names = [*(name for name in GENERATORS if name in there), *others]
+    return [(GENERATOR_LABELS.get(name, name), f"{name}/accuracy") for name in names]
 
 
-def _values(entries: Sequence[Mapping[str, Any] | None]) -> np.ndarray:
-    keys = ("value", "low", "high")
-    return np.array([[entry[key] if entry else np.nan for entry in entries] for key in keys], np.float64)
-
-
-def _quoted(values: Sequence[float | None]) -> np.ndarray:
-    """Values without intervals."""
-    first = [np.nan if value is None else value for value in values]
-    return np.array([first, [np.nan] * len(first), [np.nan] * len(first)], np.float64)
+def _without_intervals(values: Sequence[float | None]) -> np.ndarray:
+    nothing = [np.nan] * len(values)
+    return np.array([values, nothing, nothing], np.float64)
 
 
 def _bars(
@@ -264,13 +270,14 @@ def _bars(
     return Panel(title, draw, 4.6, 2.6 + margins.bottom, f"WSC+, {title}: a bar a run", margins)
 
 
-def _share(counts: Mapping[str, int], kind: str) -> Cell:
+def _share(counts: _Counts, kind: str) -> Cell:
     total = sum(counts.values())
     return Cell(f"{counts[kind]:,}", f"{percent(counts[kind] / total)}%" if total else "", "value")
 
 
-def _pronouns(material: Material, task: str, records: Sequence[TaskRun | None]) -> list[Fold]:
+def _pronouns(material: Material, task: str) -> list[Fold]:
     """How often each pronoun is asked about, and how often it is understood (compare Figure 4)."""
+    records = material.records(task)
     asked = next(record.examples for record in records if _answered(record))
     counts = collections.Counter(named["pronoun"].strip().lower() for named in asked.named if "pronoun" in named)
     if not counts:
