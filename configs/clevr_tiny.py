@@ -61,54 +61,16 @@ def get_config(size: str = "full") -> ml_collections.ConfigDict:
     config.recipe = "clevr_tiny"
     config.seed = 0
 
-    config.data = ml_collections.ConfigDict()
-    config.data.num_scenes = 40_000
-    config.data.image_size = 64
-    config.data.task_like_fraction = 0.75  # the rest are freer scenes, whose objects may share attributes
-    config.data.num_shards = 8
-    config.data.captions_per_scene = 32
-    config.data.max_length = 24  # tokens a caption, start and end included
+    config.data = _data()
 
-    config.autoencoder = ml_collections.ConfigDict()
-    config.autoencoder.block_out_channels = (8, 16, 32, 64)
-    config.autoencoder.layers_per_block = 1
-    config.autoencoder.latent_channels = 8
-    config.autoencoder.norm_num_groups = 8
-    config.autoencoder.pixel_noise = 0.05
-    config.autoencoder.optimizer = "muon"
-    config.autoencoder.learning_rate = 2e-3
-    config.autoencoder.batch_size = 16
-    config.autoencoder.num_steps = 1_800
-    config.autoencoder.warmup_steps = 50
-    config.autoencoder.decay_steps = 600
-    config.autoencoder.ema_decay = 0.99
-    config.autoencoder.log_every = 20
-    config.autoencoder.checkpoint_every = 300
+    config.autoencoder = _autoencoder()
 
     config.text_encoder = ml_collections.ConfigDict()
     config.text_encoder.hidden_size = 128
     config.text_encoder.num_hidden_layers = 3
     config.text_encoder.num_attention_heads = 4
 
-    config.denoiser = ml_collections.ConfigDict()
-    config.denoiser.block_out_channels = (64, 128)
-    # Attention at 4 x 4 alone: at 8 x 8 it would take a third of the time.
-    config.denoiser.down_block_types = ("DownBlock2D", "CrossAttnDownBlock2D")
-    config.denoiser.layers_per_block = 1
-    config.denoiser.num_heads = 4
-    config.denoiser.prediction_type = "v_prediction"
-    config.denoiser.timestep_range = (100, 1000)
-    config.denoiser.timestep_power = 2.0  # density rises with the noise: the text decides most there
-    config.denoiser.empty_text_fraction = 0.1
-    config.denoiser.optimizer = "muon"
-    config.denoiser.learning_rate = 2e-3
-    config.denoiser.batch_size = 96
-    config.denoiser.num_steps = 2_600
-    config.denoiser.warmup_steps = 300
-    config.denoiser.decay_steps = 1_000
-    config.denoiser.ema_decay = 0.999
-    config.denoiser.log_every = 50
-    config.denoiser.checkpoint_every = 400
+    config.denoiser = _denoiser()
 
     if size == "debug":
         config.data.num_scenes = 256
@@ -122,3 +84,56 @@ def get_config(size: str = "full") -> ml_collections.ConfigDict:
     elif size != "full":
         raise ValueError(f"clevr_tiny knows the sizes full and debug, not {size!r}.")
     return config
+
+
+def _data() -> ml_collections.ConfigDict:
+    data = ml_collections.ConfigDict()
+    data.num_scenes = 40_000
+    data.image_size = 64
+    data.task_like_fraction = 0.75  # the rest are freer scenes, whose objects may share attributes
+    data.num_shards = 8
+    data.captions_per_scene = 32
+    data.max_length = 24  # tokens a caption, start and end included
+    return data
+
+
+def _autoencoder() -> ml_collections.ConfigDict:
+    autoencoder = ml_collections.ConfigDict()
+    autoencoder.block_out_channels = (8, 16, 32, 64)
+    autoencoder.layers_per_block = 1
+    autoencoder.latent_channels = 8
+    autoencoder.norm_num_groups = 8
+    autoencoder.pixel_noise = 0.05
+    autoencoder.optimizer = "muon"
+    autoencoder.learning_rate = 2e-3
+    autoencoder.batch_size = 16
+    autoencoder.num_steps = 1_800
+    autoencoder.warmup_steps = 50
+    autoencoder.decay_steps = 600
+    autoencoder.ema_decay = 0.99
+    autoencoder.log_every = 20
+    autoencoder.checkpoint_every = 300
+    return autoencoder
+
+
+def _denoiser() -> ml_collections.ConfigDict:
+    denoiser = ml_collections.ConfigDict()
+    denoiser.block_out_channels = (64, 128)
+    # Attention at 4 x 4 alone: at 8 x 8 it would take a third of the time.
+    denoiser.down_block_types = ("DownBlock2D", "CrossAttnDownBlock2D")
+    denoiser.layers_per_block = 1
+    denoiser.num_heads = 4
+    denoiser.prediction_type = "v_prediction"
+    denoiser.timestep_range = (100, 1000)
+    denoiser.timestep_power = 2.0  # density rises with the noise: the text decides most there
+    denoiser.empty_text_fraction = 0.1
+    denoiser.optimizer = "muon"
+    denoiser.learning_rate = 2e-3
+    denoiser.batch_size = 96
+    denoiser.num_steps = 2_600
+    denoiser.warmup_steps = 300
+    denoiser.decay_steps = 1_000
+    denoiser.ema_decay = 0.999
+    denoiser.log_every = 50
+    denoiser.checkpoint_every = 400
+    return denoiser

@@ -141,54 +141,20 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     config.remat = False
     config.image_size = config_dict.placeholder(int)
 
-    config.lora = ml_collections.ConfigDict()
-    config.lora.targets = "all"
-    config.lora.rank = 8
-    config.lora.alpha = config_dict.placeholder(float)
-    config.lora.dropout = 0.0
-    config.lora.text_encoder = True
-
-    config.loss = ml_collections.ConfigDict()
-    config.loss.kind = "mixed"
-    config.loss.threshold = config_dict.FieldReference(1.1, field_type=float)
-    config.loss.threshold_over = "example"
-    config.loss.objective = "hinged"
-    config.loss.mixing = "batch"
-    # On these the embedded model is judged.
-    config.loss.timestep_range = config_dict.FieldReference((300, 800), field_type=tuple)
-
-    config.data = ml_collections.ConfigDict()
-    config.data.name = "clevr"
-    config.data.num_scenes = 400
-    config.data.data_dir = config_dict.placeholder(str)
-    config.data.cache_dir = config_dict.placeholder(str)
-
+    config.lora = _lora()
+    config.loss = _loss()
+    config.data = _data()
     config.batch_size = 48
     config.accumulate = 1
     config.num_steps = config_dict.FieldReference(300, field_type=int)
     config.epochs = 8.0
 
-    config.optimizer = ml_collections.ConfigDict()
-    config.optimizer.name = "adamw"
-    config.optimizer.learning_rate = 3e-3
-    config.optimizer.schedule = "cosine"
-    config.optimizer.warmup_steps = 20
-    # torch's AdamW, as in the published code.
-    config.optimizer.weight_decay = 1e-2
-    config.optimizer.b1 = 0.9
-    config.optimizer.b2 = 0.999
-    config.optimizer.eps = 1e-8
-    config.optimizer.clip_norm = config_dict.FieldReference(1.0, field_type=float)
+    config.optimizer = _optimizer()
     config.ema_decay = config_dict.placeholder(float)
     config.explosion_factor = config_dict.FieldReference(10.0, field_type=float)
 
     config.validate_every = config_dict.FieldReference(100, field_type=int)
-    config.validation = ml_collections.ConfigDict()
-    config.validation.tasks = config_dict.placeholder(str)
-    config.validation.limit = config_dict.FieldReference(20, field_type=int)
-    config.validation.num_samples = 8
-    config.validation.timestep_range = config_dict.placeholder(tuple | str)
-    config.validation.batch_size = config_dict.placeholder(int)
+    config.validation = _validation()
     config.checkpoint_every = 100
     config.log_every = 10
 
@@ -197,34 +163,98 @@ def get_config(form: str = "clevr") -> ml_collections.ConfigDict:
     config.wandb = config_dict.placeholder(str)
 
     if form == "paper":
-        config.model = "sd21-base"
-        config.dtype = "bfloat16"
-        config.remat = True
-        config.lora.targets = "cross"
-        config.lora.rank = 4
-        config.lora.text_encoder = False
-        config.loss.threshold = 1.0
-        config.loss.threshold_over = "batch"
-        config.loss.timestep_range = None
-        config.data.name = "coco_hardneg_train"
-        config.batch_size = 112
-        config.num_steps = None
-        config.optimizer.learning_rate = 1e-4
-        config.optimizer.schedule = "constant"
-        config.optimizer.warmup_steps = 0
-        config.validate_every = 500
-        config.checkpoint_every = 500
-        # As many rows and samples as in the published code, which takes every 15th batch of 8.
-        config.validation.limit = 323
-        config.validation.num_samples = 4
+        _as_published(config)
     elif form == "debug":
-        config.data.num_scenes = 2
-        config.batch_size = 4
-        config.num_steps = 4
-        config.optimizer.warmup_steps = 1
-        config.validate_every = 2
-        config.validation.limit = 1
-        config.validation.num_samples = 1
-        config.checkpoint_every = 2
-        config.log_every = 1
+        _for_debugging(config)
     return config
+
+
+def _lora() -> ml_collections.ConfigDict:
+    lora = ml_collections.ConfigDict()
+    lora.targets = "all"
+    lora.rank = 8
+    lora.alpha = config_dict.placeholder(float)
+    lora.dropout = 0.0
+    lora.text_encoder = True
+    return lora
+
+
+def _loss() -> ml_collections.ConfigDict:
+    loss = ml_collections.ConfigDict()
+    loss.kind = "mixed"
+    loss.threshold = config_dict.FieldReference(1.1, field_type=float)
+    loss.threshold_over = "example"
+    loss.objective = "hinged"
+    loss.mixing = "batch"
+    # On these the embedded model is judged.
+    loss.timestep_range = config_dict.FieldReference((300, 800), field_type=tuple)
+    return loss
+
+
+def _data() -> ml_collections.ConfigDict:
+    data = ml_collections.ConfigDict()
+    data.name = "clevr"
+    data.num_scenes = 400
+    data.data_dir = config_dict.placeholder(str)
+    data.cache_dir = config_dict.placeholder(str)
+    return data
+
+
+def _optimizer() -> ml_collections.ConfigDict:
+    optimizer = ml_collections.ConfigDict()
+    optimizer.name = "adamw"
+    optimizer.learning_rate = 3e-3
+    optimizer.schedule = "cosine"
+    optimizer.warmup_steps = 20
+    # torch's AdamW, as in the published code.
+    optimizer.weight_decay = 1e-2
+    optimizer.b1 = 0.9
+    optimizer.b2 = 0.999
+    optimizer.eps = 1e-8
+    optimizer.clip_norm = config_dict.FieldReference(1.0, field_type=float)
+    return optimizer
+
+
+def _validation() -> ml_collections.ConfigDict:
+    validation = ml_collections.ConfigDict()
+    validation.tasks = config_dict.placeholder(str)
+    validation.limit = config_dict.FieldReference(20, field_type=int)
+    validation.num_samples = 8
+    validation.timestep_range = config_dict.placeholder(tuple | str)
+    validation.batch_size = config_dict.placeholder(int)
+    return validation
+
+
+def _as_published(config: ml_collections.ConfigDict) -> None:
+    config.model = "sd21-base"
+    config.dtype = "bfloat16"
+    config.remat = True
+    config.lora.targets = "cross"
+    config.lora.rank = 4
+    config.lora.text_encoder = False
+    config.loss.threshold = 1.0
+    config.loss.threshold_over = "batch"
+    config.loss.timestep_range = None
+    config.data.name = "coco_hardneg_train"
+    config.batch_size = 112
+    config.num_steps = None
+    config.optimizer.learning_rate = 1e-4
+    config.optimizer.schedule = "constant"
+    config.optimizer.warmup_steps = 0
+    config.validate_every = 500
+    config.checkpoint_every = 500
+    # As many rows and samples as in the published code, which takes every 15th batch of 8.
+    config.validation.limit = 323
+    config.validation.num_samples = 4
+
+
+def _for_debugging(config: ml_collections.ConfigDict) -> None:
+    config.data.num_scenes = 2
+    config.batch_size = 4
+    config.num_steps = 4
+    config.optimizer.warmup_steps = 1
+    config.validate_every = 2
+    config.validation.limit = 1
+    config.validation.num_samples = 1
+    config.checkpoint_every = 2
+    config.log_every = 1

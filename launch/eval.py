@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -86,6 +87,11 @@ def main(config: ml_collections.ConfigDict) -> None:
             reuse=_REUSE.value,
         )
         return
+    _evaluate_models(config)
+
+
+def _evaluate_models(config: ml_collections.ConfigDict) -> None:
+    """Evaluates every model of a config of images and texts; one that fails takes no other with it."""
     from winobench import parallel
     from winobench.evaluation import evaluate, race
     from winobench.report import table
@@ -108,56 +114,55 @@ def main(config: ml_collections.ConfigDict) -> None:
         parallel.join_processes(_PROCESSES.value, outlive=True)
     is_first = not _PROCESSES.value or parallel.is_first_process()
     runs, some_failed = [], False
-
-    def run(model: str) -> None:
-        nonlocal some_failed
-        results = evaluate.evaluate(
-            load_scorer(config, model),
-            tasks,
-            _workdir(labels[model], len(models)),
-            data_dir=config.data_dir,
-            limit=config.limit,
-            num_samples=config.sampling.num_samples,
-            num_bias_samples=config.sampling.num_bias_samples,
-            seed=config.seed,
-            timesteps=parse_timesteps(config.sampling.timesteps),
-            mode=config.sampling.mode,
-            alpha=config.sampling.alpha,
-            rare_share=config.sampling.rare_share,
-            normalize=config.normalize,
-            overwrite=_OVERWRITE.value,
-            reuse=_REUSE.value,
-            model=_display_name(model, config, labels[model]),
-            name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), labels[model], *_lora(config)]),
-            config=configuration.plain(config) | {"model": model},
-        )
+    for model in models:
+        if is_first and len(models) > 1:
+            print(f"model {model}", flush=True)
+        try:
+            results = _evaluate_model(config, model, labels[model], tasks, _workdir(labels[model], len(models)))
+        except InputError as error:
+            # Several processes may disagree about what has failed; each of them must then end.
+            if _PROCESSES.value or len(models) == 1:
+                raise
+            print(f"error: model {model}: {' '.join(str(error).split())}", file=sys.stderr)
+            some_failed = True
+            continue
         if is_first:
             table.print_results(results)
         runs.append(results["workdir"])
         some_failed = some_failed or bool(results["failed"])
-
-    for model in models:
-        if len(models) == 1:
-            run(model)
-            continue
-        if is_first:
-            print(f"model {model}", flush=True)
-        try:
-            run(model)
-        except InputError as error:
-            # Several processes may disagree about what has failed; each of them must then end.
-            if _PROCESSES.value:
-                raise
-            print(f"error: model {model}: {' '.join(str(error).split())}", file=sys.stderr)
-            some_failed = True
-    if not runs:
-        sys.exit(_SOME_TASKS_FAILED)
-    if config.tasks == evaluate.READY and is_first:
-        print(_how_to_get_data(config.data_dir), end="")
-    if is_first:
+    if runs and is_first:
+        if config.tasks == evaluate.READY:
+            print(_how_to_get_data(config.data_dir), end="")
         print(f"for figures, comparisons and examples: python -m launch.report {' '.join(map(shlex.quote, runs))}")
     if some_failed:
         sys.exit(_SOME_TASKS_FAILED)
+
+
+def _evaluate_model(
+    config: ml_collections.ConfigDict, model: str, label: str, tasks: Sequence[Any], workdir: str | None
+) -> dict[str, Any]:
+    from winobench.evaluation import evaluate
+
+    return evaluate.evaluate(
+        load_scorer(config, model),
+        tasks,
+        workdir,
+        data_dir=config.data_dir,
+        limit=config.limit,
+        num_samples=config.sampling.num_samples,
+        num_bias_samples=config.sampling.num_bias_samples,
+        seed=config.seed,
+        timesteps=parse_timesteps(config.sampling.timesteps),
+        mode=config.sampling.mode,
+        alpha=config.sampling.alpha,
+        rare_share=config.sampling.rare_share,
+        normalize=config.normalize,
+        overwrite=_OVERWRITE.value,
+        reuse=_REUSE.value,
+        model=_display_name(model, config, label),
+        name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
+        config=configuration.plain(config) | {"model": model},
+    )
 
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:

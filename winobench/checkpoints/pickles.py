@@ -141,27 +141,57 @@ def _storage(pid: Any) -> _Storage:
     return _Storage(pid[2], pid[1].dtype, pid[4])
 
 
-def _run(program: bytes) -> Any:
+class _Machine:
     """Does what a pickle says, with the opcodes that a dictionary of tensors needs, and no others.
 
     Python's own unpickler follows a few bytes into any amount of work: the hash of nested tuples, a number for the
     place of a value in the table of values. Here each opcode costs a bounded amount, and their number is bounded.
-
-    Raises:
-      _Refused: the program asks for something that a file of weights does not need.
-      Exception: it is damaged, in any way.
     """
-    stack: list[Any] = []
-    marks: list[int] = []
-    table: dict[int, Any] = {}
 
-    def since_mark() -> list[Any]:
-        start = marks.pop()
-        items = stack[start:]
-        del stack[start:]
+    def __init__(self) -> None:
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
+        self._table: dict[int, Any] = {}
+
+    def run(self, program: bytes) -> Any:
+        """The object that a program leaves.
+
+        Raises:
+          _Refused: the program asks for something that a file of weights does not need.
+          Exception: it is damaged, in any way.
+        """
+        for number, (opcode, argument, _) in enumerate(pickletools.genops(program)):
+            if number >= _MAX_OPCODES:
+                raise ValueError(f"more than {_MAX_OPCODES:,} steps, which no network needs")
+            if opcode.name == "STOP":
+                return self._stack.pop()
+            if opcode.name not in _STEPS:
+                raise _Refused(f"the opcode {opcode.name}")
+            _STEPS[opcode.name](self, argument)
+        raise EOFError("the pickle does not end")
+
+    def _since_mark(self) -> list[Any]:
+        start = self._marks.pop()
+        items = self._stack[start:]
+        del self._stack[start:]
         return items
 
-    def put(target: Any, items: list[Any]) -> None:
+    def _pass(self, argument: Any) -> None:
+        pass
+
+    def _mark(self, argument: Any) -> None:
+        self._marks.append(len(self._stack))
+
+    def _push(self, argument: Any) -> None:
+        self._stack.append(argument)
+
+    def _push_number(self, argument: int) -> None:
+        if argument.bit_length() > 63:
+            raise ValueError("a number of more than 63 bits")
+        self._stack.append(argument)
+
+    def _set(self, items: list[Any]) -> None:
+        target = self._stack[-1]
         if type(target) is not dict or len(items) % 2:
             raise ValueError("keys and values outside a dictionary")
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -170,85 +200,82 @@ def _run(program: bytes) -> Any:
                 raise ValueError(f"a key is a {type(key).__name__}")
             target[key] = value
 
-    for number, (opcode, argument, _) in enumerate(pickletools.genops(program)):
-        if number >= _MAX_OPCODES:
-            raise ValueError(f"more than {_MAX_OPCODES:,} steps, which no network needs")
-        match opcode.name:
-            case "PROTO" | "FRAME":
-                pass
-            case "STOP":
-                return stack.pop()
-            case "MARK":
-                marks.append(len(stack))
-            case "NONE":
-                stack.append(None)
-            case "NEWTRUE" | "NEWFALSE":
-                stack.append(opcode.name == "NEWTRUE")
-            case "BININT" | "BININT1" | "BININT2" | "LONG1" | "INT" | "LONG":
-                if argument.bit_length() > 63:
-                    raise ValueError("a number of more than 63 bits")
-                stack.append(argument)
-            case "BINFLOAT" | "FLOAT" | "BINUNICODE" | "SHORT_BINUNICODE" | "UNICODE" | "BINSTRING" | "SHORT_BINSTRING":
-                stack.append(argument)
-            case "EMPTY_DICT":
-                stack.append({})
-            case "EMPTY_LIST":
-                stack.append([])
-            case "EMPTY_TUPLE":
-                stack.append(())
-            case "DICT":
-                items = since_mark()
-                stack.append({})
-                put(stack[-1], items)
-            case "LIST":
-                stack.append(since_mark())
-            case "TUPLE":
-                stack.append(tuple(since_mark()))
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                count = int(opcode.name[-1])
-                if len(stack) < count:
-                    raise IndexError("a tuple of too few values")
-                stack[-count:] = [tuple(stack[-count:])]
-            case "SETITEM":
-                value, key = stack.pop(), stack.pop()
-                put(stack[-1], [key, value])
-            case "SETITEMS":
-                items = since_mark()
-                put(stack[-1], items)
-            case "APPEND" | "APPENDS":
-                items = since_mark() if opcode.name == "APPENDS" else [stack.pop()]
-                if type(stack[-1]) is not list:
-                    raise ValueError("items outside a list")
-                stack[-1] += items
-            case "BINPUT" | "LONG_BINPUT" | "PUT":
-                table[int(argument)] = stack[-1]
-            case "MEMOIZE":
-                table[len(table)] = stack[-1]
-            case "BINGET" | "LONG_BINGET" | "GET":
-                stack.append(table[int(argument)])
-            case "POP":
-                stack.pop()
-            case "GLOBAL":
-                stack.append(_named(*argument.split(" ", 1)))
-            case "STACK_GLOBAL":
-                name, module = stack.pop(), stack.pop()
-                stack.append(_named(module, name))
-            case "BINPERSID":
-                stack.append(_storage(stack.pop()))
-            case "REDUCE":
-                arguments, function = stack.pop(), stack.pop()
-                # By identity: whatever else the program has made, comparing it could take any time.
-                if type(arguments) is not tuple or not any(function is known for known in _FUNCTIONS.values()):
-                    raise _Refused("a call of something else than a function")
-                stack.append(function(*arguments))
-            case "BUILD":
-                # torch adds the versions of modules to a dictionary, which are of no use here.
-                stack.pop()
-                if type(stack[-1]) is not dict:
-                    raise _Refused("a change of something else than a dictionary")
-            case _:
-                raise _Refused(f"the opcode {opcode.name}")
-    raise EOFError("the pickle does not end")
+    def _dictionary(self, argument: Any) -> None:
+        items = self._since_mark()
+        self._stack.append({})
+        self._set(items)
+
+    def _set_item(self, argument: Any) -> None:
+        value, key = self._stack.pop(), self._stack.pop()
+        self._set([key, value])
+
+    def _tuple_of(self, count: int) -> None:
+        if len(self._stack) < count:
+            raise IndexError("a tuple of too few values")
+        self._stack[-count:] = [tuple(self._stack[-count:])]
+
+    def _append(self, items: list[Any]) -> None:
+        if type(self._stack[-1]) is not list:
+            raise ValueError("items outside a list")
+        self._stack[-1] += items
+
+    def _keep(self, argument: Any) -> None:
+        self._table[int(argument)] = self._stack[-1]
+
+    def _global(self, argument: str) -> None:
+        self._stack.append(_named(*argument.split(" ", 1)))
+
+    def _stack_global(self, argument: Any) -> None:
+        name, module = self._stack.pop(), self._stack.pop()
+        self._stack.append(_named(module, name))
+
+    def _call(self, argument: Any) -> None:
+        arguments, function = self._stack.pop(), self._stack.pop()
+        # By identity: whatever else the program has made, comparing it could take any time.
+        if type(arguments) is not tuple or not any(function is known for known in _FUNCTIONS.values()):
+            raise _Refused("a call of something else than a function")
+        self._stack.append(function(*arguments))
+
+    def _build(self, argument: Any) -> None:
+        # torch adds the versions of modules to a dictionary, which are of no use here.
+        self._stack.pop()
+        if type(self._stack[-1]) is not dict:
+            raise _Refused("a change of something else than a dictionary")
+
+
+# Opcode -> what the machine does with its argument.
+_STEPS: dict[str, Callable[[_Machine, Any], Any]] = {
+    **dict.fromkeys(("PROTO", "FRAME"), _Machine._pass),
+    "MARK": _Machine._mark,
+    "NONE": lambda machine, _: machine._push(None),
+    "NEWTRUE": lambda machine, _: machine._push(True),
+    "NEWFALSE": lambda machine, _: machine._push(False),
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "INT", "LONG"), _Machine._push_number),
+    **dict.fromkeys(("BINFLOAT", "FLOAT", "BINUNICODE", "SHORT_BINUNICODE", "UNICODE"), _Machine._push),
+    **dict.fromkeys(("BINSTRING", "SHORT_BINSTRING"), _Machine._push),
+    "EMPTY_DICT": lambda machine, _: machine._push({}),
+    "EMPTY_LIST": lambda machine, _: machine._push([]),
+    "EMPTY_TUPLE": lambda machine, _: machine._push(()),
+    "DICT": _Machine._dictionary,
+    "LIST": lambda machine, _: machine._push(machine._since_mark()),
+    "TUPLE": lambda machine, _: machine._push(tuple(machine._since_mark())),
+    "TUPLE1": lambda machine, _: machine._tuple_of(1),
+    "TUPLE2": lambda machine, _: machine._tuple_of(2),
+    "TUPLE3": lambda machine, _: machine._tuple_of(3),
+    "SETITEM": _Machine._set_item,
+    "SETITEMS": lambda machine, _: machine._set(machine._since_mark()),
+    "APPEND": lambda machine, _: machine._append([machine._stack.pop()]),
+    "APPENDS": lambda machine, _: machine._append(machine._since_mark()),
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT", "PUT"), _Machine._keep),
+    "MEMOIZE": lambda machine, _: machine._keep(len(machine._table)),
+    **dict.fromkeys(("BINGET", "LONG_BINGET", "GET"), lambda machine, place: machine._push(machine._table[int(place)])),
+    "POP": lambda machine, _: machine._stack.pop(),
+    "GLOBAL": _Machine._global,
+    "STACK_GLOBAL": _Machine._stack_global,
+    "BINPERSID": lambda machine, _: machine._push(_storage(machine._stack.pop())),
+    "REDUCE": _Machine._call,
+    "BUILD": _Machine._build,
+}
 
 
 def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
@@ -290,7 +317,7 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
         raise InputError(f"{path} was saved on a big-endian machine, which is not supported")
 
     try:
-        content = _run(program)
+        content = _Machine().run(program)
     except _Refused as refused:
         raise InputError(
             f"{path} is refused: a file of weights has no need of {refused}, and this could run code when it is opened"
