@@ -170,6 +170,15 @@ def test_exact_p_values_equal_enumeration_and_scipy(shift):
         assert p == pytest.approx(scipys.pvalue, abs=1e-15)
 
 
+@pytest.mark.parametrize(("num_permutations", "judged", "is_exact"), [(126, 126, True), (125, 125, False)])
+def test_as_many_permutations_as_arrangements_are_all_of_them(num_permutations, judged, is_exact):
+    x, y = draw((5, 4), 0.7, seed=7)
+    found = assoc.permutation_test(x, y, num_permutations=num_permutations)
+    assert (found.num_permutations, found.is_exact) == (judged, is_exact)
+    if is_exact:
+        assert found == assoc.permutation_test(x, y)
+
+
 @pytest.mark.parametrize("tenths", [[1, 2, 3, 4, 3, 2, 2, 1], [1, 2, 3, 4, 2, 3, 4, 1], [7, 1, 1, 3, 3, 6, 2, 1]])
 def test_exact_p_values_count_ties_in_spite_of_rounding(tenths):
     """Tenths with an offset, whose sums depend on their order, give the p-value of the same numbers as fractions.
