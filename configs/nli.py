@@ -23,7 +23,7 @@ HELP = {
     "variant": "which of several weight files, such as fp16",
     "revision": "the hub repository's branch, tag or commit",
     "allow_pickle": "load .bin weights through a restricted unpickler",
-    "dtype": "of the computation: float32 or bfloat16; parameters are float32 in any case",
+    "dtype": "compute dtype: float32 or bfloat16; parameters are always float32",
     "data.folder": "where the files of SNLI and ANLI are (winobench/data/nli.py names them); none for the hub",
     "data.sets": "snli, anli or both, with a comma",
     "data.max_tokens": "longest pair; longer ones are truncated",
@@ -46,7 +46,7 @@ HELP = {
     "validation.batch_size": "pairs at once on each device",
     "checkpoint_every": "steps between checkpoints",
     "log_every": "steps between lines of metrics",
-    "seed": "of the new head, the order of pairs and dropout",
+    "seed": "random seed for the new head, the order of pairs and dropout",
     "mesh.model_parallel": "devices that share one copy of the parameters (FSDP); 1 gives each its own",
     "wandb": "project of Weights & Biases; none leaves it to the environment (WANDB_*)",
 }
