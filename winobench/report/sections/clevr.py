@@ -55,21 +55,14 @@ def clevr_section(material: Material) -> Section | None:
                 ]
             )
         )
+        of = {"sub_task": group or "average"}
         for run, entry in zip(material.runs, entries, strict=True):
             if entry:
-                rows.append(
-                    {
-                        "sub_task": group or "average",
-                        "source": run.label,
-                        **{name: entry[name] for name in NUMBER_COLUMNS},
-                    }
-                )
+                rows.append({**of, "source": run.label, **{name: entry[name] for name in NUMBER_COLUMNS}})
         for model, other in zip(models, quoted, strict=True):
             if other is not None:
-                rows.append(
-                    {"sub_task": group or "average", "source": f"{model} (paper)", "value": other.in_our_unit}
-                    | dict.fromkeys(("low", "high", "n"))
-                )
+                numbers = {**dict.fromkeys(NUMBER_COLUMNS), "value": other.in_our_unit}
+                rows.append({**of, "source": f"{model} (paper)", **numbers})
     if not lines:
         return None
     return Section(

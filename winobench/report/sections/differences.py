@@ -37,40 +37,39 @@ def difference_section(material: Material) -> Section | None:
     main, parts = _rows(found, len(pairs))
     if not main and not notes:
         return None
-    section = Section("differences", "Differences between runs", _intro(material, sum(map(len, found.values()))))
-    section.notes = notes
+    clusters, a_cluster = ("pairs", "a pair") if material.is_text else ("images", "an image")
+    section = Section(
+        "differences",
+        "Differences between runs",
+        [
+            "Percentage points by which the second run is better than the first, over the examples that both have "
+            f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
+            f"for pairs, widened to what examples that share {a_cluster} carry.",
+        ],
+        notes=notes,
+    )
+    if len(material.runs) > FEW_RUNS:
+        section.intro.append("Each run is compared with the first one.")
+    section.intro.append(
+        "In small print: the interval, and below it on how many examples only the second run and only the first "
+        "run is right."
+    )
+    if found:
+        count = sum(map(len, found.values()))
+        section.intro.append(
+            f"● clear: the p-value, adjusted for the {count:,} differences below (Benjamini and Hochberg), is "
+            f"at most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is "
+            f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  "
+            "○ the interval excludes 0, but the difference is not clear."
+        )
     titles = [f"{material.runs[second].label} {MINUS} {material.runs[first].label}" for first, second in pairs]
     columns = ["task and metric", *titles, "examples"]
     if main:
         section.tables.append(Table(columns, main))
     section.folds = sub_task_folds(columns, parts)
     if found:
-        section.records["differences.csv"] = _records(material, pairs, found)
+        section.records["differences.csv"] = _records(material, pairs, found, clusters)
     return section
-
-
-def _intro(material: Material, count: int) -> list[str]:
-    """How to read so many differences."""
-    clusters, a_cluster = ("pairs", "a pair") if material.is_text else ("images", "an image")
-    intro = [
-        "Percentage points by which the second run is better than the first, over the examples that both have "
-        f"answered. Each interval by itself holds the true difference in 95% of the cases: Tango's score interval "
-        f"for pairs, widened to what examples that share {a_cluster} carry.",
-    ]
-    if len(material.runs) > FEW_RUNS:
-        intro.append("Each run is compared with the first one.")
-    intro.append(
-        "In small print: the interval, and below it on how many examples only the second run and only the first "
-        "run is right."
-    )
-    if count:
-        intro.append(
-            f"● clear: the p-value, adjusted for the {count:,} differences below (Benjamini and Hochberg), is "
-            f"at most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is "
-            f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent "
-            f"{clusters}.  ○ the interval excludes 0, but the difference is not clear."
-        )
-    return intro
 
 
 def _differences(material: Material, pairs: Sequence[tuple[int, int]]) -> tuple[_Found, list[str]]:
@@ -124,8 +123,9 @@ def _rows(found: _Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list
     return main, parts
 
 
-def _records(material: Material, pairs: Sequence[tuple[int, int]], found: _Found) -> list[dict[str, Any]]:
-    apart = "pairs_apart" if material.is_text else "images_apart"
+def _records(
+    material: Material, pairs: Sequence[tuple[int, int]], found: _Found, clusters: str
+) -> list[dict[str, Any]]:
     rows = []
     for (task, name), by_pair in found.items():
         group, _, metric = name.rpartition("/")
@@ -145,7 +145,7 @@ def _records(material: Material, pairs: Sequence[tuple[int, int]], found: _Found
                     "p": difference.p_value,
                     "p_adjusted": difference.p_adjusted,
                     "clear": difference.is_clear,
-                    apart: difference.clusters_apart,
+                    f"{clusters}_apart": difference.clusters_apart,
                     "n": difference.num_examples,
                     "only_first": difference.only_first,
                     "only_second": difference.only_second,

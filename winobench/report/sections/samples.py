@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from winobench.report import analysis, figures
@@ -26,7 +26,11 @@ class _Found:
 def sample_section(material: Material) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
     found = {task: _find(material, task) for task in material.tasks if not material.has_bias(task)}
-    panels = [(task, panel) for task, one in found.items() for panel in _panels(material, task, one)]
+    panels = [
+        (task, _curve_panel(material, task, metric, one))
+        for task, one in found.items()
+        for metric in _drawn(material, task, one)
+    ]
     few = {task: one.few for task, one in found.items() if one.few}
     if not panels and not few:
         return None
@@ -85,16 +89,6 @@ def _drawn(material: Material, task: str, found: _Found) -> list[str]:
     return [metric for metric in material.shown(task) if any(metric in curves for curves in found.curves.values())]
 
 
-def _panels(material: Material, task: str, found: _Found) -> list[Panel]:
-    panels = []
-    for metric in _drawn(material, task, found):
-        chance = next((entry["chance"] for entry in material.entries(task, metric) if entry), None)
-        curves = [(place, values[metric]) for place, values in found.curves.items() if metric in values]
-        levels = [(place, values[metric]) for place, values in found.levels.items() if metric in values]
-        panels.append(_curve_panel(material, task, metric, curves, levels, chance))
-    return panels
-
-
 def _records(material: Material, task: str, found: _Found) -> list[dict[str, Any]]:
     rows = []
     for place, curves in found.curves.items():
@@ -112,17 +106,12 @@ def _records(material: Material, task: str, found: _Found) -> list[dict[str, Any
     return rows
 
 
-def _curve_panel(
-    material: Material,
-    task: str,
-    metric: str,
-    curves: Sequence[tuple[int, analysis.Curve]],
-    levels: Sequence[tuple[int, float]],
-    chance: float | None,
-) -> Panel:
+def _curve_panel(material: Material, task: str, metric: str, found: _Found) -> Panel:
     marks = material.marks
-    lines = [(marks[place], curve.sizes, curve.mean, curve.low, curve.high) for place, curve in curves]
-    flat = [(marks[place], value) for place, value in levels]
+    curves = [(marks[place], values[metric]) for place, values in found.curves.items() if metric in values]
+    lines = [(mark, curve.sizes, curve.mean, curve.low, curve.high) for mark, curve in curves]
+    flat = [(marks[place], values[metric]) for place, values in found.levels.items() if metric in values]
+    chance = next((entry["chance"] for entry in material.entries(task, metric) if entry), None)
     title = task_label(task) if metric == "accuracy" else f"{task_label(task)}, {metric}"
     ends = "; ".join(
         f"{mark.label} reaches {percent(mean[-1])}% with {sizes[-1]} samples" for mark, sizes, mean, *_ in lines

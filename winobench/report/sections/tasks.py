@@ -25,20 +25,18 @@ from winobench.report.sections.shared import (
 )
 
 _SAME_VALUE = 1e-9
-_SHARED_IMAGE = "an image widened to what their images carry)"
 
 
 def task_section(material: Material) -> Section:
     """The task table: values, intervals, chance, the paper's numbers."""
     tasks = [task for task in material.tasks if not material.has_bias(task)]
+    shared = "a pair widened to what their pairs" if material.is_text else "an image widened to what their images"
     section = Section(
         "tasks",
         "Tasks",
         [
-            "Right answers in percent with their 95% interval (Wilson's, for examples that share "
-            + ("a pair widened to what their pairs carry)" if material.is_text else _SHARED_IMAGE)
-            + ". A tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is "
-            "chance.",
+            f"Right answers in percent with their 95% interval (Wilson's, for examples that share {shared} carry). A "
+            "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance.",
         ],
     )
     if material.is_text:
@@ -92,14 +90,11 @@ def _paper_says(material: Material, task: str, name: str) -> str:
 
 def _on_the_paper(material: Material) -> str:
     cited = "; ".join(source["short"] for source in paper.sources(material.runs))
+    others = "or for Stable Diffusion 2.1 where it has no diffusion model like ours"
+    if material.is_text:
+        others = "asked by the same prompt, or in WSC+ for people"
     return (
-        f"Beside ours stands what the paper ({cited}) states for the same model, "
-        + (
-            "asked by the same prompt, or in WSC+ for people; "
-            if material.is_text
-            else "or for Stable Diffusion 2.1 where it has no diffusion model like ours; "
-        )
-        + "its row and table are named."
+        f"Beside ours stands what the paper ({cited}) states for the same model, {others}; its row and table are named."
     )
 
 

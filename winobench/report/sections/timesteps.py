@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from winobench.report import analysis, figures
 from winobench.report.figures import Margins, Mark, Panel
 from winobench.report.labels import task_label
@@ -34,7 +36,8 @@ def timestep_section(material: Material) -> Section | None:
             notes.append(f"{run.label} did not record its timesteps: evaluate again to see it here.")
         for record in filter(says_nothing, timed):
             few.setdefault(record.name, []).append(run.label)
-        profiles = _profiles(run, [record for record in timed if not says_nothing(record)])
+        profiles = {record.name: _profile(run, record) for record in timed if not says_nothing(record)}
+        profiles = {task: profile for task, profile in profiles.items() if profile is not None}
         rows += _records(run, profiles)
         panels = [(task, panel) for task, profile in profiles.items() for panel in _timestep_panels(task, profile)]
         if panels:
@@ -69,17 +72,12 @@ def timestep_section(material: Material) -> Section | None:
     )
 
 
-def _profiles(run: Run, timed: Sequence[TaskRun]) -> dict[str, analysis.Profile]:
-    """Task -> its profile, of those whose errors are complete."""
-    profiles = {}
-    for record in timed:
-        batches = run.batches(record.name)
-        if batches is not None and batches[0].own.shape[-1] == len(record.timesteps):
-            asked = record.examples
-            profiles[record.name] = analysis.timestep_profile(
-                batches, record.timesteps, asked.targets, asked.dependence
-            )
-    return profiles
+def _profile(run: Run, record: TaskRun) -> analysis.Profile | None:
+    """None where the errors are not complete."""
+    batches = run.batches(record.name)
+    if batches is None or batches[0].own.shape[-1] != len(record.timesteps):
+        return None
+    return analysis.timestep_profile(batches, record.timesteps, record.examples.targets, record.examples.dependence)
 
 
 def _records(run: Run, profiles: Mapping[str, analysis.Profile]) -> list[dict[str, Any]]:
@@ -102,7 +100,6 @@ def _records(run: Run, profiles: Mapping[str, analysis.Profile]) -> list[dict[st
 
 
 def _timestep_panels(task: str, profile: analysis.Profile) -> list[Panel]:
-    label = task_label(task)
     series = profile.series
     absolute = [(_RIGHT, series["right"]), (_WRONG, series["wrong"])]
     if "right_relative" in series:
@@ -111,17 +108,11 @@ def _timestep_panels(task: str, profile: analysis.Profile) -> list[Panel]:
     else:
         relative = [(_GAP, series["wrong_minus_right"])]
         title, ylabel = "difference", "wrong less right"
-    return [
-        Panel(
-            f"{label}, error",
-            lambda axes: figures.timestep_lines(axes, profile.timesteps, absolute, "error", zero=False),
-            *_SIZE,
-            margins=_MARGINS,
-        ),
-        Panel(
-            f"{label}, {title}",
-            lambda axes: figures.timestep_lines(axes, profile.timesteps, relative, ylabel, zero=True),
-            *_SIZE,
-            margins=_MARGINS,
-        ),
-    ]
+
+    def panel(title: str, lines: Sequence[tuple[Mark, np.ndarray]], ylabel: str, *, zero: bool) -> Panel:
+        def draw(axes) -> None:
+            figures.timestep_lines(axes, profile.timesteps, lines, ylabel, zero=zero)
+
+        return Panel(f"{task_label(task)}, {title}", draw, *_SIZE, margins=_MARGINS)
+
+    return [panel("error", absolute, "error", zero=False), panel(title, relative, ylabel, zero=True)]

@@ -80,7 +80,7 @@ def winoviz_section(material: Material) -> Section | None:
         single, multi, decoupled = _tasks_of(name)
         whose = f", {SETS[name]}" if len(sets) > 1 or name != "winoviz" else ""
         hops = [(f"{hop} {metric}", f"{name}_{task}", key) for hop, task in _HOPS for metric, key in _METRICS]
-        ours = [row for place, run in enumerate(material.runs) for row in [_run_row(run, place)]]
+        ours = [_run_row(run, place) for place, run in enumerate(material.runs)]
         for caption, prompts, tables in _BLOCKS:
             wanted = ("zero_shot", *prompts) if tables == ("Table 2",) else prompts
             rows = [row for row in ours if _prompt(row.prompt) in wanted and _has(row, hops)]

@@ -51,12 +51,13 @@ _MOST_PRONOUNS = 20
 _CHANCE = wscplus.CHANCE["accuracy"]
 _PEOPLE = Mark("people (paper)", figures.MUTED, "o", figures.NO_LINE)
 
-# What is measured: its label, and the row of the results.
+# What is measured: labels, and rows of the results.
+_Measured = Sequence[tuple[str, str]]
 _ALL = ("all questions", "accuracy")
 _BY_TYPE = [(name, f"{name}/accuracy") for name in TYPES]
 
-# Kind of errors -> how many there are.
-_Counts = Mapping[str, int]
+# Of each run that has answers, kind of errors -> how many there are.
+_Counts = Sequence[Mapping[str, int] | None]
 
 
 def asked_tasks(material: Material) -> list[str]:
@@ -119,7 +120,7 @@ def wscplus_section(material: Material) -> Section | None:
 
 
 def _accuracy_bars(
-    material: Material, task: str, title: str, measured: Sequence[tuple[str, str]], people: Mapping[str, float]
+    material: Material, task: str, title: str, measured: _Measured, people: Mapping[str, float]
 ) -> Panel:
     labels, keys = [label for label, _ in measured], [key for _, key in measured]
     series = [
@@ -132,7 +133,7 @@ def _accuracy_bars(
     return _bars(title, labels, series)
 
 
-def _error_bars(material: Material, title: str, kinds: Sequence[str], counts: Sequence[_Counts | None]) -> Panel:
+def _error_bars(material: Material, title: str, kinds: Sequence[str], counts: _Counts) -> Panel:
     series = [
         (mark, _without_intervals([count[kind] for kind in kinds]))
         for mark, count in zip(material.dots, counts, strict=True)
@@ -141,9 +142,7 @@ def _error_bars(material: Material, title: str, kinds: Sequence[str], counts: Se
     return _bars(title, [ERROR_LABELS[kind] for kind in kinds], series, counted=True)
 
 
-def _accuracy_table(
-    material: Material, task: str, measured: Sequence[tuple[str, str]], people: Mapping[str, float]
-) -> Table:
+def _accuracy_table(material: Material, task: str, measured: _Measured, people: Mapping[str, float]) -> Table:
     rows = []
     for label, key in measured:
         entries = material.entries(task, key)
@@ -155,7 +154,7 @@ def _accuracy_table(
     return Table(["", *range(len(material.runs)), "people (paper)", "questions"], rows, task_label(task))
 
 
-def _error_table(title: str, kinds: Sequence[str], counts: Sequence[_Counts | None]) -> Table:
+def _error_table(title: str, kinds: Sequence[str], counts: _Counts) -> Table:
     rows = [
         TableRow([Cell(ERROR_LABELS[kind]), *(ABSENT if count is None else _share(count, kind) for count in counts)])
         for kind in kinds
@@ -163,9 +162,7 @@ def _error_table(title: str, kinds: Sequence[str], counts: Sequence[_Counts | No
     return Table(["error", *range(len(counts))], rows, title[0].upper() + title[1:])
 
 
-def _error_rows(
-    material: Material, task: str, kinds: Sequence[str], counts: Sequence[_Counts | None]
-) -> list[dict[str, Any]]:
+def _error_rows(material: Material, task: str, kinds: Sequence[str], counts: _Counts) -> list[dict[str, Any]]:
     rows = []
     for run, count in zip(material.runs, counts, strict=True):
         for kind in kinds if count is not None else ():
@@ -245,7 +242,7 @@ def _answered(record: TaskRun | None) -> bool:
     return record is not None and isinstance(record.examples, Questions)
 
 
-def _writers(material: Material, task: str) -> list[tuple[str, str]]:
+def _writers(material: Material, task: str) -> _Measured:
     """Who wrote the sentences, and the row of the results on it; the paper's first."""
     there = [name.removesuffix("/accuracy") for name in material.names(task) if name.endswith("/accuracy")]
     others = [name for name in there if name not in TYPES and name not in GENERATORS]
@@ -270,7 +267,7 @@ def _bars(
     return Panel(title, draw, 4.6, 2.6 + margins.bottom, f"WSC+, {title}: a bar a run", margins)
 
 
-def _share(counts: _Counts, kind: str) -> Cell:
+def _share(counts: Mapping[str, int], kind: str) -> Cell:
     total = sum(counts.values())
     return Cell(f"{counts[kind]:,}", f"{percent(counts[kind] / total)}%" if total else "", "value")
 
@@ -295,9 +292,7 @@ def _pronouns(material: Material, task: str) -> list[Fold]:
                 for named, is_right in zip(said.named, said.correct, strict=True)
                 if named.get("pronoun", "").strip().lower() == pronoun
             ]
-            entry = None
-            if right:
-                entry = {**metrics.wilson(sum(right), len(right))._asdict(), "chance": _CHANCE}
+            entry = {**metrics.wilson(sum(right), len(right))._asdict(), "chance": _CHANCE} if right else None
             cells.append(proportion_cell(entry, place))
         rows.append(TableRow(cells))
     columns = ["pronoun", "questions", *range(len(material.runs))]
