@@ -48,6 +48,8 @@ def test_an_answer_is_never_right_by_its_position():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_no_numbers_are_refused(bad):
+    with pytest.raises(ValueError, match="no example"):
+        winoground(np.zeros((0, 2, 2)))
     with pytest.raises(ValueError, match="NaN or infinity"):
         recall([[bad, 1.0]], [0])
     with pytest.raises(ValueError, match="NaN or infinity"):

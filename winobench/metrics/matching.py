@@ -153,6 +153,8 @@ def _finite(scores, ndim: int) -> np.ndarray:
     scores = np.asarray(scores, np.float64)
     if scores.ndim < ndim:
         raise ValueError(f"scores need {ndim} dimensions, got shape {scores.shape}.")
+    if not len(scores):
+        raise ValueError("scores hold no example.")
     if not np.isfinite(scores).all():
         raise ValueError("scores hold NaN or infinity.")
     return scores
