@@ -110,18 +110,7 @@ class Training:
     def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
         self._config, self._workdir = config, workdir
         # What is cheap to check comes before data and model are read.
-        for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-            options.STEPS.check(f"config.{name}", config[name])
-        options.FACTOR.check("config.explosion_factor", config.explosion_factor)
-        if config.num_steps is not None:
-            common.positive("config.num_steps", config.num_steps)
-        elif config.epochs <= 0:
-            raise InputError(f"config.epochs is {config.epochs}, but must be above 0")
-        if config.validation.limit is not None:
-            common.positive("config.validation.limit", config.validation.limit)
-        if not 0 <= config.optimizer.warmup_share < 1:
-            raise InputError(f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1")
-        _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS)
+        _check(config)
         dtype = models.as_dtype(config.dtype)
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         sets = [name.strip() for name in config.data.sets.split(",") if name.strip()]
@@ -138,19 +127,7 @@ class Training:
             allow_pickle=config.allow_pickle,
         )
         self._bert = model.config
-        longest = self._bert.max_position_embeddings
-        if not 3 < config.data.max_tokens <= longest:
-            raise InputError(
-                f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens"
-            )
-        rows = config.batch_size // (config.accumulate * self._mesh.size)
-        memory.check(
-            f"a micro-batch of {rows:,} pairs of {config.data.max_tokens:,} tokens",
-            # What a layer reads and writes.
-            2 * 4 * rows * config.data.max_tokens * self._bert.hidden_size,
-            "lower config.batch_size or config.data.max_tokens, or raise config.accumulate",
-            self._mesh.devices.flat[0],
-        )
+        self._check_size()
         self._pairs = PairSet(pairs, self._tokenizer, config.data.max_tokens)
         self._pairs.check_size(config.batch_size)
         self.num_steps = config.num_steps
@@ -185,6 +162,23 @@ class Training:
                 batch_size=config.validation.batch_size,
                 mesh=self._mesh,
             )
+
+    def _check_size(self) -> None:
+        """Refuses pairs that the model does not take, or micro-batches that no device holds."""
+        config = self._config
+        longest = self._bert.max_position_embeddings
+        if not 3 < config.data.max_tokens <= longest:
+            raise InputError(
+                f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens"
+            )
+        rows = config.batch_size // (config.accumulate * self._mesh.size)
+        memory.check(
+            f"a micro-batch of {rows:,} pairs of {config.data.max_tokens:,} tokens",
+            # What a layer reads and writes.
+            2 * 4 * rows * config.data.max_tokens * self._bert.hidden_size,
+            "lower config.batch_size or config.data.max_tokens, or raise config.accumulate",
+            self._mesh.devices.flat[0],
+        )
 
     def _batches_from(self, first: int) -> Iterator[loop.Batch]:
         size = self._config.batch_size
@@ -257,6 +251,22 @@ class Training:
         command = ["python", "-m", "launch.eval", "--config=winoviz", f"--config.model={folder}"]
         lines.append(f"  {shlex.join(command)}")
         return "\n".join(lines)
+
+
+def _check(config: ml_collections.ConfigDict) -> None:
+    """Refuses what can be told from the config alone."""
+    for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
+        options.STEPS.check(f"config.{name}", config[name])
+    options.FACTOR.check("config.explosion_factor", config.explosion_factor)
+    if config.num_steps is not None:
+        common.positive("config.num_steps", config.num_steps)
+    elif config.epochs <= 0:
+        raise InputError(f"config.epochs is {config.epochs}, but must be above 0")
+    if config.validation.limit is not None:
+        common.positive("config.validation.limit", config.validation.limit)
+    if not 0 <= config.optimizer.warmup_share < 1:
+        raise InputError(f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1")
+    _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS)
 
 
 class PairSet:
