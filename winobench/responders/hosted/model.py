@@ -117,39 +117,18 @@ class HostedModel:
         given = base_url or named_url or (os.environ.get(variable) or "").strip() or None
         self.base_url = _checked_url(given or kind.default_url)
         self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(kind.default_url).hostname
-        for option, value, least in (
-            ("concurrency", concurrency, 1),
-            ("attempts", attempts, 1),
-            ("failures_in_a_row", failures_in_a_row, 1),
-        ):
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_OF_ANY:
-                raise InputError(
-                    f"{option} of {name!r} is {value!r}: give a whole number from {least} to {_MOST_OF_ANY:,}."
-                )
-        for option, value, least in (
-            ("timeout", timeout, 0.0),
-            ("first_wait", first_wait, None),
-            ("longest_wait", longest_wait, None),
-            ("seconds_to_finish", seconds_to_finish, None),
-        ):
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-            if not is_number or not (value >= 0 if least is None else value > least) or value > _MOST_SECONDS:
-                from_on = "above 0" if least is not None else "from 0 on"
-                raise InputError(
-                    f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day)."
-                )
+        _check_wholes(name, concurrency=concurrency, attempts=attempts, failures_in_a_row=failures_in_a_row)
+        _check_seconds(name, "above 0", timeout=timeout)
+        _check_seconds(
+            name, "from 0 on", first_wait=first_wait, longest_wait=longest_wait, seconds_to_finish=seconds_to_finish
+        )
         fields = ("max_tokens", "max_completion_tokens")
         if max_tokens_field is not None and max_tokens_field not in fields:
             raise InputError(f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.")
         if self.api != "openai" and (seed is not None or max_tokens_field is not None):
             option = "seed" if seed is not None else "max_tokens_field"
             raise InputError(f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.")
-        for model, price in (prices or {}).items():
-            if not is_price(price):
-                raise InputError(
-                    f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and"
-                    " written."
-                )
+        _check_prices(prices)
         self.concurrency = concurrency
         self._name = name
         self._attempts, self._first_wait, self._longest_wait = attempts, first_wait, longest_wait
@@ -199,24 +178,11 @@ class HostedModel:
             model, quota, a field that is refused) has come up, or nothing succeeds any more. The answers under way are
             yielded before it is raised.
         """
-        bodies = {}
-        for index, request in enumerate(requests):
-            if request.kind not in self.kinds:
-                raise InputError(
-                    f"{self._name!r} writes texts and answers no {request.kind} requests: choose another protocol."
-                )
-            check_request(request)
-            bodies[index] = self._server.body(request)
+        bodies = self._bodies(requests)
         tasks: queue.SimpleQueue[tuple[int, dict[str, Any]] | None] = queue.SimpleQueue()
         results = _Results()
         stop = threading.Event()
-        threads = [
-            # Daemons: a call that hangs must not keep the process from ending.
-            threading.Thread(target=self._work, args=(tasks, results, stop), name="winobench-api", daemon=True)
-            for _ in range(min(self.concurrency, len(bodies)))
-        ]
-        for thread in threads:
-            thread.start()
+        threads = self._start(min(self.concurrency, len(bodies)), tasks, results, stop)
         waiting = iter(bodies.items())
         under_way, row = 0, 0
         end: BaseException | None = None  # why no more calls are begun
@@ -252,11 +218,7 @@ class HostedModel:
                 if end is None and outcome.error is not None:
                     end = outcome.error
                 elif end is None and row >= self._failures_in_a_row:
-                    last = outcome.raw["error"]["message"]
-                    end = InputError(
-                        f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url} is"
-                        " in order and give the same command again; what has been answered is kept."
-                    )
+                    end = self._all_failed(row, outcome.raw["error"]["message"])
                 if end is not None and not stop.is_set():
                     stop.set()
                     deadline = time.monotonic() + self._seconds_to_finish
@@ -269,6 +231,35 @@ class HostedModel:
             stop.set()
             for _ in threads:
                 tasks.put(None)
+
+    def _bodies(self, requests: Sequence[Request]) -> dict[int, dict[str, Any]]:
+        bodies = {}
+        for index, request in enumerate(requests):
+            if request.kind not in self.kinds:
+                raise InputError(
+                    f"{self._name!r} writes texts and answers no {request.kind} requests: choose another protocol."
+                )
+            check_request(request)
+            bodies[index] = self._server.body(request)
+        return bodies
+
+    def _start(
+        self, count: int, tasks: queue.SimpleQueue, results: _Results, stop: threading.Event
+    ) -> list[threading.Thread]:
+        threads = [
+            # Daemons: a call that hangs must not keep the process from ending.
+            threading.Thread(target=self._work, args=(tasks, results, stop), name="winobench-api", daemon=True)
+            for _ in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _all_failed(self, count: int, last: str) -> InputError:
+        return InputError(
+            f"{self._name}: the last {count} calls have all failed ({last}): see whether {self.base_url} is"
+            " in order and give the same command again; what has been answered is kept."
+        )
 
     def read(self, request: Request, raw: Raw) -> Response:
         """The answer in a server's body.
@@ -506,6 +497,29 @@ def _split(name: str) -> tuple[str, str, str | None]:
             f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1."
         )
     return api, found["model"], found["url"]
+
+
+def _check_wholes(name: str, **options: Any) -> None:
+    for option, value in options.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_OF_ANY:
+            raise InputError(f"{option} of {name!r} is {value!r}: give a whole number from 1 to {_MOST_OF_ANY:,}.")
+
+
+def _check_seconds(name: str, from_on: str, **options: Any) -> None:
+    for option, value in options.items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or not (value > 0 if from_on == "above 0" else value >= 0) or value > _MOST_SECONDS:
+            raise InputError(
+                f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day)."
+            )
+
+
+def _check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
+    for model, price in (prices or {}).items():
+        if not is_price(price):
+            raise InputError(
+                f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written."
+            )
 
 
 def _checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
