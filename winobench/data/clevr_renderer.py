@@ -36,6 +36,18 @@ _GROUND = (0.47, 0.465, 0.455)  # linear reflectance
 _GAMMA = 2.2
 _KEY_LIGHT = (-0.42, -0.50, 0.76)
 _FILL_LIGHT = (0.75, -0.45, 0.35)
+# What the ground has of the properties that `_normal` and the light ask for.
+_OF_GROUND = {
+    "cos": 1.0,
+    "sin": 0.0,
+    "cube": False,
+    "sphere": False,
+    "metal": False,
+    "x": 0.0,
+    "y": 0.0,
+    "z": 0.0,
+    "radius": 1.0,
+}
 _RAYS_PER_CHUNK = 1 << 20
 _FAR = 1e9
 
@@ -193,21 +205,47 @@ def _shade(scenes, hit, nearest, side):
     distance = jnp.where(ground, -eye[2] / dz, nearest)
     x, y, z = eye[0] + distance * dx, eye[1] + distance * dy, eye[2] + distance * dz
 
-    # The properties of the object that each ray meets, selected before anything is computed from them.
     palette = (np.asarray(PALETTE, np.float32) / 255.0) ** _GAMMA
     objects = list(_objects(scenes))
+    met = {name: _met(objects, hit, name, default) for name, default in _OF_GROUND.items()}
+    nx, ny, nz = normal = _materialise(_normal(met, ground, x, y, z))
+    key, fill = _unit(_KEY_LIGHT), _unit(_FILL_LIGHT)
+    lit, contact = _shadows(objects, (x, y, z), normal, key)
+    key_light = jnp.where(lit, jnp.maximum(0.0, nx * key[0] + ny * key[1] + nz * key[2]), 0.0)
+    fill_light = jnp.maximum(0.0, nx * fill[0] + ny * fill[1] + nz * fill[2])
+    light = 0.26 + 0.16 * nz + 0.85 * key_light + 0.16 * fill_light
 
-    def pick(name, default):
-        value = jnp.full(hit.shape, default)
+    falloff = 1.0 / (1.0 + 0.006 * (x * x + (y + 1.0) ** 2))
+    ground_light = light * falloff * contact
+
+    studio, wide_glare, sharp_glare = _mirrored((dx, dy, dz), normal, key)
+    lit_glare = jnp.where(lit, 1.0, 0.15)
+    diffuse = jnp.where(met["metal"], 0.34 * light + 0.85 * studio, light)
+    highlight = lit_glare * jnp.where(met["metal"], 1.1 * sharp_glare, 0.05 * wide_glare)
+    diffuse, highlight, ground_light = _materialise((diffuse, highlight, ground_light))
+    channels = []
+    for channel in range(3):
+        reflectance = jnp.zeros(hit.shape, jnp.float32)
         for i, o in enumerate(objects):
-            value = jnp.where(hit == i, o[name], value)
-        return value
+            reflectance = jnp.where(hit == i, jnp.take(palette[:, channel], o["color"]), reflectance)
+        channels.append(jnp.where(ground, _GROUND[channel] * ground_light, reflectance * diffuse + highlight))
+    return tuple(channels)
 
-    cosine, sine = pick("cos", 1.0), pick("sin", 0.0)
-    cube, sphere, metal = pick("cube", False), pick("sphere", False), pick("metal", False)
-    px, py, pz = x - pick("x", 0.0), y - pick("y", 0.0), z - pick("z", 0.0)
+
+def _met(objects, hit, name, default):
+    """A property of the object that each ray meets, selected before anything is computed from it."""
+    value = jnp.full(hit.shape, default)
+    for i, o in enumerate(objects):
+        value = jnp.where(hit == i, o[name], value)
+    return value
+
+
+def _normal(met, ground, x, y, z):
+    """The surface's normal where each ray meets it."""
+    cosine, sine, cube, sphere = met["cos"], met["sin"], met["cube"], met["sphere"]
+    px, py, pz = x - met["x"], y - met["y"], z - met["z"]
     own_x, own_y = cosine * px + sine * py, cosine * py - sine * px
-    inverse_radius = 1.0 / pick("radius", 1.0)
+    inverse_radius = 1.0 / met["radius"]
     # A cube's point lies on the face of its largest coordinate, a cylinder's on the top where it is higher than wide.
     wide = jnp.sqrt(px * px + py * py)
     cylinder_top = pz > wide
@@ -220,11 +258,14 @@ def _shade(scenes, hit, nearest, side):
     nx = jnp.where(top, 0.0, jnp.where(cube, cosine * side_x - sine * side_y, px * inverse_radius))
     ny = jnp.where(top, 0.0, jnp.where(cube, sine * side_x + cosine * side_y, py * inverse_radius))
     nz = jnp.where(top, 1.0, jnp.where(sphere, pz * inverse_radius, 0.0))
+    return nx, ny, nz
 
-    nx, ny, nz = _materialise((nx, ny, nz))
-    key, fill = _unit(_KEY_LIGHT), _unit(_FILL_LIGHT)
-    lit = jnp.ones(hit.shape, bool)
-    contact = jnp.ones(hit.shape, jnp.float32)
+
+def _shadows(objects, point, normal, key):
+    """Whether the key light reaches each point, and how much of the light the objects near it leave to the ground."""
+    (x, y, z), (nx, ny, nz) = point, normal
+    lit = jnp.ones(x.shape, bool)
+    contact = jnp.ones(x.shape, jnp.float32)
     # Shadow rays start a little off the surface, so that no object shades itself by rounding.
     sx, sy, sz = x + 1e-3 * nx, y + 1e-3 * ny, z + 1e-3 * nz
     for o in objects:
@@ -234,13 +275,12 @@ def _shade(scenes, hit, nearest, side):
         lit &= _materialise(~(meets & (leave > 1e-3)))
         away = ((x - o["x"]) ** 2 + (y - o["y"]) ** 2) / (o["radius"] * 1.6) ** 2
         contact *= 1.0 - jnp.where(o["present"], 0.45, 0.0) * jnp.maximum(0.0, 1.0 - away) ** 2
-    key_light = jnp.where(lit, jnp.maximum(0.0, nx * key[0] + ny * key[1] + nz * key[2]), 0.0)
-    fill_light = jnp.maximum(0.0, nx * fill[0] + ny * fill[1] + nz * fill[2])
-    light = 0.26 + 0.16 * nz + 0.85 * key_light + 0.16 * fill_light
+    return lit, contact
 
-    falloff = 1.0 / (1.0 + 0.006 * (x * x + (y + 1.0) ** 2))
-    ground_light = light * falloff * contact
 
+def _mirrored(direction, normal, key):
+    """What a mirror shows of the studio, and the key light's glare, wide and sharp."""
+    (dx, dy, dz), (nx, ny, nz) = direction, normal
     # The mirrored direction, for the highlight and for what metal shows of the studio: a bright ceiling, a
     # window, a standing lamp on the left, the ground below, and the key light's own glare.
     facing = dx * nx + dy * ny + dz * nz
@@ -251,17 +291,7 @@ def _shade(scenes, hit, nearest, side):
     window = 1.3 * jnp.maximum(0.0, 1.0 - 5.0 * jnp.abs(mz - 0.35)) * jnp.clip(1.2 - 3.0 * mx, 0.0, 1.0)
     lamp = 1.5 * jnp.maximum(0.0, 1.0 - 6.0 * jnp.abs(mx + 0.72))
     studio = jnp.where(mz > 0.0, 0.12 + 1.2 * mz * mz + window, 0.12 + 0.5 * (1.0 + mz) ** 2) + lamp
-    lit_glare = jnp.where(lit, 1.0, 0.15)
-    diffuse = jnp.where(metal, 0.34 * light + 0.85 * studio, light)
-    highlight = lit_glare * jnp.where(metal, 1.1 * sharp_glare, 0.05 * wide_glare)
-    diffuse, highlight, ground_light = _materialise((diffuse, highlight, ground_light))
-    channels = []
-    for channel in range(3):
-        reflectance = jnp.zeros(hit.shape, jnp.float32)
-        for i, o in enumerate(objects):
-            reflectance = jnp.where(hit == i, jnp.take(palette[:, channel], o["color"]), reflectance)
-        channels.append(jnp.where(ground, _GROUND[channel] * ground_light, reflectance * diffuse + highlight))
-    return tuple(channels)
+    return studio, wide_glare, sharp_glare
 
 
 @functools.partial(jax.jit, static_argnames="size")
