@@ -145,23 +145,7 @@ def prepare(
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     with _locked(unfinished, task):
         jobs = _jobs(unfinished, found, stamps)
-        journal = _Journal(unfinished / _JOURNAL)
-        entries = {
-            job.path.name: entry
-            for job in jobs
-            if (entry := journal.find(job)) is not None and (allow_partial or not entry["problems"])
-        }
-        if stale := len(journal.entries.keys() - entries.keys()):
-            note(f"{task}: the source has changed or was incomplete, {stale} finished shards are made anew")
-        _remove_all_but(prepared.set_folder(unfinished, prepared.IMAGES), entries)
-        on_start(len(found), sum(len(job.images) for job in jobs if job.path.name in entries))
-        left = [job for job in jobs if job.path.name not in entries]
-        for job, entry in _work_off(left, workers or _num_cores()):
-            journal.add(job, entry)
-            entries[job.path.name] = entry
-            on_progress(len(job.images))
-
-        ordered = [entries[job.path.name] for job in jobs]
+        ordered = _make_shards(unfinished, jobs, task, allow_partial, workers, on_start, on_progress, note)
         hashes = [digest for entry in ordered for digest in entry["hashes"]]
         broken = {name: reason for entry in ordered for name, reason in entry["problems"].items()}
         kept = [question for question in questions if all(hashes[n] is not None for n in question.images)]
@@ -178,6 +162,35 @@ def prepare(
         _replace(folder, unfinished)
     problems_path.unlink(missing_ok=True)
     return state
+
+
+def _make_shards(
+    folder: pathlib.Path,
+    jobs: Sequence[_Job],
+    task: str,
+    allow_partial: bool,
+    workers: int | None,
+    on_start: Callable[[int, int], None],
+    on_progress: Callable[[int], None],
+    note: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """Makes the shards of images that no earlier call has finished, and returns the journal's entries of all."""
+    journal = _Journal(folder / _JOURNAL)
+    entries = {
+        job.path.name: entry
+        for job in jobs
+        if (entry := journal.find(job)) is not None and (allow_partial or not entry["problems"])
+    }
+    if stale := len(journal.entries.keys() - entries.keys()):
+        note(f"{task}: the source has changed or was incomplete, {stale} finished shards are made anew")
+    _remove_all_but(prepared.set_folder(folder, prepared.IMAGES), entries)
+    on_start(sum(len(job.images) for job in jobs), sum(len(job.images) for job in jobs if job.path.name in entries))
+    left = [job for job in jobs if job.path.name not in entries]
+    for job, entry in _work_off(left, workers or _num_cores()):
+        journal.add(job, entry)
+        entries[job.path.name] = entry
+        on_progress(len(job.images))
+    return [entries[job.path.name] for job in jobs]
 
 
 def _collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[_Image], list[_Question]]:
