@@ -266,7 +266,6 @@ def make_loss_of_draws(
     Returns:
       loss_fn(params, frozen, batch, draws) -> (loss, metrics).
     """
-    contrasted = config.kind != "none"
     encoders = tuple(name for name in graphdefs if name != family.DENOISER)
 
     def batch_mean(values: jax.Array) -> jax.Array:
@@ -298,32 +297,42 @@ def make_loss_of_draws(
         options = {"remat": True} if remat else {}
         conditions = jax.tree.map(_fold, states)
         prediction = family.denoise(denoiser, _fold(noisy), _fold(times), conditions, **options).reshape(noisy.shape)
-
-        positive_errors = losses.denoising_loss(prediction[:, 0], target[:, 0])
-        positive_error = batch_mean(positive_errors)
-        if not contrasted:
-            return positive_error, {"loss": positive_error, "positive_error": positive_error}
-        reference = target[:, -1] if config.objective == "hinged" else prediction[:, 0]
-        negative_errors = losses.denoising_loss(prediction[:, 1], reference)
-        negative_error = batch_mean(negative_errors)
-        if config.threshold_over == "batch":
-            loss, clipped = contrast(positive_error, negative_error, config.threshold)
-            share_clipped = clipped.astype(jnp.float32)
-        else:
-            losses_of_examples, clipped = contrast(positive_errors, negative_errors, config.threshold)
-            loss, share_clipped = batch_mean(losses_of_examples), batch_mean(clipped.astype(jnp.float32))
-        metrics = {
-            "loss": loss,
-            "positive_error": positive_error,
-            "negative_error": negative_error,
-            "share_clipped": share_clipped,
-        }
-        if config.kind == "mixed":
-            for index, name in enumerate(NEGATIVES):
-                metrics[f"share_{name}"] = batch_mean((draws.kinds == index).astype(jnp.float32))
-        return loss, metrics
+        return _contrasted(prediction, target, config, draws.kinds, batch_mean)
 
     return loss_fn
+
+
+def _contrasted(
+    prediction: jax.Array,
+    target: jax.Array,
+    config: LossConfig,
+    kinds: jax.Array | None,
+    batch_mean: Callable[[jax.Array], jax.Array],
+) -> tuple[jax.Array, Metrics]:
+    """The loss and the metrics of predictions [B, 1 or 2, h, w, c] and their targets."""
+    positive_errors = losses.denoising_loss(prediction[:, 0], target[:, 0])
+    positive_error = batch_mean(positive_errors)
+    if config.kind == "none":
+        return positive_error, {"loss": positive_error, "positive_error": positive_error}
+    reference = target[:, -1] if config.objective == "hinged" else prediction[:, 0]
+    negative_errors = losses.denoising_loss(prediction[:, 1], reference)
+    negative_error = batch_mean(negative_errors)
+    if config.threshold_over == "batch":
+        loss, clipped = contrast(positive_error, negative_error, config.threshold)
+        share_clipped = clipped.astype(jnp.float32)
+    else:
+        losses_of_examples, clipped = contrast(positive_errors, negative_errors, config.threshold)
+        loss, share_clipped = batch_mean(losses_of_examples), batch_mean(clipped.astype(jnp.float32))
+    metrics = {
+        "loss": loss,
+        "positive_error": positive_error,
+        "negative_error": negative_error,
+        "share_clipped": share_clipped,
+    }
+    if config.kind == "mixed":
+        for index, name in enumerate(NEGATIVES):
+            metrics[f"share_{name}"] = batch_mean((kinds == index).astype(jnp.float32))
+    return loss, metrics
 
 
 def _merge(
