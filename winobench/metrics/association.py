@@ -331,15 +331,22 @@ def association_results(
         }
     }
     for name, (_, _, psi_x, psi_y) in pairs.items():
-        interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
-        test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
-        results[name] = {
-            **_row(interval, len(psi_x) + len(psi_y)),
-            "p_one_sided": test.p_one_sided,
-            "p_two_sided": test.p_two_sided,
-            "permutations": test.num_permutations,
-        }
+        results[name] = _tested(psi_x, psi_y, seed, num_permutations, num_resamples)
     return results | group_rows
+
+
+def _tested(
+    psi_x: np.ndarray, psi_y: np.ndarray, seed: int, num_permutations: int, num_resamples: int
+) -> dict[str, Any]:
+    """The row of a pair."""
+    interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
+    test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
+    return {
+        **_row(interval, len(psi_x) + len(psi_y)),
+        "p_one_sided": test.p_one_sided,
+        "p_two_sided": test.p_two_sided,
+        "permutations": test.num_permutations,
+    }
 
 
 def _too_few(group: str, members: dict[str, list[int]]) -> str | None:
