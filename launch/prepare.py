@@ -79,8 +79,8 @@ def prepare_tasks(
       data_dir: where prepared data go; None for the default place.
       workers: number of processes; None for one a core.
       allow_partial: prepare what is there of an incomplete source.
-      overwrite: prepare anew what is ready.
-      lists: a contrastive model that makes the lists of candidates or negatives anew; implies ``overwrite``.
+      overwrite: prepare again what is ready.
+      lists: a contrastive model that makes the lists of candidates or negatives again; implies ``overwrite``.
 
     Returns:
       The names of the tasks that failed.
@@ -102,7 +102,7 @@ def prepare_tasks(
             state = prepared.read_state(place)
             is_current = state is not None and state["task_version"] == task.version
             if is_current and not overwrite and scorer is None and (allow_partial or not state["is_partial"]):
-                print(f"{task.name}: is ready, {prepared.describe(state)} in {place}; --overwrite prepares it anew")
+                print(f"{task.name}: is ready, {prepared.describe(state)} in {place}; --overwrite prepares it again")
             else:
                 if scorer is not None:
                     task = _with_lists(task, folder or download(task, data_dir), scorer, registry.model_label(lists))
@@ -267,7 +267,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("data_dir", None, "Where prepared data go; $WINOBENCH_DATA or ~/winobench_data by default.")
     flags.DEFINE_integer("workers", None, "Number of processes; one a core by default.", lower_bound=1)
     flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
-    flags.DEFINE_bool("overwrite", False, "Prepare anew what is ready.")
-    flags.DEFINE_string("lists", None, "A contrastive model that makes lists of candidates or negatives anew.")
+    flags.DEFINE_bool("overwrite", False, "Prepare again what is ready.")
+    flags.DEFINE_string("lists", None, "A contrastive model that makes lists of candidates or negatives again.")
     flags.DEFINE_bool("list", False, "List tasks and training sets: what is ready, and how to get the rest.")
     configuration.start_without_config(main, usage=USAGE)

@@ -71,7 +71,7 @@ def launch_process(
 def launch(module: str, *words: object, cwd: str | os.PathLike[str] | None = None, **more: str) -> tuple[int, str, str]:
     """As `launch_process`, but within this process, whose devices and compiled programs it uses.
 
-    The launcher's module runs anew as ``__main__``; its flags, the working directory, the environment, ``sys.argv`` and
+    The launcher runs again as ``__main__``; its flags, the working directory, the environment, ``sys.argv`` and
     the standard streams are the caller's again afterwards. What it changes elsewhere stays: it may not join processes.
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))

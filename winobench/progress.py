@@ -52,7 +52,7 @@ class Progress:
             self._bar.stop()
 
     def start(self, total: int | None, done: int = 0) -> None:
-        """Begins, or begins anew after an interruption.
+        """Begins, or begins again after an interruption.
 
         Args:
           total: how many there are; None where that is not known.

@@ -115,7 +115,7 @@ def test_truncated_file(tmp_path, kept):
     path = tmp_path / "a.safetensors"
     weights.write_weights(path, {"weight": np.zeros(100, np.float32)})
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(InputError, match=r"a\.safetensors is no complete safetensors file .* get it anew"):
+    with pytest.raises(InputError, match=r"a\.safetensors is no complete safetensors file .* get it again"):
         weights.read_weights([str(path)])
 
 

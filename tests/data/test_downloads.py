@@ -226,7 +226,7 @@ def test_unpacking_goes_on_after_a_stop(server, tmp_path):
 def test_a_damaged_archive_is_downloaded_anew(server, tmp_path, content):
     server.files["/a.zip"] = content
     download = _download(server, "/a.zip", "a.zip", unpack=True)
-    with pytest.raises(InputError, match=r"a\.zip is damaged \(.*\): give the same command again to download it anew"):
+    with pytest.raises(InputError, match=r"a\.zip is damaged \(.*\): give the same command again to download it again"):
         fetch(download, tmp_path)
     server.files["/a.zip"] = _zip(["1"])
     fetch(download, tmp_path)

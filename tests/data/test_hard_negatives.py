@@ -172,7 +172,7 @@ def test_prepared_sets(tmp_path):
     assert source.rows == ROWS
     assert [images.image_hash(image.open()) for image in source.images] == [images.image_hash(f.path) for f in files]
     (tmp_path / "toy" / "images" / "1.0.0" / "dataset_info.json").write_text("")
-    with pytest.raises(InputError, match="is damaged or missing: prepare the data anew"):
+    with pytest.raises(InputError, match="is damaged or missing: prepare the data again"):
         source.verify()
     with pytest.raises(InputError, match="holds no prepared data"):
         hard_negatives.PreparedSource(tmp_path)

@@ -207,7 +207,7 @@ def test_every_damaged_or_missing_file_is_found_and_named(folder):
             with pytest.raises(InputError) as caught:
                 found.verify()
             assert str(caught.value) == (
-                f"{path} is damaged or missing: prepare the data anew with"
+                f"{path} is damaged or missing: prepare the data again with"
                 " `python -m launch.prepare --task=toy --source=DIR --overwrite`"
             )
         path.write_bytes(content)
@@ -229,7 +229,7 @@ def test_a_shard_that_breaks_later_is_named(folder, name, damage):
     found = prepared.PreparedSet(folder)
     with pytest.raises(InputError) as caught:
         _open_all(found)
-    assert str(caught.value).startswith(f"{path} is damaged or missing: prepare the data anew with")
+    assert str(caught.value).startswith(f"{path} is damaged or missing: prepare the data again with")
 
 
 @pytest.mark.parametrize("name", ["images/1.0.0/dataset_info.json", "examples/1.0.0/features.json", "image_hashes.npy"])

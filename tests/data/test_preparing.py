@@ -296,8 +296,8 @@ def test_a_whole_shard_of_broken_images(root, items, tmp_path, small_shards):
     ("count", "allow_partial", "message"),
     [
         (12, False, r"has 10 examples of task 'toy', but 12 were published: .* or give --allow_partial"),
-        (9, False, r"has 10 examples of task 'toy', but 9 were published: get the annotation files anew$"),
-        (9, True, r"has 10 examples of task 'toy', but 9 were published: get the annotation files anew$"),
+        (9, False, r"has 10 examples of task 'toy', but 9 were published: get the annotation files again$"),
+        (9, True, r"has 10 examples of task 'toy', but 9 were published: get the annotation files again$"),
     ],
 )
 def test_a_wrong_count_names_both(root, items, tmp_path, count, allow_partial, message):
@@ -428,7 +428,7 @@ def test_a_killed_run_goes_on_where_it_was(root, items, tmp_path, small_shards, 
 
 
 def test_stopped_between_images_and_end(root, items, tmp_path, small_shards, monkeypatch):
-    """What follows the images is made anew, whatever is left of it."""
+    """What follows the images is made again, whatever is left of it."""
     for name in ("_write_metadata", "_replace"):
         with monkeypatch.context() as patch:
             patch.setattr(preparing, name, lambda *arguments: sys.exit("killed"))
@@ -451,7 +451,7 @@ def test_a_changed_source_is_seen(root, items, tmp_path, small_shards, monkeypat
     os.utime(root / "9.jpg", ns=(0, 0))
     notes = []
     published_files.prepare(tmp_path / "toy", items, root, note=notes.append)
-    assert notes == ["toy: the source has changed or was incomplete, 2 finished shards are made anew"]
+    assert notes == ["toy: the source has changed or was incomplete, 2 finished shards are made again"]
     after = _stamp(tmp_path / "toy")
     assert len([name for name in before if before[name] == after[name]]) == 5
     # Other items make other shards.

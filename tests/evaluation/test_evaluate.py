@@ -235,7 +235,7 @@ _CHANGES = {
 @pytest.mark.parametrize("change", _CHANGES)
 def test_another_run_is_refused_or_computed_anew(tmp_path, monkeypatch, change):
     """What can change a number is part of the run: the folder is refused, the default folder is another, and
-    overwriting scores everything anew."""
+    overwriting scores everything again."""
     monkeypatch.chdir(tmp_path)
     run(FakeScorer(), None)
     (first,) = pathlib.Path("runs").iterdir()
@@ -495,12 +495,12 @@ def test_gray_image_normalisation_scores_one_more_image(tmp_path):
 def test_a_task_with_bad_data_does_not_stop_the_others(tmp_path):
     def broken(data_dir, limit):
         yield from fakes.text_task().load(data_dir, limit)
-        raise InputError("row 11 of broken.json has no caption: get the file anew.")
+        raise InputError("row 11 of broken.json has no caption: get the file again.")
 
     tasks = (dataclasses.replace(fakes.text_task("broken"), load=broken), *TASKS)
     scorer = FakeScorer()
     results = run(scorer, tmp_path / "run", tasks=tasks)
-    assert results["failed"] == {"broken": "row 11 of broken.json has no caption: get the file anew."}
+    assert results["failed"] == {"broken": "row 11 of broken.json has no caption: get the file again."}
     assert results["tasks"] == run(FakeScorer(), tmp_path / "without")["tasks"]
     assert len(scorer.scored) == NUM_PAIRS * NUM_SAMPLES
     with pytest.raises(InputError, match=r"^row 11 of broken\.json"):

@@ -126,7 +126,7 @@ def _missing_image(path, num_images, make=None, reason="missing"):
 def _fewer(make, count, published):
     sentence = (
         f"{{root}} has {count} example{'s' * (count != 1)} of task '{{task}}', but {published} were published: get the"
-        " annotation files anew, or give --allow_partial to prepare what is there"
+        " annotation files again, or give --allow_partial to prepare what is there"
     )
     return Fault(FEWER, make, sentence)
 
@@ -134,13 +134,13 @@ def _fewer(make, count, published):
 def _more(make, count, published):
     sentence = (
         f"{{root}} has {count} examples of task '{{task}}', but {published} were published: get the annotation"
-        " files anew"
+        " files again"
     )
     return Fault(MORE, make, sentence)
 
 
 def _broken_off(file, share=0.5, line=""):
-    sentence = f"{line}{{root}}/{file} breaks off in the middle, as after an unfinished download: get the file anew"
+    sentence = f"{line}{{root}}/{file} breaks off in the middle, as after an unfinished download: get the file again"
     return Fault(BROKEN, cut(file, share), sentence)
 
 
@@ -237,7 +237,7 @@ def _svo(first):
         Fault(
             FEWER,
             change(_SVO, list.clear),
-            "{root} has no example of task '{task}': get the annotation files anew",
+            "{root} has no example of task '{task}': get the annotation files again",
         ),
         _broken_off(_SVO),
         _no_file(_SVO),
@@ -611,7 +611,7 @@ def test_a_damaged_shard_takes_its_task_away_and_no_other(name, damage, kind, se
     others = [other for other in ("clevr", "pets", "winoground") if other != name]
     results = _evaluate(["clevr", "pets", "winoground"], data, tmp_path)
     assert results["failed"] == {
-        name: f"{shard} is damaged or missing: prepare the data anew with"
+        name: f"{shard} is damaged or missing: prepare the data again with"
         f" `python -m launch.prepare --task={name} --source=DIR --overwrite`"
     }
     assert list(results["tasks"]) == others
@@ -633,8 +633,8 @@ def _make_older(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_break_state, "{state} is damaged or of another version of winobench: prepare the data anew with"),
-        (_lose_keys, "{state} is damaged or of another version of winobench: prepare the data anew with"),
+        (_break_state, "{state} is damaged or of another version of winobench: prepare the data again with"),
+        (_lose_keys, "{state} is damaged or of another version of winobench: prepare the data again with"),
         (_make_older, "{folder} was prepared for version 0 of the task, which is now at 1: renew it with"),
     ],
 )

@@ -92,7 +92,7 @@ def test_several_tasks_from_one_folder(run, tasks, source, tmp_path):
     failed, out, err = run("toy", source)
     assert (failed, err) == ([], "")
     assert out.startswith("toy: is ready, 10 examples,")
-    assert out.endswith("; --overwrite prepares it anew\n")
+    assert out.endswith("; --overwrite prepares it again\n")
     (source / "0.png").write_bytes((source / "2.png").read_bytes())
     assert run("toy", source, overwrite=True)[0] == []
     assert prepared.read_state(tmp_path / "data" / "toy")["content"] != made["content"]
@@ -104,7 +104,7 @@ def test_one_failure_does_not_stop_the_others(run, tasks, source, tmp_path):
     assert out.startswith("toy: 10 examples")
     assert err.splitlines()[0] == (
         f"error: larger: {source} has 10 examples of task 'larger', but 12 were published: get the annotation files"
-        f" anew, or give --allow_partial to prepare what is there; {source} must hold list.txt"
+        f" again, or give --allow_partial to prepare what is there; {source} must hold list.txt"
     )
     assert err.splitlines()[-1] == "1 of 2 tasks could not be prepared: larger"
     assert run("larger", source, allow_partial=True)[0] == []

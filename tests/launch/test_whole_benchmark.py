@@ -116,5 +116,5 @@ def test_tasks_whose_data_are_damaged_are_left_out(runs, data_dir, models, tmp_p
     assert list(results["tasks"]) == ["svo_subj"]
     assert list(results["failed"]) == ["pets", "winoground"]
     for task, reason in results["failed"].items():
-        assert re.search(rf"is damaged or missing: prepare the data anew with .*--task={task}", reason)
+        assert re.search(rf"is damaged or missing: prepare the data again with .*--task={task}", reason)
     assert "not evaluated" in out

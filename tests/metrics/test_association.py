@@ -151,7 +151,7 @@ def test_refuses_what_has_no_effect_size(call, message):
 def test_exact_p_values_equal_enumeration_and_scipy(shift):
     x, y = draw((5, 4), shift, seed=7)
     found = assoc.permutation_test(x, y)
-    # Effect sizes of all 126 arrangements, with the standard deviation computed anew each time.
+    # Effect sizes of all 126 arrangements, with the standard deviation computed again each time.
     union = np.concatenate([x, y])
     sizes = []
     for chosen in itertools.combinations(range(9), 5):

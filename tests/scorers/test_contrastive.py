@@ -129,7 +129,7 @@ def test_everything_is_encoded_once(scorer, images, monkeypatch):
 
 
 def test_one_compilation(scorer, images):
-    """Numbers of images and texts that fill no batch compile nothing anew."""
+    """Numbers of images and texts that fill no batch compile nothing again."""
     scorer.score(images, TEXTS)
     before = tables._encode._cache_size()
     scorer.score(images[:1], TEXTS[:1])

@@ -523,7 +523,7 @@ def test_the_clip_is_on_the_global_batch(manual, high, expected_loss, expected_s
     np.testing.assert_allclose(jax.jit(function)(*arguments), (expected_loss, expected_slope), atol=1e-6)
 
 
-@pytest.mark.slow  # compiles the step anew
+@pytest.mark.slow  # compiles the step again
 def test_rematerialisation_keeps_less_and_changes_nothing(on_one_device):
     config, graphdefs, arguments, expected = on_one_device
     assert_same(run(gradient_function(graphdefs, config, remat=True), *arguments), expected, 1e-5)
@@ -538,7 +538,7 @@ def test_rematerialisation_keeps_less_and_changes_nothing(on_one_device):
     assert kept_bytes(True) < 0.4 * kept_bytes(False)
 
 
-@pytest.mark.slow  # compiles the step anew
+@pytest.mark.slow  # compiles the step again
 def test_bfloat16_networks(on_one_device):
     """Frozen parameters and computation in bfloat16; adapters, errors, loss and gradients stay float32."""
     config, _, arguments, expected = on_one_device

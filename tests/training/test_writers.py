@@ -1,4 +1,4 @@
-"""Metric writers: what a stopped run wrote of steps that are done anew does not stay."""
+"""Metric writers: what a stopped run wrote of steps that are done again does not stay."""
 
 import json
 import os

@@ -297,7 +297,7 @@ def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: 
         raise InputError(f"{folder} holds no readable BERT tokenizer: {reason}") from error
     missing = [name for name in ("cls_token", "sep_token", "pad_token") if getattr(tokenizer, f"{name}_id") is None]
     if missing:
-        raise InputError(f"the tokenizer in {folder} has no {missing[0]}: get its files anew")
+        raise InputError(f"the tokenizer in {folder} has no {missing[0]}: get its files again")
     if vocab_size is not None and (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
         raise InputError(
             f"the tokenizer in {folder} has {count} tokens, but the network knows {vocab_size}: the two are"

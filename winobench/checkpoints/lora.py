@@ -163,7 +163,7 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
     if unknown:
         raise InputError(_describe_unknown(path, unknown))
     if not found:
-        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it anew")
+        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it again")
     configs = _peft_configs(path)
     parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
@@ -413,7 +413,7 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
     if not rank == up.shape[1] > 0:
         raise InputError(
             f"{path}: {roles['down'].name} has the rank {rank}, but {roles['up'].name} the rank {up.shape[1]}: the file"
-            " is damaged, get it anew"
+            " is damaged, get it again"
         )
     if "alpha" in roles:
         values = _floats(path, roles["alpha"], or_whole=True)

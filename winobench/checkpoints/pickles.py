@@ -88,9 +88,9 @@ class PickledTensor:
             with zipfile.ZipFile(self.path) as archive:
                 content = archive.read(self.member)
         except (*_UNREADABLE, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(f"{self.path} is damaged at {self.member} ({error}): get it anew") from error
+            raise InputError(f"{self.path} is damaged at {self.member} ({error}): get it again") from error
         if len(content) < self.size * self.dtype.itemsize:
-            raise InputError(f"{self.path} is damaged at {self.member} (too short): get it anew")
+            raise InputError(f"{self.path} is damaged at {self.member} (too short): get it again")
         flat = np.frombuffer(content, self.dtype, self.size)[self.offset :]
         strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
         return np.array(np.lib.stride_tricks.as_strided(flat, self.shape, strides, writeable=False), order="C")
@@ -308,7 +308,7 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             byteorder = b"little" if order is None else archive.read(order)
     except zipfile.BadZipFile as error:
         raise InputError(
-            f"{path} is damaged, or in the format from before PyTorch 1.6, which is not supported: get it anew, or"
+            f"{path} is damaged, or in the format from before PyTorch 1.6, which is not supported: get it again, or"
             " load it with torch once and save it as safetensors"
         ) from error
     except _UNREADABLE as error:

@@ -158,7 +158,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
     except (safetensors.SafetensorError, OSError) as error:
         raise InputError(
             f"{path} is no complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off while it"
-            " was copied or downloaded, so get it anew"
+            " was copied or downloaded, so get it again"
         ) from error
 
     def reader(name: str) -> Callable[[], np.ndarray]:

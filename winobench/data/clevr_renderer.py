@@ -98,7 +98,7 @@ def _in_chunks(scenes, size, supersample, masks):
 
 
 def _render_chunk(scenes: Scenes, size: int, supersample: int, masks: bool) -> jax.Array:
-    # Three compiled functions and not one: XLA would fuse them and compute each ray's hit anew for everything that
+    # Three compiled functions and not one: XLA would fuse them and compute each ray's hit again for everything that
     # depends on it, a hundred times slower on a CPU.
     hit, nearest = _first_hit(scenes, size * supersample)
     if masks:
@@ -183,7 +183,7 @@ def _first_hit(scenes, side):
 
 
 def _materialise(values):
-    """Makes XLA store values that several others need, where it would rather compute them anew in each."""
+    """Makes XLA store values that several others need, where it would rather compute them again in each."""
     return jax.lax.optimization_barrier(values)
 
 

@@ -75,7 +75,7 @@ def fetch(
       download: what to get.
       folder: of the task's sources.
       display: is told of the progress.
-      attempts: how many attempts in a row may fail; counted anew from each one that brought a part of the file.
+      attempts: how many attempts in a row may fail; counted again from each one that brought a part of the file.
       first_wait: seconds before the second attempt; doubled from attempt to attempt.
       sleep: waits.
 
@@ -345,7 +345,7 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> Non
             raise InputError(
                 f"the archive {archive} cannot be unpacked here ({reason}): unpack it with another program"
             ) from error
-        advice = "give the same command again to download it anew" if is_own else "delete it from the hub's cache"
+        advice = "give the same command again to download it again" if is_own else "delete it from the hub's cache"
         if is_own:
             with contextlib.suppress(OSError):
                 archive.unlink()

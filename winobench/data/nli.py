@@ -69,7 +69,7 @@ def read_pairs(folder: str | os.PathLike | None, sets: Sequence[str], split: str
     if not pairs:
         raise InputError(
             f"{folder or 'the hub'} holds no pair of the split {split} that is labelled {' or '.join(labels)}: get the"
-            " files anew"
+            " files again"
         )
     return pairs
 
@@ -135,7 +135,7 @@ def _parquet_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
     try:
         rows = pyarrow.parquet.read_table(path).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({error}): get it anew") from error
+        raise InputError(f"{path} cannot be read as Parquet ({error}): get it again") from error
     yield from enumerate(rows, 1)
 
 

@@ -37,7 +37,7 @@ from winobench.data import images as image_files
 from winobench.errors import InputError
 from winobench.files import user_path
 
-FORMAT = 1  # of the folder; a folder of another one has to be prepared anew
+FORMAT = 1  # of the folder; a folder of another one has to be prepared again
 IMAGES, EXAMPLES = "images", "examples"
 SET_VERSION = "1.0.0"
 SPLIT = "test"
@@ -382,6 +382,6 @@ def _damaged(path: str | os.PathLike, task: str, others: int = 0) -> InputError:
     more = f" and {others} more file{'s' if others > 1 else ''}" if others else ""
     verb = "are" if others else "is"
     return InputError(
-        f"{os.fspath(path)}{more} {verb} damaged or missing: prepare the data anew with"
+        f"{os.fspath(path)}{more} {verb} damaged or missing: prepare the data again with"
         f" `python -m launch.prepare --task={task} --source=DIR --overwrite`"
     )

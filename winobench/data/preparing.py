@@ -182,7 +182,7 @@ def _make_shards(
         if (entry := journal.find(job)) is not None and (allow_partial or not entry["problems"])
     }
     if stale := len(journal.entries.keys() - entries.keys()):
-        note(f"{task}: the source has changed or was incomplete, {stale} finished shards are made anew")
+        note(f"{task}: the source has changed or was incomplete, {stale} finished shards are made again")
     _remove_all_but(prepared.set_folder(folder, prepared.IMAGES), entries)
     on_start(sum(len(job.images) for job in jobs), sum(len(job.images) for job in jobs if job.path.name in entries))
     left = [job for job in jobs if job.path.name not in entries]
@@ -203,7 +203,7 @@ def _collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list
             if item.id in ids:
                 raise InputError(
                     f"two examples of task {task!r} have the id {item.id!r}: an annotation file in {root} holds them"
-                    " twice or was changed, so get it anew"
+                    " twice or was changed, so get it again"
                 )
             ids.add(item.id)
             _check_item(item, root, task)
@@ -229,7 +229,7 @@ def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
         except (UnicodeEncodeError, TypeError):
             wrong = "has a text that is no Unicode text"
     if wrong:
-        raise InputError(f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} anew")
+        raise InputError(f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} again")
 
 
 def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: str) -> None:
@@ -247,13 +247,13 @@ def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: st
 
 def _check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
     if not count:
-        raise InputError(f"{root} has no example of task {task!r}: get the annotation files anew")
+        raise InputError(f"{root} has no example of task {task!r}: get the annotation files again")
     if num_published is None or count == num_published or (allow_partial and count < num_published):
         return
     way_out = ", or give --allow_partial to prepare what is there" if count < num_published else ""
     raise InputError(
         f"{root} has {count:,} example{'' if count == 1 else 's'} of task {task!r}, but {num_published:,} were"
-        f" published: get the annotation files anew{way_out}"
+        f" published: get the annotation files again{way_out}"
     )
 
 

@@ -1,7 +1,7 @@
 """Captions with their words in another order: the perturbations of ARO's order tasks, made by us.
 
 ARO (Yuksekgonul et al. 2023, section 2.2) asks whether a model prefers a caption to four reorderings of it. Its authors
-draw them anew at every run; here they depend on a seed and the caption alone.
+draw them again at every run; here they depend on a seed and the caption alone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def reordered_captions(
 
     As in ARO, the caption is tagged and shuffled as it was written, punctuation included, then joined with spaces and
     cleaned. Unlike there, it is cut to its first 30 words *before* it is shuffled, so that all candidates have the same
-    words; and a perturbation that gives an earlier candidate again (compared without spaces) is drawn anew, up to 100
+    words; and a perturbation that gives an earlier candidate again (compared without spaces) is drawn again, up to 100
     times. Where that is of no avail, because too few tokens differ, the candidate is left out: two equal candidates
     would be a tie that says nothing of the model.
 

@@ -1,6 +1,6 @@
 """Tables of encoded images and texts on the device, filled while the scoring runs.
 
-A table has a fixed number of rows, so that its size compiles nothing anew, and an evaluation may have more images or
+A table has a fixed number of rows, so that its size compiles nothing again, and an evaluation may have more images or
 texts than rows. The triples of an evaluation are therefore cut into stretches that need no more items than there are
 rows. Within a stretch, items are encoded in order of first use, a batch at a time and just before they are needed:
 loading and encoding overlap with scoring, and no more than a few batches of decoded images are in memory at once.
@@ -188,7 +188,7 @@ class DeviceTable:
           num_items: number of items that there are.
           rows: number of items that it holds.
           example: an item before encoding: an array, or a tree of arrays.
-          load: gives the items of a list of numbers, in order, before encoding; called anew for each stretch.
+          load: gives the items of a list of numbers, in order, before encoding; called again for each stretch.
         """
         self.array = encoder.empty_table(rows, example)
         self.encoder = encoder
@@ -371,7 +371,7 @@ def score_rows(
                 failed = [table.encoder.size for table in (images, texts) if table.has_failed()]
                 for each in failed or [size]:
                     each.halve(error)
-            # Lost tables are made anew in the next round: here the error is gone, and with it what it held on to.
+            # Lost tables are made again in the next round: here the error is gone, and with it what it held on to.
             numbers = np.flatnonzero(~done)
     finally:
         images.close()

@@ -240,7 +240,7 @@ def _sampling(
 
 
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
-    """Has races learn from a pilot which timesteps tell most, where their rule is to do so; describes them anew."""
+    """Has races learn from a pilot which timesteps tell most, where their rule is to do so; describes them again."""
     if description["identity"]["sampling"]["timesteps"] != importance.RULE:
         return
     for group in work.groups:

@@ -192,7 +192,7 @@ class RunFolder:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise InputError(
                 f"{self.path} holds another run, which differs in {'; '.join(differences[:3])}{more}: choose another "
-                "--workdir, or --overwrite to delete its records and start anew."
+                "--workdir, or --overwrite to delete its records and start again."
             )
 
     def open(self, description: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -254,7 +254,7 @@ class RunFolder:
         return True
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        """Writes ``config.json`` anew."""
+        """Writes ``config.json`` again."""
         write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
 
     def write_examples(self, task: str, table: pa.Table) -> None:

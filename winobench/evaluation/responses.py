@@ -105,7 +105,7 @@ class ResponseStore:
           seconds_between_syncs: 0 syncs every response before ``add`` returns, for responses that cost money. Otherwise
             a response is handed to the operating system at once, which survives a kill, but synced only with the first
             one that comes so many seconds after the last sync, or by ``close``: what a crash of the machine takes is
-            computed anew.
+            computed again.
         """
         self.folder = pathlib.Path(folder)
         self._process = process

@@ -119,7 +119,7 @@ def effect_size(psi_x, psi_y) -> float:
 
 
 def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int = 0) -> PermutationTest:
-    """Tests whether the groups' effect size could be chance, by dealing the images anew to groups of the same sizes.
+    """Tests whether the groups' effect size could be chance, by dealing the images again to groups of the same sizes.
 
     The union of the groups stays the same under every permutation, and with it the standard deviation in the effect
     size: effect sizes, differences of means and sums over X all order the arrangements alike, and give one p-value.

@@ -207,7 +207,7 @@ def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
         if not shapes[0][1] == shapes[1][0] > 0:
             raise InputError(
                 f"the two factors of the adapter of {name} have the ranks {shapes[0][1]} and {shapes[1][0]}, but"
-                " must have the same: the file is damaged, get it anew"
+                " must have the same: the file is damaged, get it again"
             )
 
 

@@ -173,7 +173,7 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
 
 def _is_at(array: jax.Array, sharding: NamedSharding) -> bool:
     there = array.sharding
-    # An array that has no mesh goes on one even if its devices stay: other kinds of sharding compile functions anew.
+    # An array that has no mesh goes on one even if its devices stay: other kinds of sharding compile functions again.
     return (
         isinstance(there, NamedSharding)
         and there.mesh == sharding.mesh

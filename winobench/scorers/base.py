@@ -21,7 +21,7 @@ class Scorer(Protocol):
     A scorer may also have
 
     - ``fingerprint() -> dict``: everything about it that can change a score, as JSON values; ``model`` is its weights'
-      SHA-256. Without it, a run that was stopped starts anew, because nobody could tell whether the scorer is the same.
+      SHA-256. Without it, a stopped run starts again, because nobody could tell whether the scorer is the same.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own; one whose mesh has devices of other processes is called by all of them with all of the work.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields

@@ -516,7 +516,7 @@ class DiffusionITM:
             raise InputError(
                 f"noise holds {len(noise)} samples, but there are {len(chosen)} timesteps: give one for each"
             )
-        # A power of two, so that other numbers of samples seldom compile anew.
+        # A power of two, so that other numbers of samples seldom compile again.
         rows = max(_MIN_NOISE_ROWS, 1 << (len(noise) - 1).bit_length())
         padded = np.zeros((rows, *self.latent_shape), np.float32)
         padded[: len(noise)] = noise

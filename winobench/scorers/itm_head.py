@@ -407,7 +407,7 @@ def _read_processor(source: sources.Source) -> ImageProcessor:
     path = source.find("processor_config.json")
     options = sources.read_json(path).get("image_processor") if path is not None else None
     if not isinstance(options, dict):
-        path = source.require("preprocessor_config.json", "which says how images are resized: get it anew")
+        path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
         options = sources.read_json(path)
     try:
         return ImageProcessor.from_config("blip", options)

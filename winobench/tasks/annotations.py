@@ -202,7 +202,7 @@ def _nested(entry: Entry) -> Iterator[Entry]:
 
 
 def _broken_off(where: str) -> InputError:
-    return InputError(f"{where} breaks off in the middle, as after an unfinished download: get the file anew")
+    return InputError(f"{where} breaks off in the middle, as after an unfinished download: get the file again")
 
 
 def _read(path: pathlib.Path) -> str:

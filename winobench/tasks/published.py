@@ -90,7 +90,7 @@ class PublishedData:
         holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
       downloads: what may be downloaded into the folder; need not be all that it must hold.
-      with_lists: ``with_lists(folder, scorer, name)`` makes the task's lists of candidates anew with a contrastive
+      with_lists: ``with_lists(folder, scorer, name)`` makes the task's lists of candidates again with a contrastive
         scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
       shared_folder: where downloads go, in ``<data_dir>/sources``; the task's name by default. Tasks that read the same
         files give the same name, so that they are downloaded once.
@@ -156,7 +156,7 @@ def problem(name: str, version: int, source: PublishedData, data_dir: str | None
     state = prepared_sets.read_state(folder)
     if state is None and prepared_sets.has_state(folder):
         return (
-            f"{folder / prepared_sets.STATE} is damaged or of another version of winobench: prepare the data anew"
+            f"{folder / prepared_sets.STATE} is damaged or of another version of winobench: prepare the data again"
             f" with `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
         )
     if state is None:

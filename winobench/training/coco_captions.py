@@ -213,7 +213,7 @@ def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
             texts = [sentence["raw"].text() for sentence in image["sentences"].rows()]
             captions[f"{place}/{image['filename'].text()}"] = texts
     if not captions:
-        raise InputError(f"{splits[0]} has no training images: get the file anew")
+        raise InputError(f"{splits[0]} has no training images: get the file again")
     return captions
 
 

@@ -491,7 +491,7 @@ class _Clock:
         self.start(step)
 
     def start(self, step: int) -> None:
-        """Begins to count anew."""
+        """Begins to count again."""
         self._step, self._time = step, time.monotonic()
 
     def speed(self, step: int) -> float | None:

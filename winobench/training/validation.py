@@ -84,7 +84,7 @@ class Validation:
         """Judges the model as it is now.
 
         Args:
-          pipeline: the model. One whose networks differ in their values alone compiles nothing anew.
+          pipeline: the model. One whose networks differ in their values alone compiles nothing again.
 
         Returns:
           ``validation/<task>``, the accuracy of each task in [0, 1], and ``validation/mean``, their mean. Ties are

@@ -1,6 +1,6 @@
 """Where a training run's numbers go: JSON lines, TensorBoard, Weights & Biases.
 
-Every writer knows how to go on after a stop: what an earlier process wrote about steps that are now done anew is
+Every writer knows how to go on after a stop: what an earlier process wrote about steps that are now done again is
 dropped or hidden, so that a run that was killed and one that was not leave the same curve.
 """
 
@@ -44,7 +44,7 @@ class JsonLines:
         self._file: Any = None
 
     def start(self, step: int) -> None:
-        """Opens the file, without the rows of steps that are done anew and without lines that are not rows.
+        """Opens the file, without the rows of steps that are done again and without lines that are not rows.
 
         Such a line was cut off by a kill, or damaged.
 

@@ -307,7 +307,7 @@ def _two_answers(value: Any) -> tuple[Any, Any] | None:
 
 
 def _sentence(fields: dict[str, Any], text: str) -> Sentence | Malformed:
-    """A sentence from its fields; a reason need not be given, and a snippet that does not fit is cut out anew."""
+    """A sentence from its fields; a reason need not be given, and a snippet that does not fit is cut out again."""
     statement = _text(fields.get("statement"))
     claim = _CLAIM.search(statement)
     if claim:

@@ -302,7 +302,9 @@ def _candidates(folder: pathlib.Path) -> list[tuple[Item, str | None]]:
             for record in read_lines(folder / CANDIDATES)
         ]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{folder / CANDIDATES} is damaged ({error!r}): give --check, which writes it anew.") from None
+        raise InputError(
+            f"{folder / CANDIDATES} is damaged ({error!r}): give --check, which writes it again."
+        ) from None
 
 
 def _refused(folder: pathlib.Path) -> list[tuple[Origin, str]]:

@@ -558,7 +558,7 @@ def _read_key(kind: type[Api], needed: bool) -> str | None:
             f"the environment variable {kind.key_variable} is not set: set it to your key for {kind.default_url}."
         )
     if not all(0x20 < ord(letter) < 0x7F for letter in key):
-        raise InputError(f"{kind.key_variable} holds a character that no key has: copy the key anew.")
+        raise InputError(f"{kind.key_variable} holds a character that no key has: copy the key again.")
     return key or None
 
 
