@@ -35,7 +35,7 @@ from winobench.data import images as image_files
 from winobench.data import prepared, preparing
 from winobench.engine import sharing, tables
 from winobench.errors import InputError
-from winobench.evaluation import gallery, race, records, runner, sample_groups, summary
+from winobench.evaluation import error_parts, gallery, race, records, runner, sample_groups, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import association, sequential
 from winobench.tasks import get_task
@@ -558,7 +558,7 @@ def _load_seconds(folder: pathlib.Path) -> tuple[float, float]:
 def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> dict[str, float]:
     """Of a round over the plan: writing, and reading back what lies in few parts, in many, and in short rows."""
     found = {}
-    scores = records.ScoreSet("toy", tuple(range(samples)))
+    scores = error_parts.ScoreSet("toy", tuple(range(samples)))
     hashes = plan.image_hashes, plan.text_hashes
     random = np.random.default_rng(0)
 
@@ -581,14 +581,14 @@ def _record_seconds(folder: pathlib.Path, plan: planning.Plan, samples: int) -> 
                     rows = (order[first : first + size] for first in range(0, len(triples), size))
                     return ((row, values[row]) for row in rows)
 
-                writer = records.ErrorWriter(run, scores, *hashes, seconds_between_parts=1e9)
+                writer = error_parts.ErrorWriter(run, scores, *hashes, seconds_between_parts=1e9)
                 start = time.perf_counter()
                 runner._score(group, places, places, lambda triples, _: batches(triples), writer, lambda n: None)
                 seconds += time.perf_counter() - start
         return run, seconds
 
     def read(run: records.RunFolder) -> float:
-        return _best(lambda: run.read_errors(scores, *hashes, plan.pairs), repeats=2)
+        return _best(lambda: error_parts.read_own_errors(run, scores, *hashes, plan.pairs), repeats=2)
 
     pairs = 4000
     few, seconds = write("few", pairs, samples, 1)

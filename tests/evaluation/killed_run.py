@@ -7,7 +7,7 @@ import json
 import sys
 
 from tests.evaluation import fakes
-from winobench.evaluation import evaluate, records
+from winobench.evaluation import error_parts, evaluate
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
 ARGUMENTS = {"num_samples": 5, "limit": 5, "seed": 3}
@@ -18,7 +18,7 @@ def main(workdir, port=None, rank=None):
         import jax
 
         jax.distributed.initialize(f"localhost:{port}", 2, int(rank))
-    records._SECONDS_BETWEEN_PARTS = 0.1
+    error_parts._SECONDS_BETWEEN_PARTS = 0.1
     scorer = fakes.FakeScorer(seconds_a_batch=0.03)
     results = evaluate.evaluate(scorer, TASKS, workdir, progress=False, **ARGUMENTS)
     print(json.dumps(results["tasks"]))

@@ -37,11 +37,11 @@ def main(workdir, processes="", *options):
         jax.distributed.initialize = functools.partial(jax.distributed.initialize, heartbeat_timeout_seconds=12)
         parallel.join_processes(processes, outlive=True)
 
-    from winobench.evaluation import evaluate, plan, records
+    from winobench.evaluation import error_parts, evaluate, plan, records
     from winobench.scorers import samples
     from winobench.scorers.diffusion_itm import DiffusionITM
 
-    records._SECONDS_BETWEEN_PARTS = 0.1
+    error_parts._SECONDS_BETWEEN_PARTS = 0.1
 
     class Scorer(DiffusionITM):
         def iter_errors(self, *arguments, **named):

@@ -10,18 +10,9 @@ import pytest
 
 from winobench import parquet_files
 from winobench.errors import InputError
-from winobench.evaluation import records
-from winobench.evaluation.records import (
-    SCHEMA_VERSION,
-    ErrorWriter,
-    RunFolder,
-    ScoreSet,
-    digest,
-    pass_over,
-    read_errors,
-    write_json,
-    write_table,
-)
+from winobench.evaluation import error_parts
+from winobench.evaluation.error_parts import ErrorWriter, ScoreSet, pass_over, read_errors
+from winobench.evaluation.records import SCHEMA_VERSION, RunFolder, digest, write_json, write_table
 
 IMAGES, TEXTS = ["image-0", "image-1"], ["text-0", "text-1"]
 PAIRS = np.array([[0, 0], [0, 1], [1, 0]], np.int32)
@@ -52,7 +43,7 @@ def test_errors_come_back_as_written(tmp_path):
     writer.add(_triples([0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0]), np.float32([0.1, 0.2, 0.3, 0.4]))
     writer.add(_triples([0, 1, 1], [1, 0, 2]), np.float32([0.5, 0.6]))
     writer.flush()
-    errors, seconds = folder.read_errors(_scores("scores", 3), IMAGES, TEXTS, PAIRS)
+    errors, seconds = error_parts.read_own_errors(folder, _scores("scores", 3), IMAGES, TEXTS, PAIRS)
     nan = np.nan
     expected = np.float32([[0.1, 0.2, 0.3], [0.4, 0.5, nan], [nan, nan, 0.6]])
     np.testing.assert_array_equal(errors, expected)
@@ -127,9 +118,9 @@ def test_only_scores_of_the_same_identity_come_back(tmp_path):
         writer = _writer(folder, scores)
         writer.add(_triples([0, 0, 0]), np.float32([value]))
         writer.flush()
-    assert folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 1.0
-    assert folder.read_errors(_scores("other", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 2.0
-    assert np.isnan(folder.read_errors(_scores("third", 1), IMAGES, TEXTS, PAIRS)[0]).all()
+    assert error_parts.read_own_errors(folder, _scores("scores", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 1.0
+    assert error_parts.read_own_errors(folder, _scores("other", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 2.0
+    assert np.isnan(error_parts.read_own_errors(folder, _scores("third", 1), IMAGES, TEXTS, PAIRS)[0]).all()
 
 
 def test_what_the_plan_does_not_ask_for_is_left_aside(tmp_path):
@@ -137,7 +128,7 @@ def test_what_the_plan_does_not_ask_for_is_left_aside(tmp_path):
     writer = _writer(folder)
     writer.add(_triples([1, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 2], [1, 0, 7]), np.float32([9, 1, 2, 3, 9]))
     writer.flush()
-    errors, _ = folder.read_errors(_scores("scores", 2), IMAGES, TEXTS, PAIRS)
+    errors, _ = error_parts.read_own_errors(folder, _scores("scores", 2), IMAGES, TEXTS, PAIRS)
     assert errors[0].tolist() == [1, 2]
     assert np.isnan(errors[1:]).all()
 
@@ -164,9 +155,9 @@ def test_distances_and_their_squares_are_turned_into_each_other(tmp_path):
     writer = _writer(folder, num=1, kind="minus_score")
     writer.add(_triples([1, 0, 0]), np.float32([5]))
     writer.flush()
-    squared, _ = folder.read_errors(_scores("scores", 1, "squared_l2"), IMAGES, TEXTS, PAIRS)
-    distance, _ = folder.read_errors(_scores("scores", 1, "l2"), IMAGES, TEXTS, PAIRS)
-    other, _ = folder.read_errors(_scores("scores", 1, "minus_score"), IMAGES, TEXTS, PAIRS)
+    squared, _ = error_parts.read_own_errors(folder, _scores("scores", 1, "squared_l2"), IMAGES, TEXTS, PAIRS)
+    distance, _ = error_parts.read_own_errors(folder, _scores("scores", 1, "l2"), IMAGES, TEXTS, PAIRS)
+    other, _ = error_parts.read_own_errors(folder, _scores("scores", 1, "minus_score"), IMAGES, TEXTS, PAIRS)
     np.testing.assert_array_equal(squared[:, 0], np.float32([9, 16, np.nan]))
     np.testing.assert_array_equal(distance[:, 0], np.float32([3, 4, np.nan]))
     np.testing.assert_array_equal(other[:, 0], np.float32([np.nan, np.nan, 5]))
@@ -182,14 +173,14 @@ def test_a_damaged_part_is_named_and_set_aside(tmp_path, caplog):
     content = bytearray(part.read_bytes())
     content[len(content) // 2] ^= 1
     part.write_bytes(content)
-    errors, _ = folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)
+    errors, _ = error_parts.read_own_errors(folder, _scores("scores", 1), IMAGES, TEXTS, PAIRS)
     np.testing.assert_array_equal(errors[:, 0], np.float32([1, np.nan, 3]))
     (message,) = caplog.messages
     assert f"{part} is damaged (its SHA-256" in message
     assert "kept as part-0-00001.parquet.damaged" in message
     assert (folder.errors_path / "part-0-00001.parquet.damaged").read_bytes() == content
     # It is told once, and its number is not taken again: a neighbour may have seen it.
-    folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)
+    error_parts.read_own_errors(folder, _scores("scores", 1), IMAGES, TEXTS, PAIRS)
     assert len(caplog.messages) == 1
     folder.close()
     again = RunFolder(tmp_path / "run")
@@ -213,7 +204,7 @@ def test_no_flipped_bit_changes_an_error(tmp_path):
         part.write_bytes(changed)
         for read in (
             lambda *table: read_errors(*table, on_fault=pass_over),
-            lambda _, *table: folder.read_errors(*table),
+            lambda _, *table: error_parts.read_own_errors(folder, *table),
         ):
             errors, _ = read(folder.errors_path, _scores("scores", 8), IMAGES, TEXTS, PAIRS)
             assert np.isnan(errors).all() or np.array_equal(errors, expected)
@@ -245,7 +236,7 @@ def test_odd_parts_are_one_sentence(tmp_path, name):
     table, message = _odd_parts()[name]
     write_table(folder.errors_path / name, table)
     with pytest.raises(InputError, match=rf"{name} {message}.*move it out of the folder"):
-        folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)
+        error_parts.read_own_errors(folder, _scores("scores", 1), IMAGES, TEXTS, PAIRS)
     # Whoever takes errors from beside goes past it.
     errors, _ = read_errors(folder.errors_path, _scores("scores", 1), IMAGES, TEXTS, PAIRS, on_fault=pass_over)
     assert errors[0, 0] == 7
@@ -257,7 +248,7 @@ def test_wrong_metadata_are_damage(tmp_path, timesteps, caplog):
     table, _ = _odd_parts()["part-0-abc.parquet"]
     metadata = {**table.schema.metadata, b"winobench.timesteps": timesteps, b"winobench.seconds": "1"}
     write_table(folder.errors_path / "part-0-00000.parquet", table.replace_schema_metadata(metadata))
-    errors, _ = folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)
+    errors, _ = error_parts.read_own_errors(folder, _scores("scores", 1), IMAGES, TEXTS, PAIRS)
     assert np.isnan(errors).all()
     assert "part-0-00000.parquet is damaged" in caplog.text
 
@@ -270,7 +261,7 @@ def test_parts_without_checksums_are_read(tmp_path):
     writer.flush()
     (part,) = folder.errors_path.iterdir()
     pq.write_table(pq.read_table(part), part, compression="zstd")
-    assert folder.read_errors(_scores("scores", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 7
+    assert error_parts.read_own_errors(folder, _scores("scores", 1), IMAGES, TEXTS, PAIRS)[0][0, 0] == 7
 
 
 def test_the_same_run_may_go_on_and_leftovers_go(tmp_path):
@@ -383,7 +374,7 @@ def test_a_path_that_is_not_utf_8_is_refused_at_once(name):
 )
 def test_a_part_with_values_that_nobody_wrote_is_damaged(tmp_path, values, seconds):
     """By hand, or by a program with a fault: its checksums are right."""
-    scores = records.ScoreSet("digest", (1, 2), "squared_l2")
+    scores = error_parts.ScoreSet("digest", (1, 2), "squared_l2")
     metadata = {
         "winobench.scores": "digest",
         "winobench.timesteps": "[1, 2]",
@@ -394,10 +385,10 @@ def test_a_part_with_values_that_nobody_wrote_is_damaged(tmp_path, values, secon
     table = pa.table(columns, names=["image", "text", "first_sample", "errors"])
     parquet_files.write(tmp_path / "part-0-00000.parquet", table.replace_schema_metadata(metadata))
     with pytest.raises(InputError, match="cannot be read"):
-        records.read_errors(tmp_path, scores, ["i"], ["t"], np.array([[0, 0]]))
+        error_parts.read_errors(tmp_path, scores, ["i"], ["t"], np.array([[0, 0]]))
 
 
 def test_a_pipe_among_the_parts_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "part-0-00000.parquet")
     with pytest.raises(InputError, match="not a regular file"):
-        records.read_errors(tmp_path, records.ScoreSet("d", (1,), "l2"), ["i"], ["t"], np.array([[0, 0]]))
+        error_parts.read_errors(tmp_path, error_parts.ScoreSet("d", (1,), "l2"), ["i"], ["t"], np.array([[0, 0]]))

@@ -18,7 +18,8 @@ from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL
 from winobench.models.base import Network
 from winobench.models.clip import CLIPTextModel, CLIPTextModelWithProjection
-from winobench.models.unet_2d_condition import ADDITION, UNet2DConditionModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import ADDITION
 
 if TYPE_CHECKING:
     import transformers

@@ -21,7 +21,7 @@ import numpy as np
 from winobench import json_files, parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import contracts, importance, records
+from winobench.evaluation import contracts, error_parts, importance, records
 from winobench.evaluation import plan as planning
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.scorers import base, samples
@@ -200,12 +200,12 @@ class Runner:
     def _read_recorded(self, group: SampleGroup, *, reuse: bool) -> float:
         """Fills in what this run and then its neighbours have recorded; returns the seconds spent on the former."""
         table = (group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs)
-        group.errors, seconds = self.folder.read_errors(*table)
+        group.errors, seconds = error_parts.read_own_errors(self.folder, *table)
         if not reuse or not np.isnan(group.errors).any():
             return seconds
         found = group.errors.copy()
         for neighbour in self.folder.neighbours():
-            errors, _ = records.read_errors(neighbour, *table, on_fault=records.pass_over)
+            errors, _ = error_parts.read_errors(neighbour, *table, on_fault=error_parts.pass_over)
             found = np.where(np.isnan(found), errors, found)
         new = np.flatnonzero(np.isnan(group.errors) & ~np.isnan(found))
         if len(new):
@@ -216,7 +216,11 @@ class Runner:
         return seconds
 
     def _score_share(
-        self, group: SampleGroup, flat_indices: np.ndarray, writer: records.ErrorWriter | None, num_processes: int = 1
+        self,
+        group: SampleGroup,
+        flat_indices: np.ndarray,
+        writer: error_parts.ErrorWriter | None,
+        num_processes: int = 1,
     ) -> None:
         """Scores some of a group's flat errors, recording batch after batch."""
         total, left = group.errors.size, len(group.missing)
@@ -229,11 +233,13 @@ class Runner:
         with progress_bars.counting(whole, done, enabled=self.progress and len(flat_indices) > 0) as advance:
             _score(group, flat_indices, range(total), functools.partial(self._iter_errors, group), writer, advance)
 
-    def _race_share(self, group: SampleGroup, writer: records.ErrorWriter, process: int, num_processes: int) -> None:
+    def _race_share(
+        self, group: SampleGroup, writer: error_parts.ErrorWriter, process: int, num_processes: int
+    ) -> None:
         """Races this process's share of the questions to their decisions, recording batch after batch."""
         if process > 0:  # the first process has read them
-            group.errors, _ = self.folder.read_errors(
-                group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs
+            group.errors, _ = error_parts.read_own_errors(
+                self.folder, group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs
             )
         flat, budget = group.errors.reshape(-1), group.errors.shape[1]
         iter_errors, rows = functools.partial(self._iter_errors, group), None
@@ -285,9 +291,9 @@ class Runner:
             **group.sampling,
         )
 
-    def _writer(self, group: SampleGroup, *, process: int) -> records.ErrorWriter:
+    def _writer(self, group: SampleGroup, *, process: int) -> error_parts.ErrorWriter:
         hashes = group.plan.image_hashes, group.plan.text_hashes
-        return records.ErrorWriter(self.folder, group.scores, *hashes, process=process, note=self.versions)
+        return error_parts.ErrorWriter(self.folder, group.scores, *hashes, process=process, note=self.versions)
 
 
 def _score(
@@ -295,7 +301,7 @@ def _score(
     missing: np.ndarray,
     among: np.ndarray | range,
     iter_errors: Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]],
-    writer: records.ErrorWriter | None,
+    writer: error_parts.ErrorWriter | None,
     advance: Callable[[int], None],
 ) -> None:
     """Scores triples and records them batch after batch.

@@ -10,7 +10,7 @@ import numpy as np
 
 from winobench import memory
 from winobench.errors import InputError
-from winobench.evaluation import contracts, importance, race, records, summary
+from winobench.evaluation import contracts, error_parts, importance, race, records, summary
 from winobench.evaluation import plan as planning
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
@@ -43,7 +43,7 @@ class SampleGroup:
 
     tasks: list[Task]
     sampling: dict[str, Any]
-    scores: records.ScoreSet
+    scores: error_parts.ScoreSet
     plan: planning.Plan
     alpha: float | None
     share: float | None
@@ -143,7 +143,7 @@ def make_groups(
                 SampleGroup(
                     members,
                     {"num_samples": num_samples, "seed": seed, "timesteps": rule},
-                    records.ScoreSet(digest, timesteps, contracts.kind_of_error(scorer)),
+                    error_parts.ScoreSet(digest, timesteps, contracts.kind_of_error(scorer)),
                     plan,
                     alpha_of_group,
                     share,

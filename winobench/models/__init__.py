@@ -16,7 +16,8 @@ from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
-from winobench.models.unet_2d_condition import UNet2DConditionConfig, UNet2DConditionModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 __all__ = [
     "AutoencoderKL",

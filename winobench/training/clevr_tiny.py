@@ -29,6 +29,7 @@ from winobench import memory, registry
 from winobench.diffusion import schedules
 from winobench.errors import InputError
 from winobench.models import autoencoder_kl, clip, unet_2d_condition
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 from winobench.training import autoencoder, denoiser, loop, optimizers
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ def autoencoder_config(config: ml_collections.ConfigDict) -> autoencoder_kl.Auto
     )
 
 
-def unet_config(config: ml_collections.ConfigDict) -> unet_2d_condition.UNet2DConditionConfig:
+def unet_config(config: ml_collections.ConfigDict) -> UNet2DConditionConfig:
     """The denoiser's architecture; the way up mirrors the way down."""
     settings = config.denoiser
     down_blocks = tuple(settings.down_block_types)
     factor = 2 ** (len(config.autoencoder.block_out_channels) - 1)
-    return unet_2d_condition.UNet2DConditionConfig.from_dict(
+    return UNet2DConditionConfig.from_dict(
         {
             "sample_size": config.data.image_size // factor,
             "in_channels": config.autoencoder.latent_channels,
