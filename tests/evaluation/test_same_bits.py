@@ -21,7 +21,7 @@ def scorers():
         DiffusionITM.from_pretrained("clevr-tiny", batch_size=8, mesh=parallel.make_mesh(jax.devices()[:count]))
         for count in (1, 2)
     )
-    assert one._shares
+    assert one.pipeline.denoiser.shares_rows
     return {1: one, 2: two}
 
 

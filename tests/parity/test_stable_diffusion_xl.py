@@ -111,7 +111,7 @@ def test_errors(ours, theirs, noise):
     got = scorer.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
     np.testing.assert_allclose(got, torch_errors(theirs, noise), rtol=1e-4)
     # The unconditional text is encoded as texts are; the sizes are those that images are resized to.
-    assert not scorer._shares
+    assert not scorer.pipeline.denoiser.shares_rows
 
 
 def test_the_empty_text_as_zeros(ours, theirs, noise):

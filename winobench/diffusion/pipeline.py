@@ -14,7 +14,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from winobench import memory, options
-from winobench.diffusion import samplers
+from winobench.diffusion import pure_functions
+from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.errors import InputError
 from winobench.models import functional, lora
@@ -31,9 +32,6 @@ from winobench.texts import checked_texts
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
-
-Tree = Any
-"""A pytree of arrays with one leading axis, such as the token ids of some texts."""
 
 # A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
 _OWN_KEY = "_winobench"
@@ -420,7 +418,9 @@ class Pipeline(abc.ABC):
         """
         function, params = self._text_function
         ids = self.tokenize(checked_texts(texts))
-        return _in_batches(functools.partial(_call, function, params), ids, batch_size=batch_size)
+        return pure_functions.in_batches(
+            functools.partial(pure_functions.call, function, params), ids, batch_size=batch_size
+        )
 
     def encode_images(self, images: np.ndarray, *, noise: np.ndarray | None = None, batch_size: int = 8) -> jax.Array:
         """Encodes images into latents, scaled as in training.
@@ -454,7 +454,9 @@ class Pipeline(abc.ABC):
                 " uint8 for values from 0 to 255"
             )
         function, params = self._image_function
-        return _in_batches(functools.partial(_call, function, params), images, noise, batch_size=batch_size)
+        return pure_functions.in_batches(
+            functools.partial(pure_functions.call, function, params), images, noise, batch_size=batch_size
+        )
 
     def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
         """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``.
@@ -472,8 +474,8 @@ class Pipeline(abc.ABC):
         if not bool(jnp.isfinite(latents).all()):
             raise InputError("latents hold NaN or infinite numbers: check what they were made by")
         function, params = self._image_function
-        decode = functools.partial(_call, PictureDecoding(function.family, function.structure), params)
-        return np.asarray(_in_batches(decode, latents, batch_size=batch_size))
+        decode = functools.partial(pure_functions.call, PictureDecoding(function.family, function.structure), params)
+        return np.asarray(pure_functions.in_batches(decode, latents, batch_size=batch_size))
 
     def generate(
         self,
@@ -517,9 +519,9 @@ class Pipeline(abc.ABC):
         function, params = self._denoiser_function
 
         def draw(noise: jax.Array, states: Tree) -> jax.Array:
-            return _draw(function, self.schedule, num_steps, params, noise, states, empty, guidance_scale)
+            return pure_functions.draw(function, self.schedule, num_steps, params, noise, states, empty, guidance_scale)
 
-        latents = _in_batches(draw, noise, states, batch_size=batch_size)
+        latents = pure_functions.in_batches(draw, noise, states, batch_size=batch_size)
         return self.decode_latents(latents, batch_size=batch_size)
 
     _text_function = functools.cached_property(lambda self: self.text_function())
@@ -583,80 +585,6 @@ class Description:
         return self.configs[self.family.AUTOENCODER]
 
 
-@dataclasses.dataclass(frozen=True)
-class TextEncoding:
-    """Token ids as conditions; hashable, and equal to those of pipelines that are built alike."""
-
-    family: type[Pipeline]
-    structures: tuple[tuple[str, functional.Structure], ...]
-    dtype: str | None
-
-    def __call__(self, params: Mapping[str, list[jax.Array]], ids: Tree) -> Tree:
-        """The text encoders' parameters and token ids -> conditions."""
-        networks = {name: structure.module(params[name]) for name, structure in self.structures}
-        with functional.precision(next(iter(networks.values())).dtype):
-            conditions = self.family.encode_conditions(networks, ids)
-        if self.dtype is None:
-            return conditions
-        return jax.tree.map(
-            lambda leaf: leaf.astype(self.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, conditions
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageEncoding:
-    """Images as latents, scaled as in training: uint8 [n, H, W, 3], or floats in [-1, 1] -> float32 [n, h, w, c]."""
-
-    family: type[Pipeline]
-    structure: functional.Structure
-
-    def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """The autoencoder's parameters, images, and noise for a draw -> latents.
-
-        Without noise they are the posterior's mean: a draw would add noise to every comparison.
-        """
-        autoencoder = self.structure.module(params)
-        if images.dtype == jnp.uint8:
-            images = images.astype(jnp.float32) / 127.5 - 1.0
-        with functional.precision(autoencoder.dtype):
-            return self.family.encode_latents(autoencoder, images, noise)
-
-
-@dataclasses.dataclass(frozen=True)
-class PictureDecoding:
-    """Latents as pictures: [n, h, w, c] -> uint8 [n, H, W, 3]."""
-
-    family: type[Pipeline]
-    structure: functional.Structure
-
-    def __call__(self, params: list[jax.Array], latents: jax.Array) -> jax.Array:
-        """The autoencoder's parameters and latents -> pictures."""
-        autoencoder = self.structure.module(params)
-        with functional.precision(autoencoder.dtype):
-            pictures = self.family.decode_pictures(autoencoder, latents).astype(jnp.float32)
-        return jnp.round(jnp.clip(pictures * 127.5 + 127.5, 0, 255)).astype(jnp.uint8)
-
-
-@dataclasses.dataclass(frozen=True)
-class Denoising:
-    """A denoiser as a pure function, the one that `winobench.scorers.denoising.denoising_errors` takes."""
-
-    family: type[Pipeline]
-    structure: functional.Structure
-
-    def __call__(
-        self,
-        params: list[jax.Array],
-        noisy: jax.Array,
-        times: jax.Array,
-        conditions: Tree,
-        sample_rows: jax.Array | None = None,
-    ) -> jax.Array:
-        """The denoiser's parameters and what `Pipeline.denoise` takes -> its prediction."""
-        rows = {} if sample_rows is None else {"sample_rows": sample_rows}
-        return self.family.denoise(self.structure.module(params), noisy, times, conditions, **rows)
-
-
 def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
     """Raises InputError if a device cannot hold what an autoencoder's first layer reads and writes of a batch."""
     # Other networks than ours need not say how wide they are.
@@ -696,47 +624,5 @@ def _on_host() -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
-    return function(params, *arguments)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _draw(
-    function: Denoising,
-    schedule: Schedule,
-    num_steps: int,
-    params: Any,
-    noise: jax.Array,
-    states: Tree,
-    empty: Tree | None,
-    guidance_scale: jax.Array,
-) -> jax.Array:
-    # Float32 means float32: accelerators would otherwise round the factors of matrix products to 10 bits or fewer.
-    with functional.precision(params[0].dtype):
-        return samplers.ddim_sample(
-            function, params, schedule, noise, states, empty, num_steps=num_steps, guidance_scale=guidance_scale
-        )
-
-
-def _in_batches(function: Callable[..., Tree], *trees: Tree, batch_size: int) -> Tree:
-    """Applies a compiled function to rows of trees (or None), always ``batch_size`` of them: one compilation."""
-    total = len(jax.tree.leaves(trees[0])[0])
-    results = []
-    for start in range(0, total, batch_size):
-        count = min(batch_size, total - start)
-
-        def rows(leaf: Any, start: int = start, count: int = count) -> jax.Array:
-            part = jnp.asarray(leaf[start : start + count])
-            return jnp.pad(part, [(0, batch_size - count)] + [(0, 0)] * (part.ndim - 1))
-
-        result = function(*jax.tree.map(rows, trees))
-        results.append(jax.tree.map(lambda leaf, count=count: leaf[:count], result))
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
-
-
 def _without_bookkeeping(config: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if not key.startswith("_")}
-
-
-__all__ = ["Denoising", "Description", "ImageEncoding", "Pipeline", "TextEncoding", "check_encoding"]

@@ -1,0 +1,139 @@
+"""A pipeline's networks as pure functions of their parameters: what is compiled.
+
+They are hashable, and equal to those of pipelines that are built alike: these share compilations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from winobench.diffusion import samplers
+from winobench.diffusion.schedules import Schedule
+from winobench.models import functional
+
+if TYPE_CHECKING:
+    from winobench.diffusion.pipeline import Pipeline
+
+Tree = Any
+"""A pytree of arrays with one leading axis, such as the token ids of some texts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextEncoding:
+    """Token ids as conditions; hashable, and equal to those of pipelines that are built alike."""
+
+    family: type[Pipeline]
+    structures: tuple[tuple[str, functional.Structure], ...]
+    dtype: str | None
+
+    def __call__(self, params: Mapping[str, list[jax.Array]], ids: Tree) -> Tree:
+        """The text encoders' parameters and token ids -> conditions."""
+        networks = {name: structure.module(params[name]) for name, structure in self.structures}
+        with functional.precision(next(iter(networks.values())).dtype):
+            conditions = self.family.encode_conditions(networks, ids)
+        if self.dtype is None:
+            return conditions
+        return jax.tree.map(
+            lambda leaf: leaf.astype(self.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, conditions
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageEncoding:
+    """Images as latents, scaled as in training: uint8 [n, H, W, 3], or floats in [-1, 1] -> float32 [n, h, w, c]."""
+
+    family: type[Pipeline]
+    structure: functional.Structure
+
+    def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
+        """The autoencoder's parameters, images, and noise for a draw -> latents.
+
+        Without noise they are the posterior's mean: a draw would add noise to every comparison.
+        """
+        autoencoder = self.structure.module(params)
+        if images.dtype == jnp.uint8:
+            images = images.astype(jnp.float32) / 127.5 - 1.0
+        with functional.precision(autoencoder.dtype):
+            return self.family.encode_latents(autoencoder, images, noise)
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureDecoding:
+    """Latents as pictures: [n, h, w, c] -> uint8 [n, H, W, 3]."""
+
+    family: type[Pipeline]
+    structure: functional.Structure
+
+    def __call__(self, params: list[jax.Array], latents: jax.Array) -> jax.Array:
+        """The autoencoder's parameters and latents -> pictures."""
+        autoencoder = self.structure.module(params)
+        with functional.precision(autoencoder.dtype):
+            pictures = self.family.decode_pictures(autoencoder, latents).astype(jnp.float32)
+        return jnp.round(jnp.clip(pictures * 127.5 + 127.5, 0, 255)).astype(jnp.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Denoising:
+    """A denoiser as a pure function, the one that `winobench.scorers.denoising.denoising_errors` takes."""
+
+    family: type[Pipeline]
+    structure: functional.Structure
+
+    def __call__(
+        self,
+        params: list[jax.Array],
+        noisy: jax.Array,
+        times: jax.Array,
+        conditions: Tree,
+        sample_rows: jax.Array | None = None,
+    ) -> jax.Array:
+        """The denoiser's parameters and what `Pipeline.denoise` takes -> its prediction."""
+        rows = {} if sample_rows is None else {"sample_rows": sample_rows}
+        return self.family.denoise(self.structure.module(params), noisy, times, conditions, **rows)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
+    """Calls a pure function, compiled."""
+    return function(params, *arguments)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def draw(
+    function: Denoising,
+    schedule: Schedule,
+    num_steps: int,
+    params: Any,
+    noise: jax.Array,
+    states: Tree,
+    empty: Tree | None,
+    guidance_scale: jax.Array,
+) -> jax.Array:
+    """Latents from noise; arguments as of `winobench.diffusion.samplers.ddim_sample`."""
+    # Float32 means float32: accelerators would otherwise round the factors of matrix products to 10 bits or fewer.
+    with functional.precision(params[0].dtype):
+        return samplers.ddim_sample(
+            function, params, schedule, noise, states, empty, num_steps=num_steps, guidance_scale=guidance_scale
+        )
+
+
+def in_batches(function: Callable[..., Tree], *trees: Tree, batch_size: int) -> Tree:
+    """Applies a compiled function to rows of trees (or None), always ``batch_size`` of them: one compilation."""
+    total = len(jax.tree.leaves(trees[0])[0])
+    results = []
+    for start in range(0, total, batch_size):
+        count = min(batch_size, total - start)
+
+        def rows(leaf: Any, start: int = start, count: int = count) -> jax.Array:
+            part = jnp.asarray(leaf[start : start + count])
+            return jnp.pad(part, [(0, batch_size - count)] + [(0, 0)] * (part.ndim - 1))
+
+        result = function(*jax.tree.map(rows, trees))
+        results.append(jax.tree.map(lambda leaf, count=count: leaf[:count], result))
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
