@@ -136,9 +136,7 @@ def make(request: Request) -> Job:
       InputError: an unknown config, a field or value that does not fit, or something that the target cannot do.
     """
     _check_words(request)
-    launcher = request.launcher or configuration.launcher_of(request.config) or "eval"
-    if launcher not in LAUNCHERS and request.launcher is None:
-        raise InputError(f"config {request.config!r} is for python -m launch.{launcher}, which one process runs.")
+    launcher = _launcher(request)
     config = configuration.load(request.config, request.overrides, launcher)
     accelerator = accelerators.parse(request.accelerator or _DEFAULT_ACCELERATORS[request.target])
     _check_accelerator(request, accelerator)
@@ -156,18 +154,9 @@ def make(request: Request) -> Job:
     if installs and request.package is None and checkout is None:
         raise InputError("this winobench is no checkout that could be copied: say what to install with --package.")
     takes_checkout = installs and request.package is None
-    data_dir = request.data_dir or (f"{MOUNT}/data" if store else None)
-    environment = [] if data_dir is None else [f"export WINOBENCH_DATA={shlex.quote(data_dir)}"]
-    if request.target == "slurm" and checkout is not None:
-        environment.append(f"export PYTHONPATH={shlex.quote(checkout)}${{PYTHONPATH:+:$PYTHONPATH}}")
-    command = " \\\n  ".join(
-        [
-            f"{_python(request, installs)} -m launch.{launcher}",
-            shlex.quote(f"--config={_config_spec(request, takes_checkout)}"),
-            *(shlex.quote(f"--config.{field}={text}") for field, text in request.overrides),
-            f"--workdir={workdir}",
-            *([_processes(request, slice_, name)] if several else []),
-        ]
+    environment = _environment(request, store, checkout)
+    command = _command(
+        request, launcher, installs, takes_checkout, workdir, _processes(request, slice_, name) if several else None
     )
     setup = _setup(request, store, _extras(config, accelerator), takes_checkout)
     image, lacks = _image(request)
@@ -204,6 +193,35 @@ def make(request: Request) -> Job:
     text = _templates().get_template(f"{_TEMPLATES[request.target]}.jinja").render(values)
     suffix = pathlib.PurePath(_TEMPLATES[request.target]).suffix
     return Job(text, suffix, submit_command, _notes(request, store, image, lacks, name), lacks)
+
+
+def _launcher(request: Request) -> str:
+    launcher = request.launcher or configuration.launcher_of(request.config) or "eval"
+    if launcher not in LAUNCHERS and request.launcher is None:
+        raise InputError(f"config {request.config!r} is for python -m launch.{launcher}, which one process runs.")
+    return launcher
+
+
+def _environment(request: Request, store: str | None, checkout: str | None) -> list[str]:
+    data_dir = request.data_dir or (f"{MOUNT}/data" if store else None)
+    environment = [] if data_dir is None else [f"export WINOBENCH_DATA={shlex.quote(data_dir)}"]
+    if request.target == "slurm" and checkout is not None:
+        environment.append(f"export PYTHONPATH={shlex.quote(checkout)}${{PYTHONPATH:+:$PYTHONPATH}}")
+    return environment
+
+
+def _command(
+    request: Request, launcher: str, installs: bool, takes_checkout: bool, workdir: str, processes: str | None
+) -> str:
+    return " \\\n  ".join(
+        [
+            f"{_python(request, installs)} -m launch.{launcher}",
+            shlex.quote(f"--config={_config_spec(request, takes_checkout)}"),
+            *(shlex.quote(f"--config.{field}={text}") for field, text in request.overrides),
+            f"--workdir={workdir}",
+            *([] if processes is None else [processes]),
+        ]
+    )
 
 
 def _check_words(request: Request) -> None:

@@ -101,8 +101,6 @@ def evaluate_questions(
     """
     started = time.monotonic()
     _check_arguments(responder, tasks, workdir, protocol, data_dir, limit)
-    if jax.distributed.is_initialized() and parallel.num_processes() > 1:
-        raise InputError("text tasks are for a program of one process: start it without the others")
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     protocols = {task.name: choose_protocol(task, protocol, responder.kinds) for task in chosen}
     fingerprint = dict(responder.fingerprint())
@@ -214,7 +212,7 @@ def _results(
 
 
 def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, data_dir: Any, limit: Any) -> None:
-    """Makes sure that arguments are of the kinds that `evaluate_questions` says."""
+    """Makes sure that arguments are of the kinds that `evaluate_questions` says, and that no other process runs it."""
     lacking = [name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)]
     if lacking:
         raise InputError(
@@ -232,6 +230,8 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, da
         raise InputError(f"protocol is {protocol!r:.80}: give a name, or None")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise InputError(f"limit is {limit!r:.80}: give a whole number from 1 on, or None for all")
+    if jax.distributed.is_initialized() and parallel.num_processes() > 1:
+        raise InputError("text tasks are for a program of one process: start it without the others")
 
 
 def choose_protocol(task: TextTask, name: str | None, kinds: frozenset[str]) -> Protocol:
