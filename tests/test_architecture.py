@@ -1,5 +1,6 @@
 """The rooms of the package import downwards, the drawing shows it, and what CONTRIBUTING promises holds."""
 
+import importlib
 import importlib.util
 import pathlib
 import re
@@ -54,6 +55,30 @@ def test_every_room_is_described():
     described = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
     rooms = {path.parent.name for path in (ROOT / "winobench").glob("*/__init__.py")}
     assert rooms | {"base", "launch", "configs"} == described
+
+
+def test_what_is_named_on_the_page_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    names = re.findall(r"`((?:\w+\.)+\w+)`", page.partition("## The way of one triple")[2].partition("## Where")[0])
+    assert len(names) > 10
+    for name in names:
+        room, *parts = name.split(".")
+        module = f"{room}.{parts[0]}" if room == "launch" else f"winobench.{room}.{parts[0]}"
+        found = importlib.import_module(module)
+        for part in parts[1:]:
+            found = getattr(found, part)
+    # The files that the table says to begin with.
+    for rooms, files in re.findall(r"^\| (`.*?`) \| .* \| (`.*?`) \|$", page, re.MULTILINE):
+        folders = [
+            ROOT / room if room in ("launch", "configs") else ROOT / "winobench" / room for room in _quoted(rooms)
+        ]
+        folders += [ROOT, ROOT / "winobench"]
+        for file in _quoted(files):
+            assert any((folder / file).exists() for folder in folders), file
+
+
+def _quoted(text):
+    return re.findall(r"`(.*?)`", text)
 
 
 def test_a_section_is_a_function_and_a_line(tmp_path, monkeypatch):
