@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation import fakes
 from winobench import parallel
 from winobench.engine import sharing
-from winobench.evaluation import evaluate, records
+from winobench.evaluation import error_parts, evaluate
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 
@@ -48,8 +48,8 @@ def recorded(workdir):
 
 @pytest.mark.slow  # compiles four programs of the embedded model
 def test_resumed_runs_are_the_same_bits(scorers, tasks, tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "_SECONDS_BETWEEN_PARTS", 0.0)
-    monkeypatch.setattr(records, "_SHARE_BETWEEN_PARTS", 0.0)
+    monkeypatch.setattr(error_parts, "_SECONDS_BETWEEN_PARTS", 0.0)
+    monkeypatch.setattr(error_parts, "_SHARE_BETWEEN_PARTS", 0.0)
 
     def run(devices, workdir):
         return evaluate.evaluate(scorers[devices], tasks, workdir, num_samples=3, limit=3, progress=False, reuse=False)
