@@ -18,11 +18,11 @@ def test_kl_of_a_shifted_normal():
 def test_autoencoder_loss_weighs_the_kl_by_the_pixel_noise():
     images = jnp.full((1, 2, 2, 3), 0.4)
     mean, logvar = jnp.ones((1, 1, 1, 1)), jnp.zeros((1, 1, 1, 1))
-    loss, parts = losses.autoencoder_loss(images, images + 0.1, mean, logvar, pixel_noise=0.3)
-    np.testing.assert_allclose(parts["mse"], 0.01, rtol=1e-5)
+    loss, parts = losses.autoencoder_loss(images, images + 0.13, mean, logvar, pixel_noise=0.3)
+    np.testing.assert_allclose(parts["mse"], 0.0169, rtol=1e-5)
     np.testing.assert_allclose(parts["kl"], 0.5, rtol=1e-6)
-    np.testing.assert_allclose(loss, 0.01 + 2 * 0.09 / 12 * 0.5, rtol=1e-5)
-    np.testing.assert_allclose(parts["psnr"], 10 * np.log10(4 / 0.01), rtol=1e-5)  # from -1 to 1: a peak of 2
+    np.testing.assert_allclose(loss, 0.0169 + 2 * 0.09 / 12 * 0.5, rtol=1e-5)
+    np.testing.assert_allclose(parts["psnr"], 10 * np.log10(4 / 0.0169), rtol=1e-5)  # from -1 to 1: a peak of 2
 
 
 def test_denoising_loss_is_a_mean_an_example_in_float32():
