@@ -429,11 +429,12 @@ def train(
             saves = last or validates or step % checkpoint_every == 0
             if saves or step % log_every == 0:
                 values = journal.look()
-                speed = clock.speed(step)
-                images_per_second = None if speed is None else speed * len(next(iter(batch.values())))
-                journal.write(step, {**_speeds(speed, images_per_second), **values})
+                rates = _rates(clock.speed(step), len(next(iter(batch.values()))))
+                journal.write(step, {**rates, **values})
                 shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
-                bar.note(", ".join([*shown, *([] if speed is None else [f"{images_per_second:,.0f} images/s"])]))
+                if rates:
+                    shown.append(f"{rates['images_per_second']:,.0f} images/s")
+                bar.note(", ".join(shown))
             if saves:
                 save(step, validates)
                 clock.start(step)
@@ -442,10 +443,14 @@ def train(
     return state
 
 
-def _speeds(speed: float | None, images_per_second: float | None) -> dict[str, float]:
-    if speed is None:
+def _rates(steps_per_second: float | None, images_per_step: int) -> dict[str, float]:
+    """Metrics of the speed; none where it is not known."""
+    if steps_per_second is None:
         return {}
-    return {"steps_per_second": round(speed, 3), "images_per_second": round(images_per_second, 1)}
+    return {
+        "steps_per_second": round(steps_per_second, 3),
+        "images_per_second": round(steps_per_second * images_per_step, 1),
+    }
 
 
 class _Journal:
