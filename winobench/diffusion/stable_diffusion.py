@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import numpy as np
 
-from winobench.diffusion.pipeline import Pipeline, tokenizer_identity
+from winobench.diffusion import identity
+from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL
@@ -94,9 +95,9 @@ class StableDiffusion(Pipeline):
         check_states(configs["unet"], configs["text_encoder"].hidden_size)
         check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", configs["text_encoder"])
 
-    def _identity(self) -> dict[str, Any]:
-        # As it was before there were other families, so that runs recorded then go on.
-        return {"tokenizer": [*tokenizer_identity(self.tokenizer), self.max_text_tokens]}
+    def own_identity(self) -> dict[str, Any]:
+        """As of `Pipeline`, but as it was before there were other families, so that runs recorded then go on."""
+        return {"tokenizer": [*identity.tokenizer_identity(self.tokenizer), self.max_text_tokens]}
 
 
 def max_text_tokens(tokenizer: Any, text_encoder: CLIPTextModel) -> int:

@@ -148,5 +148,6 @@ class StableDiffusionXL(Pipeline):
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 
-    def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "max_text_tokens": self.max_text_tokens}
+    def own_identity(self) -> dict[str, Any]:
+        """As of `Pipeline`."""
+        return {**super().own_identity(), "max_text_tokens": self.max_text_tokens}
