@@ -33,6 +33,7 @@ from winobench import files as whole_files
 from winobench import json_files
 from winobench.data import images as image_files
 from winobench.data import prepared
+from winobench.data.example import Example
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,15 +75,8 @@ class _Image:
     name: str
 
 
-@dataclasses.dataclass(frozen=True)
-class _Question:
-    """An item whose images are positions in the list of all images."""
-
-    id: str
-    images: tuple[int, ...]
-    texts: tuple[str, ...]
-    target: int | None
-    groups: tuple[str, ...]
+# An item whose images are positions in the list of all images.
+_Question = Example[int, str]
 
 
 def prepare(
@@ -211,7 +205,7 @@ def _collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list
                 _check_inside(image.path, item.id, root, task)
             keys = [(os.fspath(image.path), image.box) for image in item.images]
             positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
-            questions.append(_Question(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
+            questions.append(Example(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
     except OSError as error:
         raise InputError(f"{error.filename or root} cannot be read: {error.strerror or error}") from error
     return [_Image(path, box, _name(path, box, root)) for path, box in numbers], questions
