@@ -35,7 +35,7 @@ from winobench.data import images as image_files
 from winobench.data import prepared, preparing
 from winobench.engine import sharing, tables
 from winobench.errors import InputError
-from winobench.evaluation import error_parts, gallery, race, records, runner, sample_groups, summary
+from winobench.evaluation import decisions, error_parts, gallery, race, records, runner, sample_groups, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import association, sequential
 from winobench.tasks import get_task
@@ -649,7 +649,7 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
         random = np.random.default_rng(0)
         errors = random.standard_normal((len(plan.pairs), SAMPLES)).astype(np.float32)
         looks = sequential.looks(SAMPLES, race.ALPHA)
-        rankings = [race.Ranking(np.arange(5)[:, None] + 5 * q, np.array([-1])) for q in range(200)]
+        rankings = [decisions.Ranking(np.arange(5)[:, None] + 5 * q, np.array([-1])) for q in range(200)]
 
         def look():
             for n in looks[:4]:

@@ -477,7 +477,7 @@ def draw(timelines: Mapping[str, Sequence[Event]], path: pathlib.Path) -> None:
     used = {what for events in timelines.values() for _, row in _rows(events) for what in row}
     legend = [drawing.Mark(what, colour, "s", drawing.NO_LINE) for what, colour in _COLOURS.items() if what in used]
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawing.to_png(panels, path, legend=legend, columns=1)
+    panels.to_png(panels, path, legend=legend, columns=1)
 
 
 def _rows(events: Sequence[Event]) -> list[tuple[str, dict[str, Intervals]]]:

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation import fakes
 from winobench import metrics
 from winobench.errors import InputError
-from winobench.evaluation import evaluate, race
+from winobench.evaluation import decisions, evaluate, race
 from winobench.evaluation.plan import make_plan
 from winobench.evaluation.summary import question_scores
 from winobench.metrics import sequential
@@ -20,7 +20,7 @@ LOOKS = sequential.looks(BUDGET, LEVEL, SHARE)
 
 
 def _ranking(candidates, tops=(1,)):
-    return race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    return decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
 
 
 def _errors(means, samples=BUDGET, spread=1.0, seed=0):
@@ -117,14 +117,14 @@ def test_a_single_candidate_has_a_score():
 def test_samples_are_met_in_the_given_order():
     errors = np.float32([np.arange(8.0), 3 * np.arange(8.0)])
     order = np.array([7, 1, 0, 2, 3, 4, 5, 6])
-    ranking = race.Ranking(np.arange(2)[:, None], np.array([-1]), order=order, weights=np.arange(8.0))
+    ranking = decisions.Ranking(np.arange(2)[:, None], np.array([-1]), order=order, weights=np.arange(8.0))
     ranking.look(errors, 2, 8, LEVEL)
     np.testing.assert_allclose(ranking.scores(errors), [-(49 + 1) / 2, -3 * (49 + 1) / 2])
 
 
 def _matching(size=2):
     """Rows: (image 0, text 0), (image 0, text 1), ..."""
-    return race.Matching(np.arange(size**2).reshape(size, size, 1), np.array([-1]))
+    return decisions.Matching(np.arange(size**2).reshape(size, size, 1), np.array([-1]))
 
 
 @pytest.mark.parametrize(
@@ -502,7 +502,7 @@ def test_races_stop_where_they_did(candidates, tops, num_samples, ranking):
     random = np.random.default_rng(candidates)
     errors = random.exponential(size=(candidates, 200))
     errors += random.permutation(candidates)[:, None]
-    one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    one = decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
     end(one, errors)
     assert one.num_samples.tolist() == num_samples
     assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
@@ -523,7 +523,7 @@ def test_close_races_stop_where_they_did(candidates, tops, gap, num_samples, ran
     random = np.random.default_rng(candidates)
     errors = random.exponential(size=(candidates, 700))
     errors += gap * random.permutation(candidates)[:, None]
-    one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    one = decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
     end(one, errors, step=7)
     assert one.num_samples.tolist() == num_samples
     assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
@@ -538,7 +538,7 @@ def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
     errors = np.random.default_rng(size).exponential(size=(size * size, 200))
     errors[np.arange(size) * (size + 1)] -= effect
     errors[1] -= 2 * effect * one_is_wrong
-    one = race.Matching(np.arange(size * size).reshape(size, size, 1), np.array([-1]))
+    one = decisions.Matching(np.arange(size * size).reshape(size, size, 1), np.array([-1]))
     end(one, errors)
     assert one.num_samples.tolist() == [[num_samples] * size] * size
 
@@ -546,7 +546,7 @@ def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
 def test_scores_are_told_from_the_winner():
     """Three candidates judged on 8, 4 and 2 samples, by hand."""
     errors = -np.array([[1, 1, 1, 1, 9, 9, 9, 9], [2, 4, 2, 4, 0, 0, 0, 0], [0, 2, 0, 0, 0, 0, 0, 0]], np.float64)
-    one = race.Ranking(np.arange(3)[:, None], np.array([-1]), (1, 2))
+    one = decisions.Ranking(np.arange(3)[:, None], np.array([-1]), (1, 2))
     one.num_samples[:] = [8, 4, 2]
     one._tops[0].is_in[:] = [False, True, False]
     one._tops[1].is_in[:] = [True, True, False]
@@ -559,4 +559,4 @@ def test_scores_are_told_from_the_winner():
 
 
 def test_the_best_one_is_asked_for_by_default():
-    assert [top._k for top in race.Ranking(np.zeros((3, 1), int), np.array([-1]))._tops] == [1]
+    assert [top._k for top in decisions.Ranking(np.zeros((3, 1), int), np.array([-1]))._tops] == [1]

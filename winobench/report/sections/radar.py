@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from winobench.report import figures, paper
+from winobench.report import figures, paper, radar
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import Material, Section, above_chance, listed
 
@@ -55,10 +55,10 @@ def radar_section(material: Material) -> Section | None:
             mark = Mark(f"{name} (paper)", figures.MUTED, "os^D"[len(quoted) % 4], figures.DASHES[1 + len(quoted) % 3])
             quoted.append((mark, above(raw)))
             rows += _radar_rows(mark.label, axes, raw, quoted[-1][1])
-    labels = figures.radar_labels([label for label, *_ in axes])
+    labels = radar.radar_labels([label for label, *_ in axes])
 
     def draw(where) -> None:
-        figures.radar(where, labels, [*quoted, *series])
+        radar.radar(where, labels, [*quoted, *series])
 
     everyone = [mark for mark, _ in series] + [mark for mark, _ in quoted]
     description = "Radar chart: how far each run is above chance, task by task"

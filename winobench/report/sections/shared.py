@@ -135,7 +135,7 @@ class Section:
                 file.write(csv_cells.write_rows(list(rows[0]), rows))
         drawn = {}
         for name, (panels, legend, columns) in self.pictures.items():
-            drawn |= figures.to_png(panels, folder / name, legend=legend, columns=columns)
+            drawn |= panels.to_png(panels, folder / name, legend=legend, columns=columns)
         return drawn
 
     @property

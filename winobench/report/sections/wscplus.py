@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from winobench import metrics
-from winobench.data.wscplus import GENERATORS, NEITHER, TYPES
+from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, published
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
@@ -195,7 +195,7 @@ def error_counts(record: TaskRun) -> dict[str, int]:
 
 def people_said() -> dict[str, float]:
     """Metric -> what people reach (Table 6), in [0, 1]."""
-    return {number.metric: number.value for number in wscplus.published(place="Table 6", model=_HUMANS)}
+    return {number.metric: number.value for number in published.published(place="Table 6", model=_HUMANS)}
 
 
 def _raters(material: Material, tasks: Sequence[str], ratings: Sequence[Rating]) -> tuple[Table, list[dict[str, Any]]]:
@@ -226,7 +226,7 @@ def _raters(material: Material, tasks: Sequence[str], ratings: Sequence[Rating])
     quoted = [ABSENT if value is None else Cell(percent(value), style="paper") for value in said]
     lines.append(TableRow([Cell("people (paper)"), *quoted]))
     rows.append({"rater": "all", "of": "Fleiss' kappa", **{key: getattr(kappa, key) for key in NUMBER_COLUMNS}})
-    (printed,) = wscplus.published(metric="kappa")
+    (printed,) = published.published(metric="kappa")
     caption = f"People's answers, {kappa.num_raters} to each of {kappa.n:,} questions: {_kappa_said(kappa)}"
     return Table(["right answers", *columns], lines, f"{caption} (paper: {printed.printed})"), rows
 
