@@ -16,8 +16,9 @@ from winobench import options
 from winobench.errors import InputError
 from winobench.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
-from winobench.report import figures, panels, paper
+from winobench.report import figures, paper
 from winobench.report.labels import task_label
+from winobench.report.panels import to_svg
 from winobench.report.runs import Run, read_runs
 from winobench.report.sections import (
     bias,
@@ -170,7 +171,7 @@ def render(
     def svg(panel: figures.Panel, key: str) -> markupsafe.Markup:
         figure_numbers[key] = figure_numbers.get(key, 0) + 1
         # What the library writes: everything that came from outside has been escaped by it.
-        return markupsafe.Markup(panels.to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
+        return markupsafe.Markup(to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
 
     environment.globals["svg"] = svg
     names = [run.label for run in material.runs]

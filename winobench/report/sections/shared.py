@@ -15,6 +15,7 @@ from winobench.metrics.agreement import Rating
 from winobench.report import figures
 from winobench.report.figures import Mark, Panel
 from winobench.report.labels import task_label
+from winobench.report.panels import to_png
 from winobench.report.runs import Run, TaskRun
 
 FEW_RUNS = 3
@@ -135,7 +136,7 @@ class Section:
                 file.write(csv_cells.write_rows(list(rows[0]), rows))
         drawn = {}
         for name, (panels, legend, columns) in self.pictures.items():
-            drawn |= panels.to_png(panels, folder / name, legend=legend, columns=columns)
+            drawn |= to_png(panels, folder / name, legend=legend, columns=columns)
         return drawn
 
     @property
