@@ -114,46 +114,30 @@ def evaluate(
       InputError: unknown or unready tasks, no task with usable data, a folder of another run, errors that are not
         finite; another process failed or was lost, or does not see the same folder.
     """
-    started = time.monotonic()
-    scorer = base.for_evaluation(scorer)
+    started, scorer = time.monotonic(), base.for_evaluation(scorer)
     chosen = choose_tasks(tasks, data_dir)
     limit = options.LIMIT.check("limit", limit)
-    if model is not None:
-        options.text().check("model", model)
+    options.text().or_none().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
     sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share, is_sampled)
     _check_normalize(normalize, is_sampled)
     if mode == "race":
-        if parallel.spans_processes(getattr(scorer, "mesh", None)):
-            raise InputError(runner.RACE_OVER_PROCESSES)
-        race.check(chosen)
+        _check_race(scorer, chosen)
     fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
     failed: dict[str, str] = {}
-    groups = sample_groups.make_groups(
-        scorer,
-        fingerprint,
-        chosen,
-        sampling,
-        alpha=sampling.get("alpha"),
-        share=sampling.get("rare_share"),
-        data_dir=data_dir,
-        limit=limit,
-        normalize=normalize if is_sampled else "none",
-        failed=failed,
-    )
+    plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
+    levels = {"alpha": sampling.get("alpha"), "share": sampling.get("rare_share")}
+    groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **levels, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
     if mode == "fixed":  # a race asks more, and says what
         _check_metrics(groups)
     usable = [task for task in chosen if task.name not in failed]
     # In this order a folder's refusal names what differs: causes before what follows from them.
-    identity = {"limit": limit, "normalize": normalize, "sampling": sampling, "scorer": fingerprint}
-    identity["tasks"] = {
-        task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in usable
-    }
+    asked = {"limit": limit, "normalize": normalize, "sampling": sampling}
+    identity = {**asked, "scorer": fingerprint, "tasks": _versions_of(usable, data_dir, limit)}
     if config is None:
-        names = [task.name for task in chosen]
-        config = {"tasks": names, "data_dir": data_dir, "limit": limit, "normalize": normalize, "sampling": sampling}
+        config = {"tasks": [task.name for task in chosen], "data_dir": data_dir, **asked}
     description = lifecycle.described(
         identity,
         kind=type(scorer).__name__,
@@ -163,12 +147,23 @@ def evaluate(
         rounds=[_described(group, is_sampled) for group in groups],
         metrics={task.name: _metric_of(task) for task in usable},
     )
-    shows = progress and parallel.is_first_process()
     with contextlib.closing(lifecycle.folder_for(workdir, name, identity)) as folder:
         parallel.from_first(lambda: folder.open(description, overwrite=overwrite))
-        work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=shows)
+        work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=progress)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
+
+
+def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task]) -> None:
+    """Raises InputError unless a scorer's devices and tasks' metrics are such as can race."""
+    if parallel.spans_processes(getattr(scorer, "mesh", None)):
+        raise InputError(runner.RACE_OVER_PROCESSES)
+    race.check(tasks)
+
+
+def _versions_of(tasks: Sequence[Task], data_dir: str | None, limit: int | None) -> dict[str, dict[str, Any]]:
+    """What the numbers of tasks depend on, by their names."""
+    return {task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in tasks}
 
 
 def _score_and_summarise(

@@ -63,14 +63,14 @@ class Runner:
           folder: the run's, opened by the first process.
           versions: recorded with each part.
           reuse: look for errors in the folders beside the run's.
-          progress: show passes, passes a second and the time left.
+          progress: have the first process show passes, passes per second and the time left.
         """
         self.scorer = scorer
         self.groups = groups
         self.folder = folder
         self.versions = versions
         self.reuse = reuse
-        self.progress = progress
+        self.progress = progress and parallel.is_first_process()
 
     def check_alike(self, identity: Mapping[str, Any]) -> None:
         """Makes sure that all processes see the folder and are about to do the same, before any of them does it.

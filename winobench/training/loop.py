@@ -305,34 +305,19 @@ def train(
       InputError: a batch cannot be shared equally by the devices.
     """
     mesh = parallel.as_mesh(mesh)
-    is_first_process = jax.process_index() == 0
     state = parallel.place_parameters(state, mesh)
     more = () if frozen is None else (parallel.place_parameters(frozen, mesh),)
     rows = parallel.split_rows(mesh)
     if checkpoints is not None and checkpoints.latest_step() is not None:
         state = checkpoints.restore(state)
     first = int(state.step)
-    outputs = [metric_writers.JsonLines(metrics_file), *writers] if is_first_process else []
+    outputs = [metric_writers.JsonLines(metrics_file), *writers] if jax.process_index() == 0 else []
     journal = _Journal(name, outputs, _Watch(watched, explosion_factor), checkpoints)
     started = time.monotonic()
 
-    def save(step: int, validates: bool) -> None:
-        """Validates if it is time to, and keeps the state."""
-        if not bool(_all_finite((state.params, state.ema, state.opt_state))):
-            journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
-        measured = validate(state) if validates else None
-        if measured is not None:
-            journal.write(step, measured)
-        if checkpoints is not None:
-            checkpoints.save(state, measured)
-        if on_checkpoint is not None and (row := on_checkpoint(state)):
-            journal.write(step, row)
-
     with contextlib.ExitStack() as stack:
-        for output in outputs:
-            stack.callback(output.close)
-            output.start(first)
-        bar = stack.enter_context(Progress(name, "steps", enabled=is_first_process))
+        journal.open(stack, first)
+        bar = stack.enter_context(Progress(name, "steps", enabled=bool(outputs)))
         bar.start(num_steps, first)
         if validate is not None and first == 0 < num_steps:
             journal.write(0, validate(state))
@@ -343,27 +328,41 @@ def train(
             state, metrics = step_fn(state, batch, *more)
             parallel.take_turns(mesh, metrics, communicates=True)  # gradients go from device to device
             journal.add(step, metrics, wait=step == first + 1)
+            bar.advance()
             if step == first + 1:
                 clock.start(step)  # the first step is spent on compiling
-            bar.advance()
             out_of_time = max_seconds is not None and _agreed(time.monotonic() - started > max_seconds, step, log_every)
             last = step == num_steps or out_of_time
             validates = validate is not None and bool(last or (validate_every and step % validate_every == 0))
             saves = last or validates or step % checkpoint_every == 0
             if saves or step % log_every == 0:
-                values = journal.look()
-                rates = _rates(clock.speed(step), len(next(iter(batch.values()))))
-                journal.write(step, {**rates, **values})
-                shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
-                if rates:
-                    shown.append(f"{rates['images_per_second']:,.0f} images/s")
-                bar.note(", ".join(shown))
+                bar.note(journal.log(step, _rates(clock.speed(step), len(next(iter(batch.values())))), watched))
             if saves:
-                save(step, validates)
+                _save(step, state, journal, validate if validates else None, on_checkpoint, checkpoints)
                 clock.start(step)
             if out_of_time:
                 break
     return state
+
+
+def _save(
+    step: int,
+    state: TrainState,
+    journal: _Journal,
+    validate: Callable[[TrainState], dict[str, float]] | None,
+    on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None,
+    checkpoints: Checkpoints | None,
+) -> None:
+    """Validates if it is time to, and keeps the state."""
+    if not bool(_all_finite((state.params, state.ema, state.opt_state))):
+        journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
+    measured = None if validate is None else validate(state)
+    if measured is not None:
+        journal.write(step, measured)
+    if checkpoints is not None:
+        checkpoints.save(state, measured)
+    if on_checkpoint is not None and (row := on_checkpoint(state)):
+        journal.write(step, row)
 
 
 def _rates(steps_per_second: float | None, images_per_step: int) -> dict[str, float]:
@@ -388,6 +387,12 @@ class _Journal:
         self._checkpoints = checkpoints
         self._pending: list[tuple[int, Metrics]] = []
 
+    def open(self, stack: contextlib.ExitStack, first: int) -> None:
+        """Has the outputs begin at a step, and close with a stack."""
+        for output in self._outputs:
+            stack.callback(output.close)
+            output.start(first)
+
     def add(self, step: int, metrics: Metrics, *, wait: bool) -> None:
         """Takes a step's metrics; waits for it, or else for the one a few steps before."""
         self._pending.append((step, metrics))
@@ -403,6 +408,15 @@ class _Journal:
                 self.stop(fault)
         self._pending.clear()
         return values
+
+    def log(self, step: int, rates: Mapping[str, float], watched: str) -> str:
+        """Writes the line of a step, after a `look`; returns what the progress bar says of it."""
+        values = self.look()
+        self.write(step, {**rates, **values})
+        shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
+        if rates:
+            shown.append(f"{rates['images_per_second']:,.0f} images/s")
+        return ", ".join(shown)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for output in self._outputs:
