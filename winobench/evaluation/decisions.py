@@ -38,7 +38,7 @@ class Ranking:
         """
         self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
         # Nothing is asked of a single candidate, but it has a score.
-        self._tops = [_Top(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_Top(len(rows), len(rows))]
+        self._tops = [_TopK(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_TopK(len(rows), len(rows))]
         self.num_samples = np.zeros(len(rows), np.int64)
 
     @property
@@ -61,7 +61,9 @@ class Ranking:
         """Rows of the errors that the next look needs; none once all is decided."""
         return self._rows[self._running()].ravel()
 
-    def look(self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE) -> None:
+    def interim_look(
+        self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
+    ) -> None:
         """Decides what the first n samples can decide.
 
         Args:
@@ -76,7 +78,7 @@ class Ranking:
         scores = self._scores(errors, n)
         for top in self._tops:
             if top.is_open.any():
-                top.look(scores, budget, level / len(self._tops), share)
+                top.interim_look(scores, budget, level / len(self._tops), share)
 
     def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
         """[candidates, n] float64, NaN where a sample is not known."""
@@ -102,7 +104,7 @@ class Ranking:
         return scores
 
 
-class _Top:
+class _TopK:
     """Which of some candidates are the k best?
 
     A candidate leaves when it is sure that k others are better, and enters when it is sure that it is better than all
@@ -124,7 +126,7 @@ class _Top:
         # Samples used for choosing -> the share of the level, and open candidates from best to worst after them.
         self._choices: dict[int, tuple[float, np.ndarray, int]] = {}
 
-    def look(self, scores: np.ndarray, budget: int, level: float, share: float) -> None:
+    def interim_look(self, scores: np.ndarray, budget: int, level: float, share: float) -> None:
         """Settles those whose fate the scores, [candidates, n], make sure."""
         n = scores.shape[1]
         if n >= budget:
@@ -140,32 +142,32 @@ class _Top:
         leave = leave[: max(0, int(self.is_open.sum()) - (self._k - int(self.is_in.sum())))]
         self.is_open[leave] = False
         # All places taken, or none that could be taken from anybody.
-        places = self._k - int(self.is_in.sum())
-        if places in (0, int(self.is_open.sum())):
-            self.is_in |= self.is_open & (places > 0)
+        flat_indices = self._k - int(self.is_in.sum())
+        if flat_indices in (0, int(self.is_open.sum())):
+            self.is_in |= self.is_open & (flat_indices > 0)
             self.is_open[:] = False
 
     def _by_means(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Who enters and who leaves by the means of the whole budget; neither where they are equal."""
         candidates = np.flatnonzero(self.is_open)
-        places = self._k - int(self.is_in.sum())
+        flat_indices = self._k - int(self.is_in.sum())
         order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
-        above, below = order[:places], order[places:]
+        above, below = order[:flat_indices], order[flat_indices:]
         better = (scores[above][:, None] - scores[below][None]).mean(axis=-1) > 0
         return above[better.all(axis=1)], below[better.all(axis=0)]
 
     def _choose(self, scores: np.ndarray, budget: int) -> None:
         """Orders the open candidates by the first samples, as often as there are new numbers of them."""
         candidates = np.flatnonzero(self.is_open)
-        places = self._k - int(self.is_in.sum())
+        flat_indices = self._k - int(self.is_in.sum())
         if len(self.is_open) == 2:
-            self._choices.setdefault(0, (1.0, candidates, places))
+            self._choices.setdefault(0, (1.0, candidates, flat_indices))
             return
         number, part = _FIRST_CHOICE, 0.5
         while number < min(scores.shape[1], budget / 2):
             if number not in self._choices:
                 means = scores[candidates, :number].mean(axis=1)
-                self._choices[number] = (part, candidates[np.argsort(-means, kind="stable")], places)
+                self._choices[number] = (part, candidates[np.argsort(-means, kind="stable")], flat_indices)
             number, part = number * _NEXT_CHOICE, part / 2
 
     def _sure(self, scores: np.ndarray, budget: int, level: float, share: float, *, leaving: bool) -> np.ndarray:
@@ -177,8 +179,8 @@ class _Top:
         # Whose comparisons are settled needs no other; one with who has gone the other way cannot be won.
         settled = self.is_in if leaving else ~self.is_in & ~self.is_open
         means = scores.mean(axis=1) * (1 if leaving else -1)
-        for start, (part, order, places) in self._choices.items():
-            number = places if leaving else len(order) - places
+        for start, (part, order, flat_indices) in self._choices.items():
+            number = flat_indices if leaving else len(order) - flat_indices
 
             def are_sure(
                 one: Sequence[int], rivals: Sequence[int], start: int = start, part: float = part
@@ -205,7 +207,7 @@ class _Top:
         return np.array(sorted(found), np.int64)
 
 
-class Matching:
+class PairwiseQuestion:
     """A question of n images and n texts that belong together in order (Winoground: two and two).
 
     Its pairs go on together until the text score and the image score are both decided: all of a score's comparisons
@@ -242,7 +244,9 @@ class Matching:
         """As of `Ranking`."""
         return np.zeros(0, np.int64) if self.decided else self._rows.ravel()
 
-    def look(self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE) -> None:
+    def interim_look(
+        self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
+    ) -> None:
         """As of `Ranking`."""
         scores = self._scores(errors, n)
         size = len(scores)

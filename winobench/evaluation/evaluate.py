@@ -148,7 +148,7 @@ def evaluate(
         metrics={task.name: _metric_of(task) for task in usable},
     )
     with contextlib.closing(lifecycle.folder_for(workdir, name, identity)) as folder:
-        parallel.from_first(lambda: folder.open(description, overwrite=overwrite))
+        parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
         work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=progress)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
@@ -156,7 +156,7 @@ def evaluate(
 
 def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task]) -> None:
     """Raises InputError unless a scorer's devices and tasks' metrics are such as can race."""
-    if parallel.spans_processes(getattr(scorer, "mesh", None)):
+    if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES)
     race.check(tasks)
 
@@ -189,7 +189,7 @@ def _score_and_summarise(
             about = {"config": description["config"], "versions": work.versions}
             return _summarise(folder, work.groups, usable, failed, about, seconds)
 
-        return parallel.from_first(finish)
+        return parallel.broadcast_from_host0(finish)
 
 
 def _check_normalize(normalize: str, is_sampled: bool) -> None:
@@ -242,7 +242,7 @@ def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
         if group.alpha is not None:
             work.learn_timesteps(group)
             description["rounds"] = [_described(each, True) for each in work.groups]
-            if parallel.is_first_process():
+            if parallel.is_main_process():
                 work.folder.describe(description)
 
 
@@ -291,7 +291,7 @@ def _common_fingerprint(scorer: base.SampledScorer, timesteps: Any) -> dict[str,
     own = contracts.fingerprint(scorer)
     if "timestep_range" in own and not samples.draws_from_range(timesteps):
         own["timestep_range"] = None  # it has no part in these timesteps
-    first, *others = parallel.meet(lambda: own)
+    first, *others = parallel.all_gather_object(lambda: own)
     # A scorer that cannot tell what it is calls itself by another name in each process.
     if "instance" not in own and any(other != first for other in others):
         number = next(number for number, other in enumerate(others, 1) if other != first)

@@ -15,7 +15,7 @@ import numpy as np
 
 from winobench import metrics
 from winobench.errors import InputError
-from winobench.evaluation.decisions import Matching, Ranking
+from winobench.evaluation.decisions import PairwiseQuestion, Ranking
 from winobench.evaluation.plan import Plan
 from winobench.evaluation.summary import score_terms
 from winobench.metrics import sequential
@@ -90,7 +90,7 @@ class _Entry:
     task: str
     shape: tuple[int, int]
     rows: np.ndarray
-    question: Ranking | Matching
+    question: Ranking | PairwiseQuestion
     num_samples: int = 0
 
     def terms(self) -> tuple[np.ndarray, np.ndarray]:
@@ -188,7 +188,7 @@ class Race:
                 signs = np.array([sign for _, sign in terms])
                 shape = pairs.shape[:2]
                 if decision.is_diagonal:
-                    question: Ranking | Matching = Matching(pairs, signs, weights, self.order)
+                    question: Ranking | PairwiseQuestion = PairwiseQuestion(pairs, signs, weights, self.order)
                 else:
                     question = Ranking(pairs.reshape(max(shape), -1), signs, decision.tops, weights, self.order)
                 entries.append(_Entry(task.name, shape, np.unique(pairs), question))
@@ -215,7 +215,7 @@ class Race:
                 score(pairs, first, n)
                 scored[pairs] = np.maximum(scored[pairs], n)
                 for entry in still:
-                    entry.question.look(errors, n, self.budget, self.alpha, self.share)
+                    entry.question.interim_look(errors, n, self.budget, self.alpha, self.share)
                     entry.num_samples = n
                 open_before, still = len(still), [entry for entry in still if not entry.question.decided]
                 self.undecided -= open_before - len(still)
