@@ -35,8 +35,8 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
         is installed; elsewhere ``host:port,count,number``: an address of the first process that all can reach, the
         number of processes, and which of them this is, from 0.
       fault_tolerant: whether the others go on when one is lost, which they see at the next `all_gather_object`; JAX
-        ends them otherwise, as it must where arrays are spread over all of them. The first process cannot be outlived: `check_first_process`
-        tells that it was lost.
+        ends them otherwise, as it must where arrays are spread over all of them. The first process cannot be outlived:
+        `check_first_process` tells that it was lost.
 
     Raises:
       InputError: it is neither, there is nothing to find out by, or the first process cannot be reached.
