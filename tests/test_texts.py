@@ -3,6 +3,7 @@ import time
 
 import pytest
 
+from tests.expectations import names
 from winobench.checkpoints import tokenizer_files
 from winobench.errors import InputError
 from winobench.texts import check_texts
@@ -37,5 +38,5 @@ def test_a_tokenizer_needs_a_length_and_rows_for_all_ids(tmp_path):
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     for length in (0, -5, 2, 1.5, "x", True):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "model_max_length": length}))
-        with pytest.raises(InputError, match=r"model_max_length .*, but it must be a whole number from 3 on"):
+        with pytest.raises(InputError, match=names("model_max_length", "3")):
             tokenizer_files.read_clip_tokenizer(tmp_path)

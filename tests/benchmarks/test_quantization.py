@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import quantization
+from tests.expectations import names
 from winobench.errors import InputError
 from winobench.evaluation import plan as planning
 from winobench.tasks import get_task
@@ -51,5 +52,5 @@ def test_differences_are_those_of_the_scores():
 def test_bad_arguments():
     with pytest.raises(InputError, match="--samples is 0"):
         quantization.main(["--samples", "0"])
-    with pytest.raises(InputError, match="--called has 2 names, but --model has 1"):
+    with pytest.raises(InputError, match=names("--called", "2", "--model", "1")):
         quantization.main(["--called", "a", "b"])

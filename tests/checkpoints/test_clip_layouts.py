@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from flax import nnx
 
+from tests.expectations import names
 from tests.parity import open_clip_torch
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts, sources, tokenizer_files
@@ -166,11 +167,11 @@ def test_folders_with_both_layouts(folders, tmp_path):
 @pytest.mark.parametrize("folder", ["transformers"], indirect=True)
 def test_missing_files_of_transformers(folder):
     (folder / "preprocessor_config.json").rename(folder / "kept")
-    with pytest.raises(InputError, match=r"has no preprocessor_config\.json, so it is unknown how"):
+    with pytest.raises(InputError, match=names("preprocessor_config.json")):
         clip_layouts.load_clip(folder)
     (folder / "kept").rename(folder / "preprocessor_config.json")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"as a Python pickle \(pytorch_model\.bin\).*convert it with"):
+    with pytest.raises(InputError, match=names("pytorch_model.bin")):
         clip_layouts.load_clip(folder)
     (folder / "pytorch_model.bin").unlink()
     with pytest.raises(InputError, match=r"has no model\.safetensors"):
@@ -186,7 +187,7 @@ def test_preprocessing_of_another_size(folder):
 
 def test_missing_files_of_open_clip(folder):
     (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
-    with pytest.raises(InputError, match=r"as a Python pickle \(open_clip_pytorch_model\.bin\)"):
+    with pytest.raises(InputError, match=names("open_clip_pytorch_model.bin")):
         clip_layouts.load_clip(folder)
     with pytest.raises(InputError, match=r"open_clip_pytorch_model\.bin is damaged"):
         clip_layouts.load_clip(folder, allow_pickle=True)
@@ -196,17 +197,17 @@ def test_missing_files_of_open_clip(folder):
 
 
 def test_no_clip_at_all(tmp_path):
-    with pytest.raises(InputError, match=r"has no config\.json, nor open_clip_config\.json, so there is no CLIP"):
+    with pytest.raises(InputError, match=names("config.json", "open_clip_config.json", "CLIP")):
         clip_layouts.load_clip(tmp_path)
     (tmp_path / "RN50x64.pt").touch()
-    with pytest.raises(InputError, match=r"holds RN50x64\.pt: archives of OpenAI's.*timm/resnet50x64_clip\.openai"):
+    with pytest.raises(InputError, match=names("RN50x64.pt", "OpenAI", "timm/resnet50x64_clip.openai")):
         clip_layouts.load_clip(tmp_path)
     write_json(tmp_path / "config.json", {"model_type": "bert"})
-    with pytest.raises(InputError, match=r"config\.json describes a bert \(model_type\), not a clip"):
+    with pytest.raises(InputError, match=names("config.json", "model_type")):
         clip_layouts.load_clip(tmp_path)
     write_json(tmp_path / "config.json", {})
     (tmp_path / "RN50x64.pt").unlink()
-    with pytest.raises(InputError, match=r"names no model_type and there is no open_clip_config\.json"):
+    with pytest.raises(InputError, match=names("model_type", "open_clip_config.json")):
         clip_layouts.load_clip(tmp_path)
 
 
@@ -214,7 +215,7 @@ def test_tokenizer_that_cannot_be_had(folder, monkeypatch):
     for name in ("vocab.json", "merges.txt"):
         (folder / name).unlink()
     # A vocabulary of its own cannot be OpenAI's.
-    with pytest.raises(InputError, match=r"has no vocab\.json, so it has no CLIP tokenizer"):
+    with pytest.raises(InputError, match=names("vocab.json", "CLIP")):
         clip_layouts.load_clip(folder)
 
     def unreachable(source):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from tests.expectations import names
 from tests.models.test_lora import adapted, inputs, network, relative_difference, run
 from winobench import checkpoints
 from winobench.diffusion import stable_diffusion
@@ -370,14 +371,14 @@ def test_where_files_are_looked_for(path, tmp_path, monkeypatch):
     other.mkdir()
     write(other / "mine.safetensors", tensors)
     assert checkpoints.read_lora(other / "mine.safetensors").sha256 == expected
-    with pytest.raises(InputError, match=r"has no pytorch_lora_weights\.safetensors: it has mine\.safetensors: name"):
+    with pytest.raises(InputError, match=names("pytorch_lora_weights.safetensors", "mine.safetensors")):
         checkpoints.read_lora(other)
-    with pytest.raises(InputError, match=r"there is no file .*none\.safetensors$"):
+    with pytest.raises(InputError, match=names("none.safetensors")):
         checkpoints.read_lora(other / "none.safetensors")
     with pytest.raises(InputError, match="is neither an existing folder nor a hub id"):
         checkpoints.read_lora(other / "none")
     (other / "notes.txt").write_text("")
-    with pytest.raises(InputError, match=r"notes\.txt is neither a \.safetensors nor a \.bin file"):
+    with pytest.raises(InputError, match=names("notes.txt")):
         checkpoints.read_lora(other / "notes.txt")
 
 
@@ -403,7 +404,7 @@ def test_code_in_a_pickle_is_not_run(tmp_path):
 def test_the_published_file_fits_sd21_base(reference_data):
     """256 tensors, saved from a GPU: each of SD 2.1-base's 128 attention projections gets its two, and none is left."""
     folder = reference_data / "lora" / "noneg"
-    with pytest.raises(InputError, match=r"is a Python pickle.*convert it with `python -m .*convert_pickle .*\.bin`"):
+    with pytest.raises(InputError, match=names("-m", "convert_pickle")):
         checkpoints.read_lora(folder)
     read = checkpoints.read_lora(folder, allow_pickle=True)
     unet = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sd21_base())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from tests.expectations import names
 from winobench import checkpoints
 from winobench.checkpoints import models, weights
 from winobench.errors import InputError
@@ -162,7 +163,7 @@ def test_a_dense_layer_may_be_stored_as_a_1x1_convolution(network, folder):
     rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY][:, :, None, None]}))
     assert same_values(CLIPTextModel.from_pretrained(folder), network)
     rewrite(folder, lambda tensors: tensors.update({QUERY: np.repeat(tensors[QUERY], 2, axis=-1)}))
-    with pytest.raises(InputError, match=r"q_proj.weight is \[8, 8, 1, 2\] instead of \[8, 8\]"):
+    with pytest.raises(InputError, match=names("q_proj.weight", "8", "1", "2")):
         CLIPTextModel.from_pretrained(folder)
 
 
@@ -178,7 +179,7 @@ def test_config_problems_name_the_file(folder):
     with pytest.raises(InputError, match=r"config\.json: .*hidden_act='relu'"):
         CLIPTextModel.from_pretrained(folder)
     (folder / "config.json").unlink()
-    with pytest.raises(InputError, match=r"has no config\.json, so there is no CLIPTextModel in it"):
+    with pytest.raises(InputError, match=names("config.json", "CLIPTextModel")):
         CLIPTextModel.from_pretrained(folder)
 
 

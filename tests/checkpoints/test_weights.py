@@ -6,6 +6,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
+from tests.expectations import names
 from winobench.checkpoints import sources, weights
 from winobench.errors import InputError
 
@@ -70,7 +71,7 @@ def test_damaged_index(tmp_path, weight_map):
 def test_a_key_in_two_shards_is_an_error(tmp_path):
     for name in ("a.safetensors", "b.safetensors"):
         weights.write_weights(tmp_path / name, {"weight": np.zeros(2), name: np.zeros(2)})
-    with pytest.raises(InputError, match=r"b\.safetensors repeats 1 tensors of another shard: weight"):
+    with pytest.raises(InputError, match=names("b.safetensors", "1")):
         weights.read_weights([str(tmp_path / "a.safetensors"), str(tmp_path / "b.safetensors")])
 
 
@@ -87,7 +88,7 @@ def test_variants_are_exact_and_listed(tmp_path):
 def test_weights_of_another_library_are_named(tmp_path):
     (tmp_path / "diffusion_flax_model.msgpack").touch()
     (tmp_path / "config.json").touch()
-    with pytest.raises(InputError, match=r"has no .*; it has diffusion_flax_model\.msgpack"):
+    with pytest.raises(InputError, match=names("diffusion_flax_model.msgpack")):
         weights.find_weights(sources.LocalFolder(tmp_path), None, STEM)
 
 
@@ -115,7 +116,7 @@ def test_truncated_file(tmp_path, kept):
     path = tmp_path / "a.safetensors"
     weights.write_weights(path, {"weight": np.zeros(100, np.float32)})
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(InputError, match=r"a\.safetensors is no complete safetensors file .* get it again"):
+    with pytest.raises(InputError, match=names("a.safetensors")):
         weights.read_weights([str(path)])
 
 
@@ -143,7 +144,7 @@ def test_a_name_twice_in_a_header_is_refused(tmp_path):
         weights.read_weights([_safetensors(tmp_path / "twice.safetensors", header, bytes(12))])
     # An inner key, too.
     header = '{"a": {"dtype": "F32", "shape": [1], "shape": [1], "data_offsets": [0, 4]}}'
-    with pytest.raises(InputError, match="has the name 'shape' twice"):
+    with pytest.raises(InputError, match=names("'shape'")):
         weights.read_weights([_safetensors(tmp_path / "inner.safetensors", header, bytes(4))])
 
 

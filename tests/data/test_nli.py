@@ -7,6 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from tests.expectations import names
 from tests.tiny_encoders import write_nli
 from winobench.data import nli
 from winobench.errors import InputError
@@ -61,18 +62,18 @@ def test_bad_input(folder):
         nli.read_pairs(folder, [], "train", LABELS)
     (folder / "snli_1.0_train.jsonl").unlink()
     (folder / "anli_v1.0" / "R2" / "train.jsonl").unlink()
-    with pytest.raises(InputError, match=r"nli has no snli_1.0_train.jsonl, R2/train.jsonl: unpack snli_1.0.zip"):
+    with pytest.raises(InputError, match=names("snli_1.0_train.jsonl", "R2/train.jsonl", "snli_1.0.zip")):
         nli.read_pairs(folder, ["snli", "anli"], "train", LABELS)
     with pytest.raises(InputError, match=r"holds no pair of the split dev that is labelled unknown"):
         nli.read_pairs(folder, ["snli"], "dev", ["unknown"])
     path = folder / "snli_1.0_dev.jsonl"
     lines = path.read_text()
     path.write_text(lines + json.dumps({"sentence1": "a", "gold_label": "entailment"}) + "\n")
-    with pytest.raises(InputError, match=r"snli_1.0_dev.jsonl: row 19 is no pair with a label of SNLI"):
+    with pytest.raises(InputError, match=names("snli_1.0_dev.jsonl", "19", "SNLI")):
         nli.read_pairs(folder, ["snli"], "dev", LABELS)
     row = {"context": "a", "hypothesis": "b", "label": ["e"]}
     (folder / "anli_v1.0" / "R1" / "dev.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(InputError, match=r"dev.jsonl: row 1 is no pair with a label of ANLI"):
+    with pytest.raises(InputError, match=names("dev.jsonl", "1", "ANLI")):
         nli.read_pairs(folder, ["anli"], "dev", LABELS)
     path.write_text(lines[:-9])
     with pytest.raises(InputError, match=r"line \d+ of .* cannot be read as JSON"):
@@ -80,7 +81,5 @@ def test_bad_input(folder):
 
 
 def test_without_the_hub():
-    with pytest.raises(
-        InputError, match=r"stanfordnlp/snli cannot be fetched .*name their folder \(config.data.folder\)"
-    ):
+    with pytest.raises(InputError, match=names("stanfordnlp/snli", "config.data.folder")):
         nli.read_pairs(None, ["snli"], "train", LABELS)

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.expectations import names
 from winobench.data import winoviz
 from winobench.data.winoviz import Item
 from winobench.errors import InputError
@@ -221,10 +222,10 @@ def test_malformed_json_lines(tmp_path, text, message):
 def test_ids_and_sources_are_unique(tmp_path):
     path = tmp_path / "items.jsonl"
     winoviz.write_items(path, [ITEM, ITEM])
-    with pytest.raises(InputError, match=r"'id' in line 2 of .* as in line 1"):
+    with pytest.raises(InputError, match=names("'id'", "2", "1")):
         winoviz.read_items(path)
     winoviz.write_items(path, [ITEM, VISUAL, dataclasses.replace(VISUAL, id="another")])
-    with pytest.raises(InputError, match=r"'source' in line 3 of .* as in the visual item"):
+    with pytest.raises(InputError, match=names("'source'", "3")):
         winoviz.read_items(path)
 
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.expectations import names
 from tests.tasks.published_layouts import stand_in_tagger
 from winobench.data import word_order
 from winobench.errors import InputError
@@ -153,15 +154,13 @@ def test_long_captions_are_cut_before_they_are_shuffled():
 
 def test_missing_spacy_is_said_clearly(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(
-        InputError, match=r"need spaCy.*pip install 'winobench\[order\]'.*spacy download en_core_web_sm"
-    ):
+    with pytest.raises(InputError, match=names("spaCy", "'winobench[order]'", "en_core_web_sm")):
         word_order.spacy_tagger()
 
 
 def test_missing_model_is_said_clearly():
     pytest.importorskip("spacy")
-    with pytest.raises(InputError, match=r"need spaCy's model no_such_model, which is .*spacy download no_such_model"):
+    with pytest.raises(InputError, match=names("spaCy", "no_such_model")):
         word_order.spacy_tagger("no_such_model")
 
 

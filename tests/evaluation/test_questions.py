@@ -14,6 +14,7 @@ import pytest
 
 from tests.evaluation import killed_questions, text_fakes
 from tests.evaluation.text_fakes import PaidResponder, ScriptedResponder
+from tests.expectations import names
 from winobench.errors import InputError
 from winobench.evaluation import questions, responses
 
@@ -251,9 +252,9 @@ def test_bad_input_is_one_sentence_and_writes_nothing(changes, kinds, message, t
 def test_another_run_is_refused(tmp_path):
     run(ScriptedResponder(), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match=r"differs in scorer.model \(\"0\" there, \"1\" here\)"):
+    with pytest.raises(InputError, match=names("scorer.model", '"0"', '"1"')):
         run(ScriptedResponder(seed=1), tmp_path / "run")
-    with pytest.raises(InputError, match=r"differs in protocol.colours \(\"generated\" there, \"scored\" here\)"):
+    with pytest.raises(InputError, match=names("protocol.colours", '"generated"', '"scored"')):
         run(ScriptedResponder(), tmp_path / "run", protocol="scored")
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     other = ScriptedResponder(seed=1)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.expectations import names
 from winobench import parquet_files
 from winobench.errors import InputError
 from winobench.evaluation import error_parts
@@ -351,7 +352,7 @@ def test_a_full_disk_is_said_in_one_sentence(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(InputError, match=r"results\.json cannot be written: No space left on device"):
+    with pytest.raises(InputError, match=names("results.json")):
         write_json(tmp_path / "results.json", {})
     assert list(tmp_path.iterdir()) == []
 
@@ -363,7 +364,7 @@ def test_digest_depends_on_every_value_and_on_no_order():
 
 @pytest.mark.parametrize("name", [os.fsdecode(b"bad\xff/run"), b"bad\xff/run", "bad\ud83d"])
 def test_a_path_that_is_not_utf_8_is_refused_at_once(name):
-    with pytest.raises(InputError, match=r"--workdir .*bad.* is not UTF-8: choose another name") as caught:
+    with pytest.raises(InputError, match=names("--workdir", "UTF-8")) as caught:
         RunFolder(name)
     str(caught.value).encode("utf-8")
 

@@ -8,6 +8,7 @@ import ml_collections
 import pytest
 
 from launch import configuration
+from tests.expectations import names
 from winobench import options
 from winobench.errors import InputError
 from winobench.metrics import normalization
@@ -124,9 +125,7 @@ def test_a_new_field_cannot_be_forgotten(tmp_path):
     """A config file's own values are checked like those of the command line, with the ranges that its fields have."""
     content = (configuration.CONFIGS / "hardneg.py").read_text()
     (tmp_path / "mine.py").write_text(content.replace("learning_rate = 3e-3", "learning_rate = -3e-3"))
-    with pytest.raises(
-        InputError, match=r"--config.optimizer.learning_rate is -0\.003, but it must be a finite number"
-    ):
+    with pytest.raises(InputError, match=names("--config.optimizer.learning_rate", "-0.003")):
         configuration.load(str(tmp_path / "mine.py"))
 
 
@@ -137,7 +136,7 @@ def test_a_users_config_without_ranges_has_those_of_the_config_that_it_stands_in
         content.replace("RANGES =", "OTHERS =").replace("config.seed = 0", "config.seed = 0\n    config.more = 5")
     )
     assert configuration.load(str(path), [("more", "-5")]).more == -5
-    with pytest.raises(InputError, match=r"--config\.seed is -5, but it must be a whole number from 0"):
+    with pytest.raises(InputError, match=names("--config.seed", "-5", "0")):
         configuration.load(str(path), [("seed", "-5")])
 
 

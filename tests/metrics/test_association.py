@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.expectations import names
 from winobench.errors import InputError
 from winobench.metrics import association as assoc
 from winobench.tasks.base import Association, TargetPair
@@ -447,7 +448,7 @@ def test_missing_groups_are_named_or_left_out():
     scores, groups = scores_of(Christian=[1, 3, 2], Muslim=[-1, 1, 0], Hindu=[1])
     task = Association((pair("Christian-Muslim"), pair("Jewish-Muslim"), pair("Hindu-Muslim")))
     call = (scores, [*GOOD, *BAD], groups, task)
-    with pytest.raises(InputError, match="Jewish-Muslim cannot be compared: there is no image of the group 'Jewish'"):
+    with pytest.raises(InputError, match=names("Jewish-Muslim", "'Jewish'")):
         assoc.association_results(*call)
     found = assoc.association_results(*call, partial=True, num_resamples=50)
     assert found["average_absolute_effect_size"]["pairs"] == 1
@@ -475,7 +476,7 @@ def test_a_pair_without_differences_is_left_out_and_the_others_stay():
 
 def test_texts_and_lengths_are_checked():
     scores, groups = scores_of(A=[1, 2], B=[3, 4])
-    with pytest.raises(InputError, match="A-B asks for the text 'trust', which is not among the 4 texts"):
+    with pytest.raises(InputError, match=names("A-B", "'trust'", "4")):
         assoc.association_results(scores, ["joy", "x", "vulgar", "bad"], groups, Association((pair("A-B"),)))
     with pytest.raises(ValueError, match="do not fit scores of shape"):
         assoc.association_results(scores, [*GOOD, *BAD], groups[1:], Association((pair("A-B"),)))

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation import fakes
+from tests.expectations import names
 from tests.report.conftest import NUM_SAMPLES, Skilled, make_run
 from winobench.errors import InputError
 from winobench.evaluation import records
@@ -95,7 +96,7 @@ def test_metrics_are_those_that_the_run_names(run_folders, tmp_path):
 def test_a_metric_without_its_row_is_told(run_folders, tmp_path):
     path = shutil.copytree(run_folders[0], tmp_path / "run")
     rewrite(path / "results.json", lambda content: content["tasks"]["clevr"].pop("accuracy"))
-    with pytest.raises(InputError, match=r"results\.json has no 'accuracy' of clevr, which is the headline"):
+    with pytest.raises(InputError, match=names("results.json", "'accuracy'")):
         runs.read_run(path)
 
 

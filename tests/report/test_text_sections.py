@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests import wscplus_files
 from tests.evaluation import fakes
+from tests.expectations import names
 from tests.report.conftest import Skilled, make_run
 from tests.report.test_page import Page
 from winobench import report
@@ -261,7 +262,7 @@ def test_raters_that_cannot_be_used(wscplus_runs, winoviz_runs, tmp_path):
     with pytest.raises(InputError, match="which no run that is named has answered"):
         report.write_report(winoviz_runs[-1:], tmp_path / "report", raters=[first])
     paths = write_raters(tmp_path, [("elsewhere", 0, 0)], lambda rater, number, answer: answer)
-    with pytest.raises(InputError, match="'elsewhere', which is not among the questions"):
+    with pytest.raises(InputError, match=names("'elsewhere'")):
         report.write_report(wscplus_runs[:1], tmp_path / "report", raters=paths)
     paths = write_raters(tmp_path, asked, lambda rater, number, answer: "Nora")
     with pytest.raises(InputError, match="the labels are 0, 1, 2"):

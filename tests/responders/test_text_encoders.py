@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 
+from tests.expectations import names
 from tests.scorers import tiny_models
 from tests.tiny_encoders import COLORS, NOUNS, write_bert
 from winobench import parallel
@@ -164,7 +165,7 @@ def test_bad_input(encoder, folder, tmp_path):
     with pytest.raises(InputError, match=r"requests\[0\] has nothing to compare with"):
         list(encoder.ask([Entailment("a", ())]))
     unnamed = write_bert(tmp_path / "unnamed", labels=("LABEL_0", "LABEL_1"))
-    with pytest.raises(InputError, match="LABEL_0, LABEL_1, but one must be called entailment: name a model that was"):
+    with pytest.raises(InputError, match=names("LABEL_0", "LABEL_1")):
         NliEncoder.from_pretrained(unnamed)
     with pytest.raises(InputError, match="batch_size is 0"):
         NliEncoder.from_pretrained(folder, batch_size=0)

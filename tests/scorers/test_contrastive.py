@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 from PIL import Image
 
+from tests.expectations import names
 from tests.parity.open_clip_torch import WORDS
 from winobench import checkpoints, parallel
 from winobench.checkpoints import tokenizer_files
@@ -196,16 +197,16 @@ def test_bad_input(scorer, images, tmp_path):
         scorer.score(images, [3])
     with pytest.raises(InputError, match="pairs names texts 0 to 4, but there are 4"):
         scorer.iter_scores(images, TEXTS, [(0, 0), (0, 4)])
-    with pytest.raises(InputError, match=r"there is no image at .*missing\.png"):
+    with pytest.raises(InputError, match=names("missing.png")):
         scorer.score([tmp_path / "missing.png"], TEXTS)
 
 
 def test_bad_options(folder):
-    with pytest.raises(InputError, match="'heads' is no option of Contrastive: it has batch_size, mesh"):
+    with pytest.raises(InputError, match=names("'heads'", "batch_size")):
         Contrastive.from_pretrained(folder, heads=3)
-    with pytest.raises(InputError, match="batch_size is 0, but it must be a whole number of at least 1"):
+    with pytest.raises(InputError, match=names("batch_size", "0", "1")):
         Contrastive.from_pretrained(folder, batch_size=0)
-    with pytest.raises(InputError, match="'float99' is not one of float32, bfloat16, float16"):
+    with pytest.raises(InputError, match=names("'float99'", "float32", "bfloat16", "float16")):
         Contrastive.from_pretrained(folder, "float99")
 
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.expectations import names
 from tests.tasks import published_layouts
 from winobench.data import word_order
 from winobench.errors import InputError
@@ -185,7 +186,7 @@ def test_it_is_told_where_a_table_is_broken(text, message, tmp_path):
 def test_images_that_differ_in_the_suffix_alone_are_named(tmp_path):
     for name in ("1.jpg", "2.jpeg", "2.jpg"):
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(InputError, match=r"has both 2\.jpeg and 2\.jpg: remove or rename one of them"):
+    with pytest.raises(InputError, match=names("2.jpeg", "2.jpg")):
         annotations.image_names(tmp_path)
 
 
@@ -202,20 +203,20 @@ def test_entries_say_where_they_stand(tmp_path):
         row["texts"].texts(3)
     with pytest.raises(InputError, match=rf"^'number' in {where} is no whole number: "):
         row["number"].integer()
-    with pytest.raises(InputError, match=r"^'flag' in .* is no number"):
+    with pytest.raises(InputError, match=names("'flag'")):
         row["flag"].number()
-    with pytest.raises(InputError, match=r"^'empty' in .* is no text"):
+    with pytest.raises(InputError, match=names("'empty'")):
         row["empty"].text()
     with pytest.raises(InputError, match=rf"^{where} is no list"):
         list(row.rows())
-    with pytest.raises(InputError, match=r"^'texts' in .* is no object"):
+    with pytest.raises(InputError, match=names("'texts'")):
         list(row["texts"].items())
 
 
 def test_text_in_another_encoding_is_refused(tmp_path):
     path = tmp_path / "file.json"
     path.write_bytes('{"é": 1}'.encode("latin-1"))
-    with pytest.raises(InputError, match=r"file\.json cannot be read \("):
+    with pytest.raises(InputError, match=names("file.json")):
         annotations.read_json(path)
 
 

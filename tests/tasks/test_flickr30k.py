@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests.expectations import names
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS, flickr30k
@@ -110,15 +111,15 @@ def test_lists_of_our_own_are_read_like_the_published_ones(folder):
 
 def test_lists_of_our_own_need_captions_and_images(folder):
     (folder / "images" / "1004.jpg").unlink()
-    with pytest.raises(InputError, match=r"1 of 12 images are missing, .*1004\.jpg first"):
+    with pytest.raises(InputError, match=names("1", "12", "1004.jpg")):
         flickr30k.build_lists(folder, ByName(), "x")
     path = folder / "flickr30k_val.json"
     rows = json.loads(path.read_text())
     path.write_text(json.dumps([*rows, rows[0]]))
-    with pytest.raises(InputError, match=r"'image' in row 13 of .* names 'flickr30k-images/1000.jpg' a second time"):
+    with pytest.raises(InputError, match=names("'image'", "13", "'flickr30k-images/1000.jpg'")):
         flickr30k.build_lists(folder, ByName(), "x")
     path.write_text("[]")
-    with pytest.raises(InputError, match=r"flickr30k_val\.json has no rows"):
+    with pytest.raises(InputError, match=names("flickr30k_val.json")):
         flickr30k.build_lists(folder, ByName(), "x")
     path.write_text(json.dumps(rows[:3]))
     with pytest.raises(InputError, match=r"lists of 10 candidates cannot be made of 3 images"):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.expectations import names
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS, mmbias
@@ -54,18 +55,18 @@ def test_other_phrases_are_refused(folder):
     phrases = json.loads(path.read_text())
     phrases["pleasant_phrases"][3] = "unsafe"
     path.write_text(json.dumps(phrases))
-    with pytest.raises(InputError, match=r"'pleasant_phrases' in .*textual_phrases\.txt are not the published phrases"):
+    with pytest.raises(InputError, match=names("'pleasant_phrases'", "textual_phrases.txt")):
         list(mmbias.read(folder))
     phrases["pleasant_phrases"].pop()
     path.write_text(json.dumps(phrases))
-    with pytest.raises(InputError, match=r"'pleasant_phrases' in .* has 59 entries, not 60"):
+    with pytest.raises(InputError, match=names("'pleasant_phrases'", "59", "60")):
         list(mmbias.read(folder))
 
 
 def test_a_group_without_images_is_named(folder):
     for path in list((folder / "data" / "Images" / "Religion" / "Hindu").iterdir()):
         path.unlink()
-    with pytest.raises(InputError, match=r"Religion/Hindu has no \.jpg file"):
+    with pytest.raises(InputError, match=names("Religion/Hindu")):
         list(mmbias.read(folder))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.expectations import names
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS
@@ -27,18 +28,18 @@ def test_test_images_with_all_breeds(folder, name, prompt):
 def test_unknown_breeds_and_missing_classes_are_named(folder):
     split = folder / "annotations" / "test.txt"
     split.write_text("#Image CLASS-ID SPECIES BREED ID\nAbyssinian_201 1 1 1\nwolf_1 1 2 1\n")
-    with pytest.raises(InputError, match=r"test\.txt has the image 'wolf_1', which is named for no breed in .*classes"):
+    with pytest.raises(InputError, match=names("test.txt", "'wolf_1'")):
         list(TASKS["pets"].source.read(folder))
     split.unlink()
-    with pytest.raises(InputError, match=r"there is no file .*annotations/test\.txt"):
+    with pytest.raises(InputError, match=names("annotations/test.txt")):
         list(TASKS["pets"].source.read(folder))
     classes = folder / "classes.txt"
     lines = classes.read_text().splitlines()
     classes.write_text("\n".join(lines[:-1]))
-    with pytest.raises(InputError, match=r"classes\.txt has 36 breeds, not 37"):
+    with pytest.raises(InputError, match=names("classes.txt", "36", "37")):
         list(TASKS["pets"].source.read(folder))
     classes.write_text("\n".join([*lines[:-1], lines[0]]))
-    with pytest.raises(InputError, match=r"classes\.txt has the breed 'abyssinian' 2 times"):
+    with pytest.raises(InputError, match=names("classes.txt", "'abyssinian'", "2")):
         list(TASKS["pets"].source.read(folder))
 
 

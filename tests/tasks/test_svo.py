@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.expectations import names
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS
@@ -28,7 +29,7 @@ def test_unknown_part_is_named(folder):
     rows = json.loads(path.read_text())
     rows[3]["neg_type"] = "adverb"
     path.write_text(json.dumps(rows))
-    with pytest.raises(InputError, match=r"'neg_type' in row 4 of .*svo\.json is 'adverb'"):
+    with pytest.raises(InputError, match=names("'neg_type'", "4", "svo.json", "'adverb'")):
         list(TASKS["svo_subj"].source.read(folder))
 
 

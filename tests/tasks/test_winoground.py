@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.expectations import names
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS, winoground
@@ -43,7 +44,7 @@ def test_an_id_that_occurs_twice_is_named(folder):
     rows = rows_of(folder)
     rows[2]["id"] = 0
     published_layouts.write_json(folder / "data.json", rows)
-    with pytest.raises(InputError, match=r"^'id' in row 3 of .*data\.json is 0, as in an earlier row"):
+    with pytest.raises(InputError, match=names("'id'", "3", "data.json", "0")):
         list(winoground.read(folder))
 
 
@@ -51,7 +52,7 @@ def test_a_row_without_a_caption_is_named(folder):
     rows = rows_of(folder)
     del rows[1]["caption_1"]
     published_layouts.write_json(folder / "data.json", rows)
-    with pytest.raises(InputError, match=r"^row 2 of .*data\.json has no 'caption_1'"):
+    with pytest.raises(InputError, match=names("2", "data.json", "'caption_1'")):
         list(winoground.read(folder))
 
 

@@ -19,6 +19,7 @@ from flax import nnx
 
 from configs import nli as nli_config
 from tests import launching
+from tests.expectations import names
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
 from winobench.checkpoints import encoder_layouts
@@ -202,7 +203,7 @@ def test_batches_depend_on_their_number_alone(pairs):
     numbers = pairs._epoch(size, 7, 0).ravel()
     assert len(set(numbers.tolist())) == len(numbers) == len(pairs) // size * size
     assert {batch["rows"].shape for batch in whole} == {(size, 34)}
-    with pytest.raises(InputError, match=r"63 pairs to train on, fewer than config.batch_size=64"):
+    with pytest.raises(InputError, match=names("63", "config.batch_size", "64")):
         next(pairs.batches(64, 0, 0))
 
 

@@ -8,6 +8,7 @@ import types
 
 import pytest
 
+from tests.expectations import names
 from winobench.errors import InputError
 from winobench.training import writers
 
@@ -111,7 +112,7 @@ def test_weights_and_biases_where_it_is_wanted(tmp_path, wandb, monkeypatch):
 @pytest.mark.usefixtures("_no_wandb_variables")
 def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(writers.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="names the project 'mine', but wandb is not installed: pip install wandb"):
+    with pytest.raises(InputError, match=names("'mine'")):
         writers.for_run(tmp_path, project="mine", config={})
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert len(writers.for_run(tmp_path, project=None, config={})) == 1
@@ -131,5 +132,5 @@ def test_lines_that_are_not_rows_are_dropped(tmp_path, odd, start):
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_a_metrics_file_that_is_not_a_file_is_refused(tmp_path, make):
     make(tmp_path / "metrics.jsonl")
-    with pytest.raises(InputError, match=r"metrics\.jsonl cannot be written"):
+    with pytest.raises(InputError, match=names("metrics.jsonl")):
         writers.JsonLines(tmp_path / "metrics.jsonl").start(0)

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from tests.expectations import names
 from tests.wscplus_items import fakes
 from winobench.errors import InputError
 from winobench.wscplus_items import annotate
@@ -170,7 +171,7 @@ def test_a_killed_server_has_lost_nothing(tmp_path):
         port = int(process.stdout.readline())
         for item in IDS[:3]:
             assert ask(None, "POST", "/label", {"item": item, "label": "valid"}, port=port)[0] == 200
-        with pytest.raises(InputError, match="the page of annotator 'anna' is open already"):
+        with pytest.raises(InputError, match=names("'anna'")):
             annotate.Annotations(tmp_path, "anna").__enter__()
     finally:
         process.send_signal(signal.SIGKILL)
@@ -190,7 +191,7 @@ def test_bad_input(tmp_path, opened):
     ):
         pass
     (tmp_path / "carl.jsonl").write_text('{"item": "a", "label": "fine"}\n')
-    with pytest.raises(InputError, match=r"carl.jsonl, line 1 is no label"):
+    with pytest.raises(InputError, match=names("carl.jsonl", "1")):
         annotate.read_annotations(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"), annotate.Annotations(tmp_path / "file", "anna"):
@@ -271,5 +272,5 @@ def test_a_fault_of_the_server_is_one_line(opened, capfd, monkeypatch):
     ],
 )
 def test_a_line_that_is_no_label_is_named(line):
-    with pytest.raises(InputError, match=r"anna\.jsonl, line 1 is no label: delete this line"):
+    with pytest.raises(InputError, match=names("anna.jsonl", "1")):
         annotate._labels(line, pathlib.Path("anna.jsonl"))
