@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,8 @@ from typing import Any
 
 from winobench import json_files
 from winobench.errors import InputError
+
+_log = logging.getLogger(__name__)
 
 LONGEST_CAPTION = 100_000
 """Characters of a text to be compared with an image, of which text encoders read 24 to 77 tokens. The tokenizers read
@@ -84,3 +87,14 @@ def checked_texts(texts: Any) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
     return texts
+
+
+def count_truncated(encoded: Any) -> int:
+    """How many of the texts that a fast tokenizer of transformers has encoded did not fit into its longest."""
+    return sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+
+
+def log_truncated(truncated: int, total: int, longest: int, noun: str = "texts") -> None:
+    """Logs how many texts were cut off at ``longest`` tokens, if any was."""
+    if truncated:
+        _log.warning("%d of %d %s are longer than %d tokens and were truncated.", truncated, total, noun, longest)

@@ -32,14 +32,14 @@ def test_errors_are_the_same_and_texts_are_encoded_once(folder, monkeypatch):
     staged = load(folder, encoders="staged")
     np.testing.assert_array_equal(staged.errors(IMAGES, TEXTS, num_samples=3), expected)
     assert staged.fingerprint() == load(folder).fingerprint()
-    kept = sorted(staged._text_store.folder.iterdir())
+    kept = sorted(staged._texts.store.folder.iterdir())
     assert len(kept) == len(TEXTS)
 
     encoded = []
     encode = tables.Encoder.encode
     monkeypatch.setattr(tables.Encoder, "encode", lambda self, items: encoded.append(len(items)) or encode(self, items))
     again = load(folder, encoders="staged")
-    again._text_store.prepare([jax.tree.map(lambda leaf: leaf[0], again._token_ids(TEXTS[:1]))])
+    again._texts.store.prepare(again._texts.tokenize(TEXTS[:1]))
     assert not encoded
     # What is damaged is encoded again.
     content = bytearray(kept[0].read_bytes())
@@ -51,6 +51,6 @@ def test_errors_are_the_same_and_texts_are_encoded_once(folder, monkeypatch):
 
 def test_encoders_are_not_on_the_devices(folder):
     staged = load(folder, encoders="staged")
-    assert jax.tree.leaves(staged._text_encoder._params) == []
+    assert jax.tree.leaves(staged._texts.encoder._params) == []
     with pytest.raises(InputError, match="encoders"):
         load(folder, encoders="sometimes")

@@ -320,6 +320,6 @@ def test_bfloat16(folder, ours, noise):
     exact = one_device(ours).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS)
     rough = one_device(families.load_pipeline(folder, "bfloat16", encoder_dtype="float32"))
     np.testing.assert_allclose(rough.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=TIMESTEPS), exact, rtol=0.05)
-    assert rough._text_encoder.empty_table(1, jax.tree.map(lambda x: x[0], ours.tokenize(["a"])))["pooled"].dtype == (
+    assert rough._texts.encoder.empty_table(1, jax.tree.map(lambda x: x[0], ours.tokenize(["a"])))["pooled"].dtype == (
         jnp.bfloat16
     )

@@ -599,7 +599,7 @@ def test_a_session_survives_a_failure(monkeypatch):
             raise out_of_memory()
 
         patch.setattr(denoising, "fused_step", losing)
-        s._image_encoder.size.per_device = s._text_encoder.size.per_device = 1
+        s._images.encoder.size.per_device = s._texts.encoder.size.per_device = 1
         with pytest.raises(InputError, match="not even one image at a time"):
             list(session.iter_errors(triples))
     np.testing.assert_allclose(in_one_piece(session.iter_errors(triples), 18), expected, rtol=1e-6)
@@ -640,9 +640,9 @@ def test_the_batch_size_is_searched_for_once(cache, monkeypatch, caplog):
 
 def test_the_search_compiles_what_the_evaluation_runs(cache, compilations):
     s = scorer(batch_size="search", pipeline={"unet": fakes.UNet(gain=0.125)})
-    s._image_encoder.encode([s._blank_image()])  # encoding is compiled apart
+    s._images.encoder.encode([s._images.blank])  # encoding is compiled apart
     with compilations() as count:
-        run = s._timed_steps(s._token_ids([""])[0])
+        run = s._timed_steps()
         run(s.batch_size, 1)
     assert count.total == 0
 

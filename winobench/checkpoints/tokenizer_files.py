@@ -1,4 +1,4 @@
-"""The files of CLIP tokenizers: reads published ones, writes them back, and makes new ones from a list of words.
+"""CLIP tokenizers: reads published ones, calls them, writes them back, and makes new ones from a list of words.
 
 The format is CLIP's byte-level byte-pair encoding (Radford et al. 2021, after Sennrich et al. 2016): ``vocab.json``
 maps tokens to ids, ``merges.txt`` lists the pairs to be joined, the first line first. transformers' ``CLIPTokenizer``
@@ -11,13 +11,16 @@ import itertools
 import json
 import os
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from winobench import json_files, options
 from winobench.checkpoints import sources
 from winobench.errors import InputError
 from winobench.files import write_text
+from winobench.texts import check_texts, count_truncated, log_truncated
 
 _VOCABULARY_FILES = ("vocab.json", "merges.txt")
 _OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
@@ -151,6 +154,21 @@ def num_ids(tokenizer: Any) -> int:
     It is the number of tokens where the ids have no gaps, which files need not keep to.
     """
     return 1 + max(tokenizer.get_vocab().values(), default=-1)
+
+
+def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
+    """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``; logs truncated ones.
+
+    Raises:
+      InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+    """
+    texts = list(texts)
+    if not texts:
+        raise InputError("the list of texts is empty: give at least one")
+    check_texts(texts)
+    encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=length)
+    log_truncated(count_truncated(encoded), len(texts), length)
+    return np.asarray(encoded["input_ids"], np.int32)
 
 
 def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:

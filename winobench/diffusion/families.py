@@ -10,7 +10,8 @@ from winobench.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
-    from winobench.diffusion.pipeline import Description, Pipeline
+    from winobench.diffusion.folders import Description
+    from winobench.diffusion.pipeline import Pipeline
 
 FAMILIES: dict[str, str] = {
     "StableDiffusionPipeline": "winobench.diffusion.stable_diffusion:StableDiffusion",

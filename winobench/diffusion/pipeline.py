@@ -8,11 +8,8 @@ functions that say how they work together (`Pipeline.encode_conditions`, `Pipeli
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -22,23 +19,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from winobench import memory, options
-from winobench.diffusion import pure_functions
+from winobench.diffusion import drawing, folders, identity, pure_functions
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.errors import InputError
-from winobench.models import functional, lora
+from winobench.models import functional
 from winobench.models.base import Network
 from winobench.texts import checked_texts
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
+    from winobench.diffusion.folders import Description
 
-# A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
-_OWN_KEY = "_winobench"
 # Of images as floats, which are in [-1, 1] but for rounding.
 _FARTHEST = 1.001
-# The version that model_index.json names; diffusers only compares it with versions of long ago.
-_DIFFUSERS_VERSION = "0.42.0"
 
 
 class Pipeline(abc.ABC):
@@ -208,34 +202,16 @@ class Pipeline(abc.ABC):
         Raises:
           InputError: if there is no pipeline, if it is of another kind, or if a file is missing or damaged.
         """
-        from winobench.checkpoints import models, sources, tokenizer_files
-
-        dtype = models.as_dtype(dtype)
-        encoder_dtype = dtype if encoder_dtype is None else models.as_dtype(encoder_dtype)
-        source = sources.resolve(source, revision=revision)
-        # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
-        settings = cls.check_settings(settings)
-        description = cls.read_description(source)
-        tokenizers = {name: tokenizer_files.read_clip_tokenizer(source, subfolder=name) for name in cls.TOKENIZERS}
-        cls.check_fit(
-            description.configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()}
-        )
-        networks = {}
-        for name, network in cls.NETWORKS.items():
-            its_dtype = dtype if name == cls.DENOISER else encoder_dtype
-            if name == cls.AUTOENCODER and description.configs[name].force_upcast and its_dtype == jnp.float16:
-                its_dtype = jnp.float32
-            on_host = text_encoders_on_host and name not in (cls.DENOISER, cls.AUTOENCODER)
-            with _on_host() if on_host else contextlib.nullcontext():
-                networks[name] = models.load_model(
-                    network, source, subfolder=name, dtype=its_dtype, variant=variant, allow_pickle=allow_pickle
-                )
-        return cls(
-            **networks,
-            **tokenizers,
-            schedule=description.schedule,
-            timestep_range=description.timestep_range,
-            **settings,
+        return folders.load(
+            cls,
+            source,
+            dtype,
+            encoder_dtype=encoder_dtype,
+            variant=variant,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            text_encoders_on_host=text_encoders_on_host,
+            settings=settings,
         )
 
     def save_pretrained(self, folder: str | os.PathLike, dtype: Any = "float16") -> None:
@@ -251,31 +227,7 @@ class Pipeline(abc.ABC):
         Raises:
           InputError: if a weight is not finite, or too large for ``dtype``; or the folder cannot be written.
         """
-        from winobench import files
-
-        with files.writing(folder):
-            self._save(folder, dtype)
-
-    def _save(self, folder: str | os.PathLike, dtype: Any) -> None:
-        from winobench import files
-        from winobench.checkpoints import models, tokenizer_files
-
-        index_path = os.path.join(folder, "model_index.json")
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(index_path)
-        for name, network in self.networks.items():
-            models.save_model(network, os.path.join(folder, name), dtype=dtype)
-        for name in self.TOKENIZERS:
-            tokenizer_files.save_clip_tokenizer(getattr(self, name), os.path.join(folder, name))
-        os.makedirs(os.path.join(folder, "scheduler"), exist_ok=True)
-        schedule = {**self.schedule.to_config(), "_diffusers_version": _DIFFUSERS_VERSION}
-        if self.timestep_range is not None:
-            schedule[_OWN_KEY] = {"timestep_range": list(self.timestep_range)}
-        files.write_json(os.path.join(folder, "scheduler", "scheduler_config.json"), schedule)
-        parts = {name: list(named) for name, named in self.PARTS.items()}
-        parts["scheduler"] = ["diffusers", self.schedule.scheduler_class]
-        index = {"_class_name": self.CLASS_NAME, "_diffusers_version": _DIFFUSERS_VERSION}
-        files.write_json(index_path, index | dict(sorted((parts | dict(self.INDEX)).items())))
+        folders.save(self, folder, dtype)
 
     @classmethod
     def read_description(cls, source: str | os.PathLike | Source, *, revision: str | None = None) -> Description:
@@ -288,23 +240,7 @@ class Pipeline(abc.ABC):
         Raises:
           InputError: it is no pipeline, or one of another family.
         """
-        from winobench.checkpoints import models, sources
-
-        source = sources.resolve(source, revision=revision)
-        path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
-        index = sources.read_json(path)
-        kind = index.get("_class_name", "pipeline")
-        if problem := cls.mismatch(index):
-            raise InputError(f"{path} describes a {kind} {problem}: it is not a {cls.CLASS_NAME}")
-        schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
-        content = sources.read_json(schedule_path)
-        try:
-            schedule = cls.read_schedule(content)
-            timestep_range = _own_timesteps(content, schedule)
-        except InputError as error:
-            raise InputError(f"{schedule_path}: {error}") from error
-        configs = {name: models.read_config(network, source, name) for name, network in cls.NETWORKS.items()}
-        return Description(cls, schedule, timestep_range, configs)
+        return folders.read_description(cls, source, revision=revision)
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> Schedule:
@@ -331,30 +267,13 @@ class Pipeline(abc.ABC):
 
         64 hexadecimal digits, the same for the same model on any machine. Takes seconds for a large model, once.
         """
-        from winobench.checkpoints import models
+        return identity.fingerprint(self)
 
-        networks = self.networks.values()
-        description = {
-            "configs": [_without_bookkeeping(network.config.to_dict()) for network in networks],
-            "compute_dtypes": [jnp.dtype(network.dtype).name for network in networks],
-            "schedule": self.schedule.training,
-            "weights": models.weights_sha256(*networks),
-            **self._identity(),
-        }
-        # The factors are among the weights; the numbers that their products are multiplied by are not.
-        scales = {
-            name: {layer: adapter.scale for layer, adapter in lora.adapters(network).items()}
-            for name, network in self.networks.items()
-        }
-        if any(scales.values()):
-            description["lora_scales"] = scales
-        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
-
-    def _identity(self) -> dict[str, Any]:
+    def own_identity(self) -> dict[str, Any]:
         """What the fingerprint holds of tokenizers, family and settings."""
         return {
             "family": self.CLASS_NAME,
-            "tokenizers": {name: tokenizer_identity(getattr(self, name)) for name in self.TOKENIZERS},
+            "tokenizers": {name: identity.tokenizer_identity(getattr(self, name)) for name in self.TOKENIZERS},
             "settings": {name: getattr(self, name) for name in self.SETTINGS},
         }
 
@@ -501,32 +420,12 @@ class Pipeline(abc.ABC):
         Raises:
           InputError: an argument is not as described, or a batch does not fit into memory.
         """
-        texts = checked_texts(texts)
-        options.whole(1, self.schedule.num_train_timesteps).check("num_steps", num_steps)
-        guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
-        seed = options.SEED.check("the seed", seed)
-        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
-        size = self.check_image_size()
-        shape = self.latent_shape(size)
-        device = jax.local_devices()[0]
-        self.check_memory(size, batch_size, device)
-        self.check_denoising(shape, batch_size, device)
-        memory.check(f"{len(texts):,} pictures", 3 * size**2 * len(texts), "draw fewer at once")
-        states = self.encode_texts(texts, batch_size=batch_size)
-        key = jax.random.key(seed)
-        noise = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), shape))(jnp.arange(len(texts)))
-        empty = self.encode_texts([""]) if guidance_scale != 1 else None
-        function, params = self._denoiser_function
-
-        def draw(noise: jax.Array, states: Tree) -> jax.Array:
-            return pure_functions.draw(function, self.schedule, num_steps, params, noise, states, empty, guidance_scale)
-
-        latents = pure_functions.in_batches(draw, noise, states, batch_size=batch_size)
-        return self.decode_latents(latents, batch_size=batch_size)
+        return drawing.generate(
+            self, texts, num_steps=num_steps, guidance_scale=guidance_scale, seed=seed, batch_size=batch_size
+        )
 
     _text_function = functools.cached_property(lambda self: self.text_function())
     _image_function = functools.cached_property(lambda self: self.image_function())
-    _denoiser_function = functools.cached_property(lambda self: self.denoiser_function())
 
     # Sizes --------------------------------------------------------------------------------------------------------
 
@@ -563,28 +462,6 @@ class Pipeline(abc.ABC):
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Description:
-    """What a pipeline's small files say.
-
-    Attributes:
-      family: the class that loads it.
-      schedule: its noise schedule.
-      timestep_range: the timesteps that it is judged on; None for all.
-      configs: network -> config.
-    """
-
-    family: type[Pipeline]
-    schedule: Schedule
-    timestep_range: tuple[int, int] | None
-    configs: dict[str, Any]
-
-    @property
-    def autoencoder_config(self) -> Any:
-        """The config of the network between images and latents."""
-        return self.configs[self.family.AUTOENCODER]
-
-
 def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
     """Raises InputError if a device cannot hold what an autoencoder's first layer reads and writes of a batch."""
     # Other networks than ours need not say how wide they are.
@@ -595,34 +472,3 @@ def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.De
         "lower image_size",
         device,
     )
-
-
-def tokenizer_identity(tokenizer: Any) -> list[Any]:
-    """What a tokenizer does, as JSON values that do not depend on the library's version."""
-    from winobench.checkpoints import tokenizer_files
-
-    vocabulary, merges = tokenizer_files.vocabulary_and_merges(tokenizer)
-    return [vocabulary, merges, tokenizer.pad_token_id]
-
-
-def _own_timesteps(content: Mapping[str, Any], schedule: Schedule) -> tuple[int, int] | None:
-    """The range of timesteps that a ``scheduler_config.json`` brings along, if it does."""
-    own = content.get(_OWN_KEY, {})
-    if not isinstance(own, dict) or own.keys() - {"timestep_range"}:
-        raise InputError(
-            f'{_OWN_KEY} is {options.shown(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}'
-        )
-    allowed = options.span(schedule.num_train_timesteps).or_none()
-    return allowed.check(f"timestep_range in {_OWN_KEY}", own.get("timestep_range"))
-
-
-def _on_host() -> contextlib.AbstractContextManager[Any]:
-    """Where arrays are made on the CPU, if JAX has one beside the accelerators."""
-    try:
-        return jax.default_device(jax.local_devices(backend="cpu")[0])
-    except RuntimeError:
-        return contextlib.nullcontext()
-
-
-def _without_bookkeeping(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if not key.startswith("_")}

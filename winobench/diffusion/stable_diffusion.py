@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
 
-from winobench.diffusion.pipeline import Pipeline, tokenizer_identity
+from winobench.checkpoints import tokenizer_files
+from winobench.diffusion import identity
+from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKL
 from winobench.models.base import Network
 from winobench.models.clip import CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionModel
-from winobench.texts import check_texts
 
 if TYPE_CHECKING:
     import transformers
-
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +78,7 @@ class StableDiffusion(Pipeline):
         Raises:
           InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
         """
-        return clip_ids(self.tokenizer, texts, self.max_text_tokens)
+        return tokenizer_files.clip_ids(self.tokenizer, texts, self.max_text_tokens)
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: jax.Array) -> jax.Array:
@@ -94,30 +92,14 @@ class StableDiffusion(Pipeline):
         check_states(configs["unet"], configs["text_encoder"].hidden_size)
         check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", configs["text_encoder"])
 
-    def _identity(self) -> dict[str, Any]:
-        # As it was before there were other families, so that runs recorded then go on.
-        return {"tokenizer": [*tokenizer_identity(self.tokenizer), self.max_text_tokens]}
+    def own_identity(self) -> dict[str, Any]:
+        """As of `Pipeline`, but as it was before there were other families, so that runs recorded then go on."""
+        return {"tokenizer": [*identity.tokenizer_identity(self.tokenizer), self.max_text_tokens]}
 
 
 def max_text_tokens(tokenizer: Any, text_encoder: CLIPTextModel) -> int:
     """Number of tokens of every text of a CLIP, start, end and padding included."""
     return int(min(tokenizer.model_max_length, text_encoder.config.max_position_embeddings))
-
-
-def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
-    """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``; logs truncated ones.
-
-    Raises:
-      InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
-    """
-    texts = list(texts)
-    if not texts:
-        raise InputError("the list of texts is empty: give at least one")
-    check_texts(texts)
-    encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=length)
-    if truncated := sum(bool(encoding.overflowing) for encoding in encoded.encodings):
-        _log.warning("%d of %d texts are longer than %d tokens and were truncated.", truncated, len(texts), length)
-    return np.asarray(encoded["input_ids"], np.int32)
 
 
 def check_latents(unet: Any, vae: Any) -> None:

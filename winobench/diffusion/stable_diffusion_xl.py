@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winobench import options
+from winobench.checkpoints import tokenizer_files
 from winobench.diffusion import stable_diffusion
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
@@ -102,8 +103,8 @@ class StableDiffusionXL(Pipeline):
         """
         size = self.image_size if image_size is None else image_size
         length = self.max_text_tokens
-        ids = stable_diffusion.clip_ids(self.tokenizer, texts, length)
-        ids_2 = stable_diffusion.clip_ids(self.tokenizer_2, texts, length)
+        ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)
+        ids_2 = tokenizer_files.clip_ids(self.tokenizer_2, texts, length)
         sizes = np.tile(np.array([size, size, 0, 0, size, size], np.int32), (len(ids), 1))
         zeros = [self.zero_empty_text and not text for text in texts]
         return {"ids": ids, "ids_2": ids_2, "time_ids": sizes, "keep": 1 - np.asarray(zeros, np.int32)}
@@ -148,5 +149,6 @@ class StableDiffusionXL(Pipeline):
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 
-    def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "max_text_tokens": self.max_text_tokens}
+    def own_identity(self) -> dict[str, Any]:
+        """As of `Pipeline`."""
+        return {**super().own_identity(), "max_text_tokens": self.max_text_tokens}

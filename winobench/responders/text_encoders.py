@@ -6,11 +6,7 @@ cosine between the two is ours; the paper has no number for it.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import hashlib
-import json
-import logging
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,17 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from winobench import json_files, parallel
+from winobench import parallel
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
-from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
 from winobench.responders.language import Raw, Request, Response, check_request
-from winobench.scorers import common
+from winobench.scorers import common, networks
 from winobench.scorers.contrastive import Contrastive
-
-_log = logging.getLogger(__name__)
+from winobench.texts import count_truncated, log_truncated
 
 # Raised whenever an answer that is computed here could change by more than rounding.
 ANSWER_VERSION = 1
@@ -68,13 +62,12 @@ def pack(tokenizer: Any, pairs: Sequence[tuple[str, str]], longest: int) -> list
     for start in range(0, len(pairs), _PAIRS_AT_ONCE):
         first, second = (list(texts) for texts in zip(*pairs[start : start + _PAIRS_AT_ONCE], strict=True))
         encoded = tokenizer(first, second, truncation="longest_first", max_length=longest, return_token_type_ids=True)
-        truncated += sum(bool(encoding.overflowing) for encoding in encoded.encodings)
+        truncated += count_truncated(encoded)
         packed += [
             np.asarray([len(ids) - sum(kinds), *ids], np.int32)
             for ids, kinds in zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
         ]
-    if truncated:
-        _log.warning("%d of %d pairs are longer than %d tokens and were truncated.", truncated, len(pairs), longest)
+    log_truncated(truncated, len(pairs), longest, "pairs")
     return packed
 
 
@@ -107,18 +100,6 @@ def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.
     second = (positions >= first[:, None]) & (positions < lengths[:, None])
     kinds = jnp.minimum(second.astype(jnp.int32), model.config.type_vocab_size - 1)
     return model(ids, lengths, kinds, key=key)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Classifier:
-    """Packed pairs to logits: int32 [n, bucket + 2] -> float32 [n, number of labels]."""
-
-    structure: functional.Structure
-
-    def __call__(self, params: list[jax.Array], rows: jax.Array) -> jax.Array:
-        model = self.structure.module(params)
-        with functional.precision(model.dtype):
-            return classify(model, rows)
 
 
 class NliEncoder:
@@ -160,10 +141,8 @@ class NliEncoder:
         self.tokenizer = tokenizer
         self.max_tokens = model.config.max_position_embeddings
         self._entailment = entailment_label(model.config.labels)
-        structure, params = functional.split(model)
-        self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
-        self._params = parallel.place_parameters(params, self.mesh)
-        self._function = _Classifier(structure)
+        structure, self._params, self.mesh = networks.place(model, mesh)
+        self._function = networks.NetworkFunction(structure, classify)
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
 
     @classmethod
@@ -211,16 +190,7 @@ class NliEncoder:
     @functools.cached_property
     def _model_fingerprint(self) -> str:
         """SHA-256 over weights, config and tokenizer; takes seconds for a large model, once."""
-        from winobench.checkpoints import models
-
-        tokenizer = json_files.parse(self.tokenizer.backend_tokenizer.to_str())
-        description = {
-            "config": self.model.config.to_dict(),
-            # These two hold what the last call asked for.
-            "tokenizer": {key: value for key, value in tokenizer.items() if key not in ("padding", "truncation")},
-            "weights": models.weights_sha256(self.model),
-        }
-        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+        return networks.fingerprint(self.model, tokenizer=networks.tokenizer_identity(self.tokenizer))
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """As declared. Short pairs come first; a pair that occurs several times is computed once.

@@ -85,6 +85,11 @@ def image_key(image: Any) -> Any:
     return id(image)
 
 
+def mesh_for(params: Sequence[jax.Array], mesh: Mesh | None) -> Mesh:
+    """The mesh that a scorer was given, or else `default_mesh`; raises InputError if it is none."""
+    return default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
+
+
 def default_mesh(params: Sequence[jax.Array]) -> Mesh:
     """All devices of this process; of a CPU's cores only as many as there is memory for copies of the parameters.
 

@@ -10,10 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
-import json
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,17 +21,16 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from winobench import parallel
+from winobench.checkpoints import clip_layouts, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
 from winobench.engine.limits import Limit
-from winobench.errors import InputError
-from winobench.models import clip_model, functional
+from winobench.models import clip_model
 from winobench.models.clip_model import CLIPModel
-from winobench.scorers import common
-from winobench.texts import check_texts, checked_list, checked_texts
-
-_log = logging.getLogger(__name__)
+from winobench.scorers import common, networks
+from winobench.scorers.networks import NetworkFunction
+from winobench.texts import checked_list, checked_texts
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -48,32 +44,15 @@ _BATCHES_AHEAD = 2
 # Pairs whose vectors are gathered at once; 64 MB with vectors of 1,024 numbers.
 _PAIRS_AT_ONCE = 4096
 
-_OPTIONS = ("batch_size", "mesh")
 
-
-@dataclasses.dataclass(frozen=True)
-class _ImageEncoder:
+def _image_vectors(model: CLIPModel, images: jax.Array, processor: ImageProcessor) -> jax.Array:
     """Images as unit vectors: uint8 [n, size, size, 3] -> float32 [n, width]."""
-
-    structure: functional.Structure
-    processor: ImageProcessor
-
-    def __call__(self, params: list[jax.Array], images: jax.Array) -> jax.Array:
-        model = self.structure.module(params)
-        with functional.precision(model.dtype):
-            return clip_model.unit(model.encode_images(self.processor.normalize(images)))
+    return clip_model.unit(model.encode_images(processor.normalize(images)))
 
 
-@dataclasses.dataclass(frozen=True)
-class _TextEncoder:
+def _text_vectors(model: CLIPModel, ids: jax.Array) -> jax.Array:
     """Token ids as unit vectors: int32 [n, length] -> float32 [n, width]."""
-
-    structure: functional.Structure
-
-    def __call__(self, params: list[jax.Array], ids: jax.Array) -> jax.Array:
-        model = self.structure.module(params)
-        with functional.precision(model.dtype):
-            return clip_model.unit(model.encode_texts(ids))
+    return clip_model.unit(model.encode_texts(ids))
 
 
 class Contrastive:
@@ -111,16 +90,15 @@ class Contrastive:
         self.model = model
         self.tokenizer = tokenizer
         self.processor = processor
-        structure, params = functional.split(model)
-        self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
+        structure, params, self.mesh = networks.place(model, mesh)
         height, width = processor.size
         if batch_size is None:
             batch_size = min(max(1, _PIXELS.on(self.mesh) // (height * width)), _MAX_IMAGES.on(self.mesh))
         batch_size = common.positive("batch_size", batch_size)
-        params = parallel.place_parameters(params, self.mesh)
-        encode_image = _ImageEncoder(structure, processor)
+        encode_image = NetworkFunction(structure, _image_vectors, (processor,))
+        encode_text = NetworkFunction(structure, _text_vectors)
         self._image_encoder = tables.Encoder(encode_image, params, self.mesh, batch_size, "image")
-        self._text_encoder = tables.Encoder(_TextEncoder(structure), params, self.mesh, _TEXTS.on(self.mesh), "text")
+        self._text_encoder = tables.Encoder(encode_text, params, self.mesh, _TEXTS.on(self.mesh), "text")
 
     @property
     def batch_size(self) -> int:
@@ -153,10 +131,7 @@ class Contrastive:
         Raises:
           InputError: when files are missing or damaged, or an option is not one of its choices.
         """
-        from winobench.checkpoints import clip_layouts
-
-        if unknown := sorted(options.keys() - set(_OPTIONS)):
-            raise InputError(f"{unknown[0]!r} is no option of Contrastive: it has {', '.join(_OPTIONS)}")
+        networks.check_options(cls, options)
         model, processor, tokenizer = clip_layouts.load_clip(
             source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
         )
@@ -247,15 +222,11 @@ class Contrastive:
     @functools.cached_property
     def _model_fingerprint(self) -> str:
         """SHA-256 over weights, config, preprocessing and tokenizer; takes seconds for a large model, once."""
-        from winobench.checkpoints import models, tokenizer_files
-
-        description = {
-            "config": self.model.config.to_dict(),
-            "processor": dataclasses.asdict(self.processor),
-            "tokenizer": [*tokenizer_files.vocabulary_and_merges(self.tokenizer), self._max_text_tokens],
-            "weights": models.weights_sha256(self.model),
-        }
-        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+        return networks.fingerprint(
+            self.model,
+            processor=dataclasses.asdict(self.processor),
+            tokenizer=[*tokenizer_files.vocabulary_and_merges(self.tokenizer), self._max_text_tokens],
+        )
 
     @property
     def _max_text_tokens(self) -> int:
@@ -300,14 +271,9 @@ class Contrastive:
 
     def _tokenize(self, texts: list[str]) -> np.ndarray:
         """Token ids, int32 [num_texts, longest text of the model]."""
-        check_texts(texts)
-        length = self._max_text_tokens
         # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
         # that is used is that of the first end of text, and attention is causal.
-        encoded = self.tokenizer(texts, padding="max_length", truncation=True, max_length=length)
-        if truncated := sum(bool(encoding.overflowing) for encoding in encoded.encodings):
-            _log.warning("%d of %d texts are longer than %d tokens and were truncated.", truncated, len(texts), length)
-        return np.asarray(encoded["input_ids"], np.int32)
+        return tokenizer_files.clip_ids(self.tokenizer, texts, self._max_text_tokens)
 
 
 class _Column:

@@ -13,10 +13,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
 from winobench.diffusion.schedules import Schedule
+from winobench.engine import sharing
 from winobench.models import functional
 from winobench.scorers import common, samples
 
@@ -153,3 +155,36 @@ def fused_step(
     return parallel.map_over_data(rows_of_one_device, how.mesh, in_specs, split)(
         params, latents, text_states, noise, noised, texts, groups
     )
+
+
+def make_step(how: Step, params: Any, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
+    """The fused step with a network: takes latents, text states, noise, and an index from the host.
+
+    Args:
+      how: what it is compiled for.
+      params: the denoiser's, on the mesh.
+      texts: as `winobench.engine.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
+        texts; the others do not, by a program of their own.
+
+    Returns:
+      A function whose index is int [4, n]: image row, text row, sample, timestep.
+    """
+    split, split_columns = parallel.split_axis(how.mesh), parallel.split_axis(how.mesh, axis=1)
+    parts = parallel.data_parallelism(how.mesh)
+
+    def step(latents: jax.Array, text_states: jax.Array, noise: jax.Array, index: np.ndarray) -> jax.Array:
+        index = index.astype(np.int32)
+        noised, groups = sharing.group(index[[0, 2, 3]], parts, texts)
+        errors = fused_step(
+            how,
+            params,
+            latents,
+            text_states,
+            noise,
+            parallel.put(noised, split_columns),
+            parallel.put(index[1], split),
+            None if groups is None else parallel.put(groups, split),
+        )
+        return parallel.take_turns(how.mesh, errors)
+
+    return step

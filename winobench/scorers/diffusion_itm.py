@@ -7,7 +7,6 @@ Reasoners?", Eq. 1-5). Everything else is a mean of such errors, or a difference
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,18 +19,17 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 import winobench
-from winobench import caches, files, memory, options, parallel
-from winobench.checkpoints import models
+from winobench import files, memory, options, parallel
 from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import batch_size as batch_sizes
-from winobench.engine import limits, sharing, tables, text_store
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.models import quantized
 from winobench.scorers import common, denoising, samples
+from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
 from winobench.texts import checked_list, checked_texts
 
@@ -43,16 +41,8 @@ ENCODERS = ("resident", "staged")
 # Work of one step on each device, as positions of the latents (batch x height x width).
 _POSITIONS_PER_STEP = Limit(131_072, cpu=8_192)
 _MAX_BATCH = Limit(512, cpu=32)
-# Images and texts that each device encodes at once, at most, and the pixels of these images. On a CPU, large images are
-# encoded faster one by one, and places of a batch that stay empty cost as much as others.
-_IMAGE_BATCH, _TEXT_BATCH = Limit(8, cpu=4), Limit(64, cpu=8)
-_PIXELS_PER_BATCH = Limit(1 << 21, cpu=1 << 16)
-# Memory of each table of latents or text states.
-_TABLE_BYTES = Limit(1 << 30, cpu=1 << 27)
 # Of the three numbers of a triple, twice, and of its error.
 _BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
-# Samples that a table of given noise has room for, at least.
-_MIN_NOISE_ROWS = 64
 
 
 class DiffusionITM:
@@ -133,50 +123,21 @@ class DiffusionITM:
         self._schedule = pipeline.schedule
         self.timestep_range = _timestep_range(pipeline, timestep_range)
         self._denoiser, params = pipeline.denoiser_function()
-        self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
+        self.mesh = common.mesh_for(params, mesh)
         self.image_size = pipeline.check_image_size(image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = parallel.place_parameters(params, self.mesh)
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
-        self._place_image_encoder(table_rows)
-        ids = self._token_ids([""])
-        self._place_text_encoder(table_rows, ids, staged=encoders == "staged")
-        self._choose_batch_size(batch_size, _row(ids, 0))
+        self._images = ImageTables(pipeline, self.image_size, self.mesh, table_rows)
+        self._texts = TextTables(
+            pipeline, self.image_size, self._dtype, self.mesh, table_rows, staged=encoders == "staged"
+        )
+        self.latent_shape = self._images.latent_shape
+        self._choose_batch_size(batch_size)
 
-    def _place_image_encoder(self, rows: int | None) -> None:
-        function, params = self.pipeline.image_function()
-        pixels = jax.ShapeDtypeStruct((1, self.image_size, self.image_size, 3), np.uint8)
-        latents = jax.eval_shape(function, params, pixels)
-        self.latent_shape = tuple(latents.shape[1:])
-        self._image_rows = rows or limits.table_rows(latents, _TABLE_BYTES.on(self.mesh))
-        batch = min(max(1, _PIXELS_PER_BATCH.on(self.mesh) // self.image_size**2), _IMAGE_BATCH.on(self.mesh))
-        params = parallel.place_parameters(params, self.mesh)
-        self._image_encoder = tables.Encoder(function, params, self.mesh, batch, "image")
-
-    def _place_text_encoder(self, rows: int | None, ids: Any, *, staged: bool) -> None:
-        # In the denoiser's dtype, to which it would round them in any case.
-        function, params = self.pipeline.text_function(self._dtype)
-        states = jax.eval_shape(function, params, ids)
-        self._text_rows = rows or limits.table_rows(states, _TABLE_BYTES.on(self.mesh))
-        batch = _TEXT_BATCH.on(self.mesh)
-        self._text_store: text_store.TextStore | None = None
-        if staged:
-            networks = self.pipeline.text_encoders
-            identity = {
-                "weights": models.weights_sha256(*networks.values()),
-                "configs": [network.config.to_dict() for network in networks.values()],
-                "dtypes": [self._dtype, *(jnp.dtype(network.dtype).name for network in networks.values())],
-            }
-            folder = os.path.join(caches.folder(), "text_states")
-            self._text_store = text_store.TextStore(function, params, identity, folder, self.mesh, batch)
-            function, params = text_store.as_they_are, []
-        params = parallel.place_parameters(params, self.mesh)
-        self._text_encoder = tables.Encoder(function, params, self.mesh, batch, "text")
-
-    def _choose_batch_size(self, batch_size: int | str | None, ids: Any) -> None:
-        """Ids are those of a text, for the steps of a search."""
+    def _choose_batch_size(self, batch_size: int | str | None) -> None:
         height, width = self.latent_shape[:2]
         chosen = min(max(1, _POSITIONS_PER_STEP.on(self.mesh) // (height * width)), _MAX_BATCH.on(self.mesh))
         if isinstance(batch_size, str) and batch_size != batch_sizes.SEARCH:
@@ -188,8 +149,7 @@ class DiffusionITM:
             self.pipeline.check_denoising(self.latent_shape, chosen, self.mesh.devices.flat[0])
         self._size = batch_sizes.BatchSize(chosen, self.mesh, "triple")
         if batch_size == batch_sizes.SEARCH:
-            run = self._timed_steps(self._text_example(ids))
-            self._size.per_device = batch_sizes.searched(run, chosen, self.mesh, self._speed_key())
+            self._size.per_device = batch_sizes.searched(self._timed_steps(), chosen, self.mesh, self._speed_key())
 
     @property
     def batch_size(self) -> int:
@@ -434,26 +394,11 @@ class DiffusionITM:
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         chosen, noise = self._samples(num_samples, seed, timesteps, noise)
-        ids = self._token_ids(texts)
-        load = functools.partial(_load, images, self.image_size)
-        image_table = tables.DeviceTable(
-            self._image_encoder,
-            len(images),
-            self._image_rows,
-            self._blank_image(),
-            lambda numbers: tables.load_ahead(load, numbers, 2 * self._image_encoder.batch_size),
-        )
-        items = [_row(ids, number) for number in range(len(texts))]
-        if self._text_store is not None:
-            self._text_store.prepare(items)
-        text_table = tables.DeviceTable(
-            self._text_encoder, len(texts), self._text_rows, self._text_example(items[0]), self._text_loader(items)
-        )
         noise = parallel.put(noise, parallel.replicated(self.mesh))
         return Session(
             self._step,
-            image_table,
-            text_table,
+            self._images.table(images),
+            self._texts.table(texts),
             chosen,
             noise,
             mesh=self.mesh,
@@ -493,14 +438,7 @@ class DiffusionITM:
     ) -> tuple[np.ndarray, Any]:
         """The timestep of each sample, int32 [num_samples], and what `denoising_errors` takes as noise."""
         if noise is not None:
-            noise = np.asarray(noise)
-            expected = f"[num_samples, {', '.join(map(str, self.latent_shape))}]"
-            if noise.shape[1:] != self.latent_shape or noise.ndim != 4 or not len(noise):
-                raise InputError(
-                    f"noise has the shape {list(noise.shape)}, but this model needs {expected}, channels last"
-                )
-            if not np.issubdtype(noise.dtype, np.floating):
-                raise InputError(f"noise has the type {noise.dtype}, but it must be an array of floats {expected}")
+            noise = samples.check_noise(noise, self.latent_shape)
             if num_samples is None and isinstance(timesteps, str):
                 num_samples = len(noise)
         chosen = samples.choose_timesteps(
@@ -512,51 +450,16 @@ class DiffusionITM:
         )
         if noise is None:
             return chosen, samples.noise_key(seed)
-        if len(noise) != len(chosen):
-            raise InputError(
-                f"noise holds {len(noise)} samples, but there are {len(chosen)} timesteps: give one for each"
-            )
-        # A power of two, so that other numbers of samples seldom compile again.
-        rows = max(_MIN_NOISE_ROWS, 1 << (len(noise) - 1).bit_length())
-        padded = np.zeros((rows, *self.latent_shape), np.float32)
-        padded[: len(noise)] = noise
-        return chosen, padded
+        return chosen, samples.padded_noise(noise, len(chosen))
 
     def _step(self, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
-        """The fused step with this scorer's network: takes latents, text states, noise, and an index from the host.
-
-        Args:
-          texts: as `winobench.engine.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
-            texts; the others do not, by a program of their own.
-
-        Returns:
-          A function whose index is int [4, n]: image row, text row, sample, timestep.
-        """
+        """The fused step with this scorer's network; argument and result as of `denoising.make_step`."""
         how = denoising.Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
-        split, split_columns = parallel.split_axis(self.mesh), parallel.split_axis(self.mesh, axis=1)
-        parts = parallel.data_parallelism(self.mesh)
+        return denoising.make_step(how, self._params, texts)
 
-        def step(latents: jax.Array, text_states: jax.Array, noise: jax.Array, index: np.ndarray) -> jax.Array:
-            index = index.astype(np.int32)
-            noised, groups = sharing.group(index[[0, 2, 3]], parts, texts)
-            errors = denoising.fused_step(
-                how,
-                self._params,
-                latents,
-                text_states,
-                noise,
-                parallel.put(noised, split_columns),
-                parallel.put(index[1], split),
-                None if groups is None else parallel.put(groups, split),
-            )
-            return parallel.take_turns(self.mesh, errors)
-
-        return step
-
-    def _timed_steps(self, ids: Any) -> Callable[[int, int], None]:
+    def _timed_steps(self) -> Callable[[int, int], None]:
         """What `batch_sizes.search` runs: the steps of an evaluation, without images and texts."""
-        latents = self._image_encoder.empty_table(self._image_rows, self._blank_image())
-        states = self._text_encoder.empty_table(self._text_rows, ids)
+        latents, states = self._images.empty(), self._texts.empty()
         noise = parallel.put(samples.noise_key(0), parallel.replicated(self.mesh))
         step = self._step(1)
 
@@ -579,32 +482,6 @@ class DiffusionITM:
             "dtype": self._dtype,
             "latent_shape": list(self.latent_shape),
         }
-
-    def _blank_image(self) -> np.ndarray:
-        return np.zeros((self.image_size, self.image_size, 3), np.uint8)
-
-    def _text_example(self, item: Any) -> Any:
-        """What the table of texts encodes, of one text."""
-        if self._text_store is None:
-            return item
-        self._text_store.prepare([item])
-        return next(self._text_store.read([item]))
-
-    def _text_loader(self, items: Sequence[Any]) -> Callable[[Sequence[int]], Iterator[Any]]:
-        if self._text_store is None:
-            return lambda numbers: (items[number] for number in numbers)
-        return lambda numbers: self._text_store.read([items[number] for number in numbers])
-
-    def _token_ids(self, texts: Sequence[str]) -> Any:
-        return jax.tree.map(np.asarray, self.pipeline.tokenize(texts, image_size=self.image_size))
-
-
-def _row(tree: Any, number: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[number], tree)
-
-
-def _load(images: Sequence[Any], size: int, number: int) -> np.ndarray:
-    return image_files.load_image(images[number], size)
 
 
 def _timestep_range(pipeline: Pipeline, asked: tuple[int, int] | str | None) -> tuple[int, int] | None:

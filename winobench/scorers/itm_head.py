@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
-from winobench import json_files, parallel, registry
+from winobench import parallel, registry
 from winobench.checkpoints import encoder_layouts, models, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
@@ -30,10 +27,9 @@ from winobench.engine.limits import Limit, table_rows
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.blip import BlipForImageTextRetrieval
-from winobench.scorers import common
-from winobench.texts import check_texts, checked_list, checked_texts
-
-_log = logging.getLogger(__name__)
+from winobench.scorers import common, networks
+from winobench.scorers.networks import NetworkFunction
+from winobench.texts import check_texts, checked_list, checked_texts, count_truncated, log_truncated
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -54,34 +50,15 @@ _TEXTS = Limit(64, cpu=16)
 _TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
 
 
-@dataclasses.dataclass(frozen=True)
-class _ImageEncoder:
+def _encode_images(model: BlipForImageTextRetrieval, images: jax.Array, processor: ImageProcessor, head: str) -> Any:
     """Images as the pairs need them: uint8 [n, size, size, 3] -> a pytree of arrays [n, ...]."""
-
-    structure: functional.Structure
-    processor: ImageProcessor
-    head: str
-
-    def __call__(self, params: list[jax.Array], images: jax.Array) -> Any:
-        model = self.structure.module(params)
-        with functional.precision(model.dtype):
-            states = model.image_states(self.processor.normalize(images))
-            return model.image_keys_values(states) if self.head == "itm" else model.image_features(states)
+    states = model.image_states(processor.normalize(images))
+    return model.image_keys_values(states) if head == "itm" else model.image_features(states)
 
 
-@dataclasses.dataclass(frozen=True)
-class _TextEncoder:
+def _encode_texts(model: BlipForImageTextRetrieval, texts: jax.Array, head: str) -> jax.Array:
     """Texts as the pairs need them: int32 [n, tokens + 1], the last number the length, -> the same, or features."""
-
-    structure: functional.Structure
-    head: str
-
-    def __call__(self, params: list[jax.Array], texts: jax.Array) -> jax.Array:
-        if self.head == "itm":
-            return texts
-        model = self.structure.module(params)
-        with functional.precision(model.dtype):
-            return model.text_features(texts[:, :-1], texts[:, -1])
+    return texts if head == "itm" else model.text_features(texts[:, :-1], texts[:, -1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,22 +161,20 @@ class ItmHead:
                 f" takes {vision.image_size} x {vision.image_size}: check that both are of the same model"
             )
 
-        structure, params = functional.split(model)
-        self.mesh = common.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
-        self._params = parallel.place_parameters(params, self.mesh)
+        structure, self._params, self.mesh = networks.place(model, mesh)
         pairs = common.positive("batch_size", _PAIRS.on(self.mesh) if batch_size is None else batch_size)
         self._size = batch_sizes.BatchSize(pairs, self.mesh, "pair")
         self._step = _Step(structure, self.head, self.mesh)
-        encode_image = _ImageEncoder(structure, processor, self.head)
-        encode_text = _TextEncoder(structure, self.head)
+        encode_image = NetworkFunction(structure, _encode_images, (processor, self.head))
+        encode_text = NetworkFunction(structure, _encode_texts, (self.head,))
         self._image_encoder = tables.Encoder(encode_image, self._params, self.mesh, _IMAGES.on(self.mesh), "image")
         self._text_encoder = tables.Encoder(encode_text, self._params, self.mesh, _TEXTS.on(self.mesh), "text")
         if table_rows is not None:
             self._image_rows = self._text_rows = common.positive("table_rows", table_rows)
         else:
             ids = np.zeros((1, self.max_text_tokens + 1), np.int32)
-            self._image_rows = self._default_rows(encode_image, params, self._blank_image()[None])
-            self._text_rows = self._default_rows(encode_text, params, ids)
+            self._image_rows = self._default_rows(encode_image, self._blank_image()[None])
+            self._text_rows = self._default_rows(encode_text, ids)
 
     @property
     def batch_size(self) -> int:
@@ -232,8 +207,7 @@ class ItmHead:
         Raises:
           InputError: when files are missing or damaged, or an option is not one of its choices.
         """
-        if unknown := sorted(options.keys() - set(_OPTIONS)):
-            raise InputError(f"{unknown[0]!r} is no option of ItmHead: it has {', '.join(_OPTIONS)}")
+        networks.check_options(cls, options)
         known = registry.MODELS.get(source) if isinstance(source, str) else None
         options = {**(known.options if known is not None else {}), **options}
         # Before the weights, which take long: a typing mistake is to show at once.
@@ -330,15 +304,11 @@ class ItmHead:
     @functools.cached_property
     def _model_fingerprint(self) -> str:
         """Identifies config, weights, tokenizer and image processor: 64 hexadecimal digits."""
-        tokenizer = json_files.parse(self.tokenizer.backend_tokenizer.to_str())
-        description = {
-            "config": self.model.config.to_dict(),
-            "processor": dataclasses.asdict(self.processor),
-            # These two hold what the last call asked for.
-            "tokenizer": {key: value for key, value in tokenizer.items() if key not in ("padding", "truncation")},
-            "weights": models.weights_sha256(self.model),
-        }
-        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+        return networks.fingerprint(
+            self.model,
+            processor=dataclasses.asdict(self.processor),
+            tokenizer=networks.tokenizer_identity(self.tokenizer),
+        )
 
     def _run(
         self, image_table: tables.DeviceTable, text_table: tables.DeviceTable, pairs: np.ndarray
@@ -358,13 +328,7 @@ class ItmHead:
         """Token ids and the number of them behind them: int32 [num_texts, tokens + 1]."""
         check_texts(texts)
         encoded = self.tokenizer(texts, truncation=True, max_length=self.max_text_tokens, padding=False)
-        if truncated := sum(bool(encoding.overflowing) for encoding in encoded.encodings):
-            _log.warning(
-                "%d of %d texts are longer than %d tokens and were truncated.",
-                truncated,
-                len(texts),
-                self.max_text_tokens,
-            )
+        log_truncated(count_truncated(encoded), len(texts), self.max_text_tokens)
         # As long as the longest text of the call and no longer: a pair's work grows with it.
         longest = max(map(len, encoded["input_ids"]))
         length = min(-(-longest // _TEXT_STEP) * _TEXT_STEP, self.max_text_tokens)
@@ -390,16 +354,13 @@ class ItmHead:
                 f" bos_token_id={text.bos_token_id}: choose first_token='cls'"
             )
 
-    def _default_rows(self, encode: Callable[..., Any], params: list[jax.Array], example: np.ndarray) -> int:
-        encoded = jax.eval_shape(encode, params, example)
+    def _default_rows(self, encode: Callable[..., Any], example: np.ndarray) -> int:
+        encoded = jax.eval_shape(encode, self._params, example)
         # A batch of pairs may have as many images; with fewer rows it would be cut short.
         return max(self._size.total, table_rows(encoded, _TABLE_BYTES.on(self.mesh)))
 
     def _blank_image(self) -> np.ndarray:
         return np.zeros((*self.processor.size, 3), np.uint8)
-
-
-_OPTIONS = ("head", "first_token", "max_text_tokens", "batch_size", "table_rows", "mesh")
 
 
 def _read_processor(source: sources.Source) -> ImageProcessor:

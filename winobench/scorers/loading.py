@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,16 +13,35 @@ from winobench.errors import InputError
 if TYPE_CHECKING:
     from winobench.scorers.base import SampledScorer, Scorer
 
-SCORERS: dict[str, str] = {
-    "diffusion_itm": "winobench.scorers.diffusion_itm:DiffusionITM",
-    "contrastive": "winobench.scorers.contrastive:Contrastive",
-    "itm_head": "winobench.scorers.itm_head:ItmHead",
-}
-"""Kind of scorer -> the class that has ``from_pretrained``."""
 
-# What a checkpoint's kind is told by: a file that only it has, and, for transformers' folders, the model's type.
-_FILES = {"model_index.json": "diffusion_itm", "open_clip_config.json": "contrastive"}
-_MODEL_TYPES = {"clip": "contrastive", "blip": "itm_head"}
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of scorer, and what its checkpoints are told by.
+
+    Attributes:
+      path: ``module:class``, of a class that has ``from_pretrained``.
+      name: what messages call its checkpoints.
+      model_type: of the ``config.json`` in transformers' folders; None where there are none.
+      file: a file that no other kind has; None where there is none.
+    """
+
+    path: str
+    name: str
+    model_type: str | None = None
+    file: str | None = None
+
+    def files(self) -> str:
+        """The files that tell the kind, for messages."""
+        return ", ".join(filter(None, (self.model_type and "config.json", self.file)))
+
+
+SCORERS: dict[str, Kind] = {
+    "diffusion_itm": Kind(
+        "winobench.scorers.diffusion_itm:DiffusionITM", "diffusion pipeline", file="model_index.json"
+    ),
+    "contrastive": Kind("winobench.scorers.contrastive:Contrastive", "CLIP", "clip", "open_clip_config.json"),
+    "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", "blip"),
+}
 
 
 def load_scorer(
@@ -66,7 +86,7 @@ def load_scorer(
         from winobench import parallel
 
         options["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=model_parallel)
-    module, _, cls = SCORERS[kind].partition(":")
+    module, _, cls = SCORERS[kind].path.partition(":")
     return getattr(importlib.import_module(module), cls).from_pretrained(
         # Under its own name a model of the registry may bring settings along.
         name if model is not None else source,
@@ -171,21 +191,20 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     from winobench.checkpoints import sources
 
     place = sources.resolve(source, revision=revision)
-    for file, kind in _FILES.items():
-        if place.find(file) is not None:
-            return kind
+    for name, kind in SCORERS.items():
+        if kind.file is not None and place.find(kind.file) is not None:
+            return name
     config = place.find("config.json")
     model_type = sources.read_json(config).get("model_type") if config is not None else None
-    if model_type in _MODEL_TYPES:
-        return _MODEL_TYPES[model_type]
+    for name, kind in SCORERS.items():
+        if kind.model_type is not None and kind.model_type == model_type:
+            return name
     hint = place.hint()
     if config is None and hint:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}")
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
-    raise InputError(
-        f"{place} is no diffusion pipeline (model_index.json), CLIP (config.json, open_clip_config.json) or BLIP"
-        f" (config.json): {found}; name another model"
-    )
+    *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values())
+    raise InputError(f"{place} is no {', '.join(others)} or {last}: {found}; name another model")
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

@@ -26,6 +26,9 @@ _GENERATOR = "threefry2x32"
 # Samples whose timesteps are drawn by one call: a fixed shape, so that the number of samples compiles nothing.
 _BLOCK = 1024
 
+# Samples that a table of given noise has room for, at least.
+_MIN_NOISE_ROWS = 64
+
 # The published loop steps through range(10, 990, int(1000 / n)).
 _PUBLISHED_FIRST, _PUBLISHED_LAST, _PUBLISHED_SPAN = 10, 990, 1000
 
@@ -208,6 +211,40 @@ def check_timestep_range(timestep_range: tuple[int, int] | None, num_train_times
     if timestep_range is None:
         return 0, num_train_timesteps
     return options.span(num_train_timesteps).check("timestep_range", timestep_range)
+
+
+def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
+    """Returns given noise as an array [num_samples, h, w, c].
+
+    Args:
+      noise: of all samples, in place of noise drawn from a seed.
+      latent_shape: (h, w, c) of a sample's noise.
+
+    Raises:
+      InputError: it has another shape, or is not of floats.
+    """
+    noise = np.asarray(noise)
+    expected = f"[num_samples, {', '.join(map(str, latent_shape))}]"
+    if noise.shape[1:] != latent_shape or noise.ndim != 4 or not len(noise):
+        raise InputError(f"noise has the shape {list(noise.shape)}, but this model needs {expected}, channels last")
+    if not np.issubdtype(noise.dtype, np.floating):
+        raise InputError(f"noise has the type {noise.dtype}, but it must be an array of floats {expected}")
+    return noise
+
+
+def padded_noise(noise: np.ndarray, num_samples: int) -> np.ndarray:
+    """Noise from `check_noise` as float32, with rows of zeros behind it: a table of few different sizes.
+
+    Raises:
+      InputError: it is not the noise of ``num_samples`` samples.
+    """
+    if len(noise) != num_samples:
+        raise InputError(f"noise holds {len(noise)} samples, but there are {num_samples} timesteps: give one for each")
+    # A power of two, so that other numbers of samples seldom compile again.
+    rows = max(_MIN_NOISE_ROWS, 1 << (len(noise) - 1).bit_length())
+    padded = np.zeros((rows, *noise.shape[1:]), np.float32)
+    padded[: len(noise)] = noise
+    return padded
 
 
 def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_timesteps: int) -> np.ndarray:

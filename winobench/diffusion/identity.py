@@ -1,0 +1,45 @@
+"""What tells pipelines apart: a digest over everything that can change an error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+
+from winobench.checkpoints import models, tokenizer_files
+from winobench.models import lora
+
+if TYPE_CHECKING:
+    from winobench.diffusion.pipeline import Pipeline
+
+
+def fingerprint(pipeline: Pipeline) -> str:
+    """The value of `Pipeline.fingerprint`: 64 hexadecimal digits."""
+    networks = pipeline.networks.values()
+    description = {
+        "configs": [_without_bookkeeping(network.config.to_dict()) for network in networks],
+        "compute_dtypes": [jnp.dtype(network.dtype).name for network in networks],
+        "schedule": pipeline.schedule.training,
+        "weights": models.weights_sha256(*networks),
+        **pipeline.own_identity(),
+    }
+    # The factors are among the weights; the numbers that their products are multiplied by are not.
+    scales = {
+        name: {layer: adapter.scale for layer, adapter in lora.adapters(network).items()}
+        for name, network in pipeline.networks.items()
+    }
+    if any(scales.values()):
+        description["lora_scales"] = scales
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+
+def tokenizer_identity(tokenizer: Any) -> list[Any]:
+    """What a tokenizer does, as JSON values that do not depend on the library's version."""
+    vocabulary, merges = tokenizer_files.vocabulary_and_merges(tokenizer)
+    return [vocabulary, merges, tokenizer.pad_token_id]
+
+
+def _without_bookkeeping(config: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if not key.startswith("_")}

@@ -1,0 +1,81 @@
+"""What scorers and encoders do with a network: put it on the devices, call it without its parameters, identify it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from winobench import json_files, parallel
+from winobench.checkpoints import models
+from winobench.errors import InputError
+from winobench.models import functional
+from winobench.models.base import Network
+from winobench.scorers import common
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkFunction:
+    """A function of a network as one of its parameters, for `winobench.engine.tables.Encoder`.
+
+    Equal values share a compilation, so ``function`` and ``settings`` are to compare by what they do.
+
+    Attributes:
+      structure: the network without its parameters.
+      function: ``(network, batch, *settings) -> pytree of arrays [n, ...]``; pure.
+      settings: what else it is given.
+    """
+
+    structure: functional.Structure
+    function: Callable[..., Any]
+    settings: tuple[Any, ...] = ()
+
+    def __call__(self, params: list[jax.Array], batch: jax.Array) -> Any:
+        """The parameters and a batch -> what the function makes of them."""
+        network = self.structure.module(params)
+        with functional.precision(network.dtype):
+            return self.function(network, batch, *self.settings)
+
+
+def place(network: Network, mesh: Mesh | None) -> tuple[functional.Structure, list[jax.Array], Mesh]:
+    """Puts a network on the devices of a mesh: returns its structure, its parameters there, and the mesh.
+
+    Args:
+      network: stays as it is.
+      mesh: as of `winobench.scorers.common.mesh_for`.
+    """
+    structure, params = functional.split(network)
+    mesh = common.mesh_for(params, mesh)
+    return structure, parallel.place_parameters(params, mesh), mesh
+
+
+def fingerprint(network: Network, **others: Any) -> str:
+    """SHA-256, 64 hexadecimal digits, over weights and config; takes seconds for a large network.
+
+    Args:
+      network: in the dtype that it computes in.
+      **others: JSON values that the answers depend on besides, such as the tokenizer.
+    """
+    description = {"config": network.config.to_dict(), "weights": models.weights_sha256(network), **others}
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+
+def tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
+    """What a fast tokenizer of transformers does, as JSON values."""
+    content = json_files.parse(tokenizer.backend_tokenizer.to_str())
+    # These two hold what the last call asked for.
+    return {key: value for key, value in content.items() if key not in ("padding", "truncation")}
+
+
+def check_options(cls: type, options: dict[str, Any]) -> None:
+    """Raises InputError unless a class can be made with these keyword-only arguments; before the weights are read."""
+    parameters = inspect.signature(cls).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    if unknown := sorted(options.keys() - set(known)):
+        raise InputError(f"{unknown[0]!r} is no option of {cls.__name__}: it has {', '.join(known)}")

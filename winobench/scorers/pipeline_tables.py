@@ -1,0 +1,144 @@
+"""A pipeline's encoders on the devices, and the tables of latents and of text states that they fill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import caches, parallel
+from winobench.checkpoints import models
+from winobench.data import images as image_files
+from winobench.diffusion.pipeline import Pipeline
+from winobench.engine import limits, tables, text_store
+from winobench.engine.limits import Limit
+
+# Images and texts that each device encodes at once, at most, and the pixels of these images. On a CPU, large images are
+# encoded faster one by one, and places of a batch that stay empty cost as much as others.
+_IMAGE_BATCH, _TEXT_BATCH = Limit(8, cpu=4), Limit(64, cpu=8)
+_PIXELS_PER_BATCH = Limit(1 << 21, cpu=1 << 16)
+# Memory of each table of latents or text states.
+_TABLE_BYTES = Limit(1 << 30, cpu=1 << 27)
+
+
+class ImageTables:
+    """The autoencoder on the devices, and tables of latents.
+
+    Attributes:
+      encoder: what fills the tables.
+      latent_shape: (h, w, c) of an image's latents.
+    """
+
+    def __init__(self, pipeline: Pipeline, image_size: int, mesh: Mesh, rows: int | None):
+        """Puts the autoencoder on the devices.
+
+        Args:
+          pipeline: the model.
+          image_size: height and width, in pixels, that images are resized to.
+          mesh: the devices.
+          rows: of a table; as many as fit into a fixed amount of memory when None.
+        """
+        self._size = image_size
+        function, params = pipeline.image_function()
+        latents = jax.eval_shape(function, params, jax.ShapeDtypeStruct((1, *self.blank.shape), np.uint8))
+        self.latent_shape = tuple(latents.shape[1:])
+        self._rows = rows or limits.table_rows(latents, _TABLE_BYTES.on(mesh))
+        batch = min(max(1, _PIXELS_PER_BATCH.on(mesh) // image_size**2), _IMAGE_BATCH.on(mesh))
+        self.encoder = tables.Encoder(function, parallel.place_parameters(params, mesh), mesh, batch, "image")
+
+    @property
+    def blank(self) -> np.ndarray:
+        """An image like those that are encoded: uint8 [image_size, image_size, 3]."""
+        return np.zeros((self._size, self._size, 3), np.uint8)
+
+    def empty(self) -> Any:
+        """The array of a table without images."""
+        return self.encoder.empty_table(self._rows, self.blank)
+
+    def table(self, images: Sequence[Any]) -> tables.DeviceTable:
+        """A table for some images, which are read in the background once they are needed."""
+
+        def load(number: int) -> np.ndarray:
+            return image_files.load_image(images[number], self._size)
+
+        return tables.DeviceTable(
+            self.encoder,
+            len(images),
+            self._rows,
+            self.blank,
+            lambda numbers: tables.load_ahead(load, numbers, 2 * self.encoder.batch_size),
+        )
+
+
+class TextTables:
+    """The text encoders on the devices, or staged, and tables of what the denoiser is given of texts.
+
+    Attributes:
+      encoder: what fills the tables.
+      store: of encoders that are staged, what keeps their results; otherwise None.
+    """
+
+    def __init__(self, pipeline: Pipeline, image_size: int, dtype: str, mesh: Mesh, rows: int | None, *, staged: bool):
+        """Puts the text encoders on the devices, unless they are staged.
+
+        Args:
+          pipeline: the model.
+          image_size: height and width, in pixels, of the images.
+          dtype: the denoiser's, to which it would round the states in any case.
+          mesh: the devices.
+          rows: of a table; as many as fit into a fixed amount of memory when None.
+          staged: whether all texts of a table are encoded first, by encoders that then leave the devices.
+        """
+        self._pipeline, self._image_size = pipeline, image_size
+        function, params = pipeline.text_function(dtype)
+        states = jax.eval_shape(function, params, self._token_ids([""]))
+        self._rows = rows or limits.table_rows(states, _TABLE_BYTES.on(mesh))
+        batch = _TEXT_BATCH.on(mesh)
+        self.store: text_store.TextStore | None = None
+        if staged:
+            networks = pipeline.text_encoders
+            identity = {
+                "weights": models.weights_sha256(*networks.values()),
+                "configs": [network.config.to_dict() for network in networks.values()],
+                "dtypes": [dtype, *(jnp.dtype(network.dtype).name for network in networks.values())],
+            }
+            folder = os.path.join(caches.folder(), "text_states")
+            self.store = text_store.TextStore(function, params, identity, folder, mesh, batch)
+            function, params = text_store.as_they_are, []
+        self.encoder = tables.Encoder(function, parallel.place_parameters(params, mesh), mesh, batch, "text")
+
+    def tokenize(self, texts: Sequence[str]) -> list[Any]:
+        """The token ids of each text, trees of int32 arrays."""
+        ids = self._token_ids(texts)
+        return [jax.tree.map(lambda leaf, number=number: leaf[number], ids) for number in range(len(texts))]
+
+    def empty(self) -> Any:
+        """The arrays of a table without texts."""
+        return self.encoder.empty_table(self._rows, self._example(self.tokenize([""])[0]))
+
+    def table(self, texts: Sequence[str]) -> tables.DeviceTable:
+        """A table for some texts; staged encoders encode all of them now."""
+        items = self.tokenize(texts)
+        if self.store is not None:
+            self.store.prepare(items)
+
+        def load(numbers: Sequence[int]) -> Iterator[Any]:
+            chosen = [items[number] for number in numbers]
+            return iter(chosen) if self.store is None else self.store.read(chosen)
+
+        return tables.DeviceTable(self.encoder, len(items), self._rows, self._example(items[0]), load)
+
+    def _example(self, item: Any) -> Any:
+        """What the table encodes, of one text."""
+        if self.store is None:
+            return item
+        self.store.prepare([item])
+        return next(self.store.read([item]))
+
+    def _token_ids(self, texts: Sequence[str]) -> Any:
+        return jax.tree.map(np.asarray, self._pipeline.tokenize(texts, image_size=self._image_size))
