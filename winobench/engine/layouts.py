@@ -40,7 +40,11 @@ def place_parameters(parameters: Any, mesh: Mesh) -> Any:
 
 def _format(parameter: Any, sharding: Any) -> Any:
     is_convolution = len(parameter.shape) == 4 and parameter.shape[0] > 1
-    return Format(_OUTPUTS_FIRST, sharding) if is_convolution and jnp.issubdtype(parameter.dtype, jnp.floating) else sharding
+    return (
+        Format(_OUTPUTS_FIRST, sharding)
+        if is_convolution and jnp.issubdtype(parameter.dtype, jnp.floating)
+        else sharding
+    )
 
 
 def _put(parameter: Any, where: Any) -> jax.Array:

@@ -53,9 +53,7 @@ def dot_product_attention(
     def call(platform):
         return lambda *arrays: forms[platform](*arrays[:3], is_causal=is_causal, lengths=arrays[3])
 
-    return jax.lax.platform_dependent(
-        query, key, value, lengths, cpu=call("cpu"), tpu=call("tpu"), default=call("gpu")
-    )
+    return jax.lax.platform_dependent(query, key, value, lengths, cpu=call("cpu"), tpu=call("tpu"), default=call("gpu"))
 
 
 def _attention_of(device: parallel.Device, query: jax.Array, key: jax.Array) -> Callable[..., jax.Array]:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import jax
 
+from winobench import accelerators
+
 
 class Device(NamedTuple):
     """A kind of device.
@@ -41,8 +43,6 @@ def compute_capability(kind: str = "") -> tuple[int, int] | None:
     Args:
       kind: as of `Device`.
     """
-    from winobench.parallel import accelerators
-
     for known in accelerators.ACCELERATORS.values():
         if kind and known.device_kind == kind:
             return known.compute_capability

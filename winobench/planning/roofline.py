@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from winobench.parallel.accelerators import Accelerator
+from winobench.accelerators import Accelerator
 from winobench.planning import hlo
 from winobench.planning.hlo import Kernel
 

@@ -15,8 +15,8 @@ import re
 import jax
 from jax.experimental import topologies
 
+from winobench.accelerators import ACCELERATORS, Accelerator
 from winobench.errors import InputError
-from winobench.parallel.accelerators import ACCELERATORS, Accelerator
 
 # A program of a hundred thousand devices takes long to write down, and nobody has as many.
 _MAX_DEVICES = 8192
@@ -80,7 +80,9 @@ def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
     """
     name, _, shape = text.partition(":")
     if name not in ACCELERATORS:
-        raise InputError(f"the accelerator {text!r} is unknown: name one of {', '.join(ACCELERATORS)}, as in v5e:4x4 or h100:8")
+        raise InputError(
+            f"the accelerator {text!r} is unknown: name one of {', '.join(ACCELERATORS)}, as in v5e:4x4 or h100:8"
+        )
     accelerator = ACCELERATORS[name]
     axes = _AXES.get(name, 1)
     shape = shape or "x".join("1" * axes)
@@ -177,7 +179,9 @@ def _gpu_description(gpu: Accelerator) -> str:
         "compile_time_toolkit_version": '"13.0.0"',
         "dnn_version": '"9.10.0"',
     }
-    lines = " ".join(f"{key} {value}" if str(value).startswith("{") else f"{key}: {value}" for key, value in device.items())
+    lines = " ".join(
+        f"{key} {value}" if str(value).startswith("{") else f"{key}: {value}" for key, value in device.items()
+    )
     return (
         f'gpu_device_info {{ {lines} }} platform_name: "CUDA"'
         f' dnn_version_info {{ major: 9 minor: 10 patch: 0 }} device_description_str: "{gpu.device_kind}"'

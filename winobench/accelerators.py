@@ -1,8 +1,8 @@
 """What is known of the accelerators that teams rent: memory, rates, and what their compilers are told of them.
 
-Rates are the vendors' peaks for dense products; what a program reaches of them is another matter. Sources: Google Cloud's
-pages on TPU v5e, v5p and v6e; NVIDIA's data sheets of A100, L4, H100, H200 and B200; and, for cores, clocks, caches and
-memory as the driver reports them, the device descriptions that OpenXLA publishes.
+Rates are the vendors' peaks for dense products; what a program reaches of them is another matter. Sources: Google
+Cloud's pages on TPU v5e, v5p and v6e; NVIDIA's data sheets of A100, L4, H100, H200 and B200; and, for cores, clocks,
+caches and memory as the driver reports them, the device descriptions that OpenXLA publishes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Accelerator:
       name: short name, as in ``--accelerator=v5e:2x2``.
       platform: ``tpu`` or ``gpu``.
       device_kind: what JAX calls it.
-      memory: bytes that programs can use.
+      memory: bytes of a device.
       memory_rate: bytes per second.
       matrix_rates: operations per second of products, by the dtype of their factors; float32 stands for products that
         keep all of its bits.
@@ -46,6 +46,11 @@ class Accelerator:
     l2_cache: int = 0
     core_memory: tuple[int, int] = (233_472, 232_448)
     core_threads: int = 2048
+
+    @property
+    def usable_memory(self) -> int:
+        """Bytes that JAX gives to programs: of a GPU three quarters, unless XLA_PYTHON_CLIENT_MEM_FRACTION says more."""
+        return self.memory * 3 // 4 if self.platform == "gpu" else self.memory
 
 
 _GIB = 1 << 30
