@@ -177,7 +177,7 @@ def prepare_task(
     Raises:
       InputError: the files are missing, incomplete or wrong; says what to get where.
     """
-    from winobench.data import prepared, preparing
+    from winobench.data import prepared, preparing, sources
     from winobench.progress import Progress
 
     folder = prepared.task_folder(task.name, data_dir)
@@ -197,7 +197,7 @@ def prepare_task(
                 on_progress=progress.advance,
                 note=progress.say,
             )
-    except preparing.SourceError as error:
+    except sources.SourceError as error:
         error.args = (f"{error}; {root} must hold {task.source.how_to_get}",)
         raise
     line = f"{task.name}: {prepared.describe(state)} in {folder}"

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.data import published_files
-from winobench.data import images, prepared, preparing
+from winobench.data import images, prepared, preparing, record_files, sources
 from winobench.errors import InputError
 from winobench.tasks.published import ImageFile, Item
 
@@ -146,7 +146,7 @@ def test_images_outside_of_the_source_are_refused(tmp_path, name):
     for path in (tmp_path / "elsewhere.png", root / "inside.png"):
         _random_image("RGB").save(path)
     path = root / name.replace("{absolute}", str(tmp_path / "elsewhere.png"))
-    with pytest.raises(preparing.SourceError, match=r"example '0' of task 'toy' names the image .* outside of"):
+    with pytest.raises(sources.SourceError, match=r"example '0' of task 'toy' names the image .* outside of"):
         published_files.prepare(tmp_path / "toy", [Item("0", (ImageFile(path),), ("x",))], root)
     assert not (tmp_path / "toy").exists()
 
@@ -154,7 +154,7 @@ def test_images_outside_of_the_source_are_refused(tmp_path, name):
 @pytest.mark.parametrize("name", ["a\0b.png", "a\ud800b.png", "a" * 300 + ".png"])
 def test_names_that_no_file_can_have_are_problems(tmp_path, name):
     items = [Item("0", (ImageFile(tmp_path / name),), ("x",))]
-    with pytest.raises(preparing.SourceProblems, match="1 of 1 images"):
+    with pytest.raises(sources.SourceProblems, match="1 of 1 images"):
         published_files.prepare(tmp_path / "toy", items, tmp_path)
 
 
@@ -182,7 +182,7 @@ def test_pipes_and_devices_are_problems_and_are_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "zero.png").symlink_to("/dev/zero")
     items = [Item(name, (ImageFile(tmp_path / f"{name}.png"),), ("x",)) for name in ("pipe", "zero")]
-    with pytest.raises(preparing.SourceProblems) as caught:
+    with pytest.raises(sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", items, tmp_path)
     assert caught.value.problems == ("pipe.png: is no file", "zero.png: is no file")
     for name in ("pipe.png", "zero.png"):  # one that took a file's place after the first look
@@ -197,7 +197,7 @@ def test_missing_images_are_named_one_by_one(root, items, tmp_path):
     (root / "3.jpg").unlink()
     (root / "6.png").unlink()
     (root / "6.png").mkdir()
-    with pytest.raises(preparing.SourceProblems) as caught:
+    with pytest.raises(sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", items, root)
     # Once each, though two parts of each are asked about.
     assert sorted(caught.value.problems) == ["3.jpg: missing", "6.png: is no file"]
@@ -223,7 +223,7 @@ def test_images_that_cannot_be_decoded_are_named_and_mending_them_is_enough(root
     monkeypatch.setattr(preparing, "IMAGES_A_SHARD", 3)
     content = (root / "4.png").read_bytes()
     (root / "4.png").write_bytes(_BROKEN[damage](content))
-    with pytest.raises(preparing.SourceProblems, match=r"^2 of 20 images of task 'toy' in") as caught:
+    with pytest.raises(sources.SourceProblems, match=r"^2 of 20 images of task 'toy' in") as caught:
         published_files.prepare(tmp_path / "toy", items, root)
     assert [line.split(": ")[0] for line in caught.value.problems] == ["4.png[2,1,10,9]", "4.png"]
     assert prepared.read_state(tmp_path / "toy") is None
@@ -240,7 +240,7 @@ def test_images_that_cannot_be_decoded_are_named_and_mending_them_is_enough(root
 
 def test_an_empty_box_is_named(root, items, tmp_path):
     item = Item("x", (ImageFile(root / "0.png", (4, 4, 4, 8)),), ("a",))
-    with pytest.raises(preparing.SourceProblems) as caught:
+    with pytest.raises(sources.SourceProblems) as caught:
         published_files.prepare(tmp_path / "toy", [*items, item], root)
     assert caught.value.problems == ("0.png[4,4,4,8]: the box is empty",)
 
@@ -269,9 +269,7 @@ def test_partial_sources(root, items, tmp_path, small_shards):
 def test_a_partial_source_without_any_example(root, items, tmp_path):
     for path in root.iterdir():
         path.unlink()
-    with pytest.raises(
-        preparing.SourceProblems, match=r"10 of 10 .* add or replace them, as no example has all of its"
-    ):
+    with pytest.raises(sources.SourceProblems, match=r"10 of 10 .* add or replace them, as no example has all of its"):
         published_files.prepare(tmp_path / "toy", items, root, allow_partial=True)
 
 
@@ -345,7 +343,7 @@ def test_a_data_dir_that_cannot_be_made(root, items, tmp_path):
 def test_an_earlier_set_stays_until_the_new_one_is_complete(root, items, tmp_path):
     published_files.prepare(tmp_path / "toy", items[:3], root)
     (root / "9.jpg").write_bytes(b"")
-    with pytest.raises(preparing.SourceProblems):
+    with pytest.raises(sources.SourceProblems):
         published_files.prepare(tmp_path / "toy", items, root)
     found = prepared.PreparedSet(tmp_path / "toy")
     found.verify()
@@ -429,9 +427,9 @@ def test_a_killed_run_goes_on_where_it_was(root, items, tmp_path, small_shards, 
 
 def test_stopped_between_images_and_end(root, items, tmp_path, small_shards, monkeypatch):
     """What follows the images is made again, whatever is left of it."""
-    for name in ("_write_metadata", "_replace"):
+    for module, name in ((record_files, "write_metadata"), (preparing, "_replace")):
         with monkeypatch.context() as patch:
-            patch.setattr(preparing, name, lambda *arguments: sys.exit("killed"))
+            patch.setattr(module, name, lambda *arguments: sys.exit("killed"))
             with pytest.raises(SystemExit):
                 published_files.prepare(tmp_path / "toy", items, root)
         assert prepared.read_state(tmp_path / "toy") is None
@@ -485,8 +483,8 @@ def test_errors_of_processes_are_input_errors(root, items, tmp_path, small_shard
 
 
 def _stamped(items, root):
-    found, _ = preparing._collect(items, root, "toy")
-    return found, preparing._stamps(found)[0]
+    found, _ = sources.collect(items, root, "toy")
+    return found, sources.stamps(found)[0]
 
 
 _PARENT = """

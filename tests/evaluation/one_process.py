@@ -44,12 +44,19 @@ def main(workdir, processes="", *options):
     error_parts._SECONDS_BETWEEN_PARTS = 0.1
 
     class Scorer(DiffusionITM):
-        def iter_errors(self, *arguments, **named):
-            for number, batch in enumerate(super().iter_errors(*arguments, **named)):
-                if "fail" in options and number == 1 and jax.process_index() == jax.process_count() - 1:
-                    raise ValueError("out of luck")
-                time.sleep(0.15 if "slow" in options else 0)
-                yield batch
+        def session(self, *arguments, **named):
+            session = super().session(*arguments, **named)
+            iter_errors = session.iter_errors
+
+            def hindered(*arguments, **named):
+                for number, batch in enumerate(iter_errors(*arguments, **named)):
+                    if "fail" in options and number == 1 and jax.process_index() == jax.process_count() - 1:
+                        raise ValueError("out of luck")
+                    time.sleep(0.15 if "slow" in options else 0)
+                    yield batch
+
+            session.iter_errors = hindered
+            return session
 
     mesh = parallel.make_mesh() if "spanning" in options else None
     scorer = Scorer(fake_models.Pipeline(), batch_size=BATCH_SIZE, mesh=mesh)

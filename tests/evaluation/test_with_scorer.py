@@ -12,7 +12,7 @@ import safetensors.numpy
 from tests.evaluation import fakes
 from winobench import parallel
 from winobench.errors import InputError
-from winobench.evaluation import evaluate
+from winobench.evaluation import evaluate, runner
 from winobench.scorers import diffusion_itm
 from winobench.scorers.diffusion_itm import DiffusionITM
 
@@ -83,6 +83,18 @@ def test_an_interrupted_run_ends_with_the_very_same_errors(scorer, tasks, tmp_pa
     again = evaluate.evaluate(scorer, tasks, tmp_path / "run", **arguments)
     assert _errors(tmp_path / "run") == _errors(tmp_path / "whole")
     assert again["tasks"] == whole["tasks"]
+
+
+def test_parts_of_a_large_plan_encode_an_image_once(scorer, tasks, tmp_path, monkeypatch):
+    """Tolerance: 1e-6 of an error, as other parts make other batches."""
+    arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}
+    evaluate.evaluate(scorer, tasks, tmp_path / "whole", **arguments)
+    loaded, load = [], diffusion_itm._load
+    monkeypatch.setattr(diffusion_itm, "_load", lambda *about: loaded.append(about[2]) or load(*about))
+    monkeypatch.setattr(runner, "_TRIPLES_A_CALL", 7)
+    evaluate.evaluate(scorer, tasks, tmp_path / "run", **arguments)
+    assert len(loaded) == len(set(loaded)) > 3
+    assert _errors(tmp_path / "run") == pytest.approx(_errors(tmp_path / "whole"), rel=1e-6)
 
 
 def test_the_numbers_are_those_of_score(scorer, tasks, tmp_path):

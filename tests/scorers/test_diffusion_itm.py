@@ -285,6 +285,9 @@ def test_a_session_shares_as_it_did_first():
     for triples in (whole, half, whole):
         in_one_piece(session.iter_errors(triples), len(triples))
     assert sorted(CountingUNet.traced) == [5, 8]
+    assert session._texts_to_share == 2
+    in_one_piece(session.iter_errors(half, anew=True), len(half))
+    assert session._texts_to_share == 1
 
 
 def test_more_images_and_texts_than_rows():

@@ -27,13 +27,14 @@ import os
 import pathlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from winobench import json_files
 from winobench.data import images as image_files
+from winobench.data.example import Example
 from winobench.errors import InputError
 from winobench.files import user_path
 
@@ -126,16 +127,6 @@ def describe(state: dict[str, Any]) -> str:
     of = f" of {published:,}" if state["is_partial"] and published else ""
     partial = " (partial)" if state["is_partial"] else ""
     return f"{count:,}{of} examples{partial}, {state['num_images']:,} images, {state['num_bytes'] / 1e6:,.1f} MB"
-
-
-class PreparedExample(NamedTuple):
-    """A question, as `winobench.tasks.base.Example` has it; its images are opened when they are asked for."""
-
-    id: str
-    images: tuple[PreparedImage, ...]
-    texts: tuple[str, ...]
-    target: int | None
-    groups: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,7 +322,7 @@ class PreparedSet:
 
     def examples(
         self, limit: int | None = None, *, seed: int = 0, per_group: bool = False
-    ) -> Iterator[PreparedExample]:
+    ) -> Iterator[Example[PreparedImage, str]]:
         """Reads examples, a little ahead of the caller.
 
         Args:
@@ -362,9 +353,9 @@ class PreparedSet:
         dataset = grain.MapDataset.source(numbers).map(self._examples.__getitem__)
         return iter(dataset.to_iter_dataset(grain.ReadOptions(_NUM_READERS, _NUM_READ_AHEAD)))
 
-    def _example(self, record: dict[str, Any]) -> PreparedExample:
+    def _example(self, record: dict[str, Any]) -> Example[PreparedImage, str]:
         target = int(record["target"])
-        return PreparedExample(
+        return Example(
             id=record["id"].decode(),
             images=tuple(self.image(int(number)) for number in record["images"]),
             texts=tuple(text.decode() for text in record["texts"]),

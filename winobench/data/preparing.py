@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
-import functools
 import hashlib
 import io
 import json
@@ -21,7 +20,6 @@ import os
 import pathlib
 import shutil
 import signal
-import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,7 +30,7 @@ import winobench
 from winobench import files as whole_files
 from winobench import json_files
 from winobench.data import images as image_files
-from winobench.data import prepared
+from winobench.data import prepared, record_files, sources
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,40 +47,6 @@ _PNG_LEVEL = 1
 _KEPT_FORMATS = ("JPEG", "MPO", "PNG")
 # Of the rules in `winobench.data.images`; shards that were made under others are not gone on with.
 _PIXEL_RULES = 2
-
-
-class SourceError(InputError):
-    """What is wrong with the published files, as against the place where the prepared set goes."""
-
-
-class SourceProblems(SourceError):
-    """Images that are missing or cannot be decoded.
-
-    Attributes:
-      problems: a line for each: its name, and what is wrong.
-    """
-
-    def __init__(self, message: str, problems: Sequence[str]):
-        super().__init__(message)
-        self.problems = tuple(problems)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Image:
-    path: str
-    box: Box | None
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Question:
-    """An item whose images are positions in the list of all images."""
-
-    id: str
-    images: tuple[int, ...]
-    texts: tuple[str, ...]
-    target: int | None
-    groups: tuple[str, ...]
 
 
 def prepare(
@@ -126,19 +90,21 @@ def prepare(
     _make_folder(folder.parent)
     problems_path = folder.with_name(f"{folder.name}.problems.txt")
     try:
-        found, questions = _collect(items, root, task)
-        _check_count(len(questions), num_published, allow_partial, root, task)
+        found, questions = sources.collect(items, root, task)
+        sources.check_count(len(questions), num_published, allow_partial, root, task)
     except InputError as error:
-        raise SourceError(str(error)) from error
+        raise sources.SourceError(str(error)) from error
 
-    stamps, missing = _stamps(found)
+    stamps, missing = sources.stamps(found)
     num_read = len(questions)
-    kept_images, questions_left = _keep(found, questions, missing)
+    kept_images, questions_left = sources.keep_whole(found, questions, missing)
     if missing and not (allow_partial and questions_left):
         # By file: of one that is missing, the boxes say nothing.
-        absent = {_name(image.path, None, root): missing[image.name] for image in found if image.name in missing}
+        absent = {
+            sources.name_of(image.path, None, root): missing[image.name] for image in found if image.name in missing
+        }
         num_files = len({image.path for image in found})
-        raise _problems(absent, num_files, root, task, problems_path, allow_partial)
+        raise sources.problems_error(absent, num_files, root, task, problems_path, allow_partial)
 
     found, questions = kept_images, questions_left
 
@@ -150,7 +116,7 @@ def prepare(
         broken = {name: reason for entry in ordered for name, reason in entry["problems"].items()}
         kept = [question for question in questions if all(hashes[n] is not None for n in question.images)]
         if broken and not (allow_partial and kept):
-            raise _problems(broken, len(found), root, task, problems_path, allow_partial)
+            raise sources.problems_error(broken, len(found), root, task, problems_path, allow_partial)
         about = {
             "task": task,
             "task_version": task_version,
@@ -193,138 +159,6 @@ def _make_shards(
     return [entries[job.path.name] for job in jobs]
 
 
-def _collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[_Image], list[_Question]]:
-    """The distinct images, in the order in which they first occur, and the questions about them."""
-    numbers: dict[tuple[str, Box | None], int] = {}
-    questions: list[_Question] = []
-    ids: set[str] = set()
-    try:
-        for item in items:
-            if item.id in ids:
-                raise InputError(
-                    f"two examples of task {task!r} have the id {item.id!r}: an annotation file in {root} holds them"
-                    " twice or was changed, so get it again"
-                )
-            ids.add(item.id)
-            _check_item(item, root, task)
-            for image in item.images:
-                _check_inside(image.path, item.id, root, task)
-            keys = [(os.fspath(image.path), image.box) for image in item.images]
-            positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
-            questions.append(_Question(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
-    except OSError as error:
-        raise InputError(f"{error.filename or root} cannot be read: {error.strerror or error}") from error
-    return [_Image(path, box, _name(path, box, root)) for path, box in numbers], questions
-
-
-def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
-    wrong = None
-    if not item.images or not item.texts:
-        wrong = "has no image or no text"
-    elif item.target is not None and not 0 <= item.target < max(len(item.images), len(item.texts)):
-        wrong = f"has {len(item.images)} images and {len(item.texts)} texts, but the right answer is {item.target}"
-    else:
-        try:
-            "".join((item.id, *item.texts, *item.groups)).encode()
-        except (UnicodeEncodeError, TypeError):
-            wrong = "has a text that is no Unicode text"
-    if wrong:
-        raise InputError(f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} again")
-
-
-def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: str) -> None:
-    """Refuses what an annotation file names outside of the source, from / on or by way of ``..``.
-
-    Links inside of the source may lead anywhere: they are the user's own, as no annotation file can make one.
-    """
-    path = pathlib.Path(path)
-    if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
-        raise InputError(
-            f"example {id!r} of task {task!r} names the image {os.fspath(path)!r}, which is outside of {root}: get the"
-            " annotation files again, or put the image there"
-        )
-
-
-def _check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
-    if not count:
-        raise InputError(f"{root} has no example of task {task!r}: get the annotation files again")
-    if num_published is None or count == num_published or (allow_partial and count < num_published):
-        return
-    way_out = ", or give --allow_partial to prepare what is there" if count < num_published else ""
-    raise InputError(
-        f"{root} has {count:,} example{'' if count == 1 else 's'} of task {task!r}, but {num_published:,} were"
-        f" published: get the annotation files again{way_out}"
-    )
-
-
-def _name(path: str, box: Box | None, root: pathlib.Path) -> str:
-    """How an image is called in the records and in messages."""
-    name = pathlib.Path(path)
-    with contextlib.suppress(ValueError):
-        name = name.relative_to(root)
-    try:
-        # Names of files are bytes, which need not be UTF-8.
-        text = os.fsencode(name.as_posix()).decode("utf-8", "replace")
-    except UnicodeEncodeError:  # no file's name, but an annotation file can hold it
-        text = name.as_posix().encode("utf-8", "replace").decode("utf-8")
-    return text if box is None else f"{text}[{','.join(map(str, box))}]"
-
-
-def _stamps(found: Sequence[_Image]) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """Of each file its size and time of change; and the images whose files are missing, with the reason."""
-    stamps: dict[str, list[int]] = {}
-    reasons: dict[str, str] = {}
-    for path in dict.fromkeys(image.path for image in found):
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            reasons[path] = "missing" if is_missing else str(error.strerror)
-            continue
-        except ValueError as error:  # a NUL, or half of a surrogate pair
-            reasons[path] = f"no file can have this name: {error}"
-            continue
-        if stat.S_ISREG(status.st_mode):
-            stamps[path] = [status.st_size, status.st_mtime_ns]
-        else:
-            reasons[path] = "is no file"
-    return stamps, {image.name: reasons[image.path] for image in found if image.path in reasons}
-
-
-def _keep(
-    found: Sequence[_Image], questions: Sequence[_Question], missing: dict[str, str]
-) -> tuple[list[_Image], list[_Question]]:
-    """The questions whose images are all there, and these images."""
-    if not missing:
-        return list(found), list(questions)
-    kept = [q for q in questions if all(found[number].name not in missing for number in q.images)]
-    numbers = {number: new for new, number in enumerate(sorted({number for q in kept for number in q.images}))}
-    renumbered = [dataclasses.replace(q, images=tuple(numbers[number] for number in q.images)) for q in kept]
-    return [found[number] for number in numbers], renumbered
-
-
-def _problems(
-    problems: dict[str, str], num_images: int, root: pathlib.Path, task: str, path: pathlib.Path, allow_partial: bool
-) -> SourceProblems:
-    """Lists all problems in a file and makes the error that tells of it."""
-    lines = [f"{name}: {reason}" for name, reason in problems.items()]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    name, reason = next(iter(problems.items()))
-    num_others = len(problems) - 1
-    others = f" and {num_others:,} other{'s' if num_others > 1 else ''}" if num_others else ""
-    them = "them" if num_others else "it"
-    way_out = (
-        "as no example has all of its images"
-        if allow_partial
-        else f"or give --allow_partial to leave out the examples that need {them}"
-    )
-    return SourceProblems(
-        f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {name}"
-        f" ({reason}){others}, listed in {path}: add or replace {them}, {way_out}",
-        lines,
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class _Job:
     """A shard of images.
@@ -336,11 +170,11 @@ class _Job:
     """
 
     path: pathlib.Path
-    images: tuple[_Image, ...]
+    images: tuple[sources.SourceImage, ...]
     inputs: str
 
 
-def _jobs(folder: pathlib.Path, found: Sequence[_Image], stamps: dict[str, list[int]]) -> list[_Job]:
+def _jobs(folder: pathlib.Path, found: Sequence[sources.SourceImage], stamps: dict[str, list[int]]) -> list[_Job]:
     num_shards = -(-len(found) // IMAGES_A_SHARD)
     jobs = []
     for shard in range(num_shards):
@@ -351,24 +185,8 @@ def _jobs(folder: pathlib.Path, found: Sequence[_Image], stamps: dict[str, list[
             [(image.path, image.box, image.name, stamps[image.path]) for image in images],
         ]
         inputs = hashlib.sha256(json.dumps(about).encode()).hexdigest()
-        jobs.append(_Job(_shard_path(folder, prepared.IMAGES, shard, num_shards), images, inputs))
+        jobs.append(_Job(record_files.shard_path(folder, prepared.IMAGES, shard, num_shards), images, inputs))
     return jobs
-
-
-def _shard_path(folder: pathlib.Path, kind: str, shard: int, num_shards: int) -> pathlib.Path:
-    template = _template(folder, kind)
-    return pathlib.Path(template.sharded_filepath(shard_index=shard, num_shards=num_shards))
-
-
-def _template(folder: pathlib.Path, kind: str):
-    import tensorflow_datasets as tfds
-
-    return tfds.core.ShardedFileTemplate(
-        data_dir=prepared.set_folder(folder, kind),
-        dataset_name=kind,
-        split=prepared.SPLIT,
-        filetype_suffix="array_record",
-    )
 
 
 class _Journal:
@@ -462,7 +280,7 @@ def _write_images(job: _Job) -> dict[str, Any]:
             hashes.append(digest)
             yield {"image": io.BytesIO(encoded), "name": image.name, "sha256": digest}
 
-    written = _write_shard(job.path, prepared.IMAGES, records())
+    written = record_files.write_shard(job.path, prepared.IMAGES, records())
     return {**written, "hashes": hashes, "problems": problems}
 
 
@@ -501,66 +319,11 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
     return data, image_files.image_hash(image)
 
 
-@functools.cache
-def features(kind: str):
-    """The tfds features of the images or of the examples."""
-    import tensorflow_datasets as tfds
-
-    text, texts = tfds.features.Text, lambda doc: tfds.features.Sequence(tfds.features.Text(), doc=doc)
-    if kind == prepared.IMAGES:
-        return tfds.features.FeaturesDict(
-            {
-                "image": tfds.features.Image(doc="JPEG or PNG, RGB."),
-                "name": text(doc="The published file, and the box that was cut out."),
-                "sha256": text(doc="Of the decoded pixels and their shape."),
-            }
-        )
-    return tfds.features.FeaturesDict(
-        {
-            "id": text(doc="Unique within the task."),
-            "images": tfds.features.Sequence(np.int64, doc="Record numbers in the set of images."),
-            "texts": texts("The candidate texts, or the one text."),
-            "target": tfds.features.Scalar(np.int64, doc="The right candidate; -1 for none."),
-            "groups": texts("Sub-tasks or tags."),
-        }
-    )
-
-
-@functools.cache
-def _serializer(kind: str):
-    from tensorflow_datasets.core import example_serializer
-
-    return example_serializer.ExampleSerializer(features(kind).get_serialized_info())
-
-
-def _write_shard(path: pathlib.Path, kind: str, records: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Writes an ArrayRecord file, whole or not at all.
-
-    Returns:
-      {"sha256", "num_bytes", "num_records"}.
-    """
-    from array_record.python import array_record_module
-
-    count = 0
-    with _atomic(path) as temporary:
-        # One record a group, as reading is random access.
-        writer = array_record_module.ArrayRecordWriter(str(temporary), "group_size:1")
-        try:
-            for record in records:
-                example = _serializer(kind).get_tf_example(features(kind).encode_example(record))
-                # Otherwise the order of the features differs from process to process.
-                writer.write(example.SerializeToString(deterministic=True))
-                count += 1
-        finally:
-            writer.close()
-    return {**_checksum(path), "num_records": count}
-
-
 def _finish(
     folder: pathlib.Path,
     jobs: Sequence[_Job],
     entries: Sequence[dict[str, Any]],
-    questions: Sequence[_Question],
+    questions: Sequence[sources.Question],
     hashes: Sequence[str | None],
     about: dict[str, Any],
 ) -> dict[str, Any]:
@@ -568,28 +331,32 @@ def _finish(
     # Images that could not be decoded have no record.
     numbers = {position: number for number, position in enumerate(n for n, digest in enumerate(hashes) if digest)}
     num_shards = -(-len(questions) // EXAMPLES_A_SHARD)
-    paths = [_shard_path(folder, prepared.EXAMPLES, shard, num_shards) for shard in range(num_shards)]
+    paths = [record_files.shard_path(folder, prepared.EXAMPLES, shard, num_shards) for shard in range(num_shards)]
     _remove_all_but(prepared.set_folder(folder, prepared.EXAMPLES), ())
     written = []
     content = hashlib.sha256()
     for shard, path in enumerate(paths):
         part = questions[shard * EXAMPLES_A_SHARD : (shard + 1) * EXAMPLES_A_SHARD]
-        written.append(_write_shard(path, prepared.EXAMPLES, (_record(question, numbers) for question in part)))
+        written.append(
+            record_files.write_shard(path, prepared.EXAMPLES, (_record(question, numbers) for question in part))
+        )
         for q in part:
             line = [q.id, [hashes[position] for position in q.images], q.texts, q.target, q.groups]
             content.update(json.dumps(line).encode() + b"\n")
 
-    _write_metadata(folder, prepared.IMAGES, about["task"], entries)
-    _write_metadata(folder, prepared.EXAMPLES, about["task"], written)
+    record_files.write_metadata(folder, prepared.IMAGES, about["task"], entries)
+    record_files.write_metadata(folder, prepared.EXAMPLES, about["task"], written)
     table = np.array([list(bytes.fromhex(digest)) for digest in hashes if digest], np.uint8)
-    with _atomic(folder / prepared.IMAGE_HASHES) as temporary, open(temporary, "wb") as file:
+    with record_files.atomic(folder / prepared.IMAGE_HASHES) as temporary, open(temporary, "wb") as file:
         np.save(file, table)
 
     checksums = {job.path: entry for job, entry in zip(jobs, entries, strict=True)}
     checksums |= dict(zip(paths, written, strict=True))
     for kind in (prepared.IMAGES, prepared.EXAMPLES):
-        checksums |= {path: _checksum(path) for path in sorted(prepared.set_folder(folder, kind).glob("*.json"))}
-    checksums[folder / prepared.IMAGE_HASHES] = _checksum(folder / prepared.IMAGE_HASHES)
+        checksums |= {
+            path: record_files.checksum(path) for path in sorted(prepared.set_folder(folder, kind).glob("*.json"))
+        }
+    checksums[folder / prepared.IMAGE_HASHES] = record_files.checksum(folder / prepared.IMAGE_HASHES)
     files = {
         path.relative_to(folder).as_posix(): {key: entry[key] for key in ("sha256", "num_bytes")}
         for path, entry in checksums.items()
@@ -605,12 +372,12 @@ def _finish(
         "winobench": winobench.__version__,
         "files": files,
     }
-    with _atomic(folder / prepared.STATE) as temporary:
+    with record_files.atomic(folder / prepared.STATE) as temporary:
         temporary.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
     return state
 
 
-def _record(question: _Question, numbers: dict[int, int]) -> dict[str, Any]:
+def _record(question: sources.Question, numbers: dict[int, int]) -> dict[str, Any]:
     return {
         "id": question.id,
         "images": [numbers[position] for position in question.images],
@@ -618,27 +385,6 @@ def _record(question: _Question, numbers: dict[int, int]) -> dict[str, Any]:
         "target": prepared.NO_TARGET if question.target is None else question.target,
         "groups": list(question.groups),
     }
-
-
-def _write_metadata(folder: pathlib.Path, kind: str, task: str, entries: Sequence[dict[str, Any]]) -> None:
-    import tensorflow_datasets as tfds
-
-    template = _template(folder, kind)
-    split = tfds.core.SplitInfo(
-        name=prepared.SPLIT,
-        shard_lengths=[entry["num_records"] for entry in entries],
-        num_bytes=sum(entry["num_bytes"] for entry in entries),
-        filename_template=template,
-    )
-    tfds.folder_dataset.write_metadata(
-        data_dir=template.data_dir,
-        features=features(kind),
-        split_infos=[split],
-        filename_template=template,
-        version=prepared.SET_VERSION,
-        description=f"The {kind} of the task {task}, prepared by winobench.",
-        check_data=False,  # needs TensorFlow
-    )
 
 
 def _replace(folder: pathlib.Path, finished: pathlib.Path) -> None:
@@ -678,25 +424,3 @@ def _remove_all_but(folder: pathlib.Path, names: Iterable[str]) -> None:
     for path in folder.iterdir():
         if path.name not in names:
             path.unlink()
-
-
-@contextlib.contextmanager
-def _atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Gives a temporary name in the same folder; its file is synced and renamed to ``path`` unless an error occurs.
-
-    Raises:
-      InputError: the file cannot be written.
-    """
-    try:
-        with whole_files.atomic_path(path) as temporary:
-            yield pathlib.Path(temporary)
-    except InputError:
-        raise
-    except (OSError, RuntimeError) as error:  # ArrayRecord raises the latter
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} cannot be written ({reason}): check the disk's space, then go on") from error
-
-
-def _checksum(path: pathlib.Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "num_bytes": os.fstat(file.fileno()).st_size}

@@ -19,22 +19,8 @@ from winobench.tasks.base import Example, ImageSource, Task
 EMPTY_TEXT = ""
 """The text of the unconditional error."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """An example whose candidates are indices into the plan's tables.
-
-    Attributes:
-      id, target, groups: the example's.
-      images: index of each image in ``Plan.images``.
-      texts: index of each text in ``Plan.texts``.
-    """
-
-    id: str
-    images: tuple[int, ...]
-    texts: tuple[int, ...]
-    target: int | None
-    groups: tuple[str, ...]
+Question = Example[int, int]
+"""An example whose images and texts are their indices in the plan's tables."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +139,7 @@ class _Needs:
         for example, contents in examples:
             images = tuple(self._image(*image) for image in zip(example.images, contents, strict=True))
             texts = tuple(self._text(text) for text in example.texts)
-            rows.append(Question(example.id, images, texts, example.target, example.groups))
+            rows.append(Example(example.id, images, texts, example.target, example.groups))
             for image in images:
                 for term in terms:
                     if not term.of_gray_image:

@@ -14,7 +14,7 @@ import pathlib
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from winobench.evaluation import plan as planning
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.scorers import base, samples
 
+if TYPE_CHECKING:
+    from winobench.scorers.session import Session
+
 RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
 """What is wrong with a race of a scorer whose devices belong to several processes."""
 
@@ -34,6 +37,9 @@ _TRIPLES_A_CALL = 2**22
 
 # How long it may take until a file that one process has written is seen by another, on a file system that they share.
 _SECONDS_TO_APPEAR = 60.0
+
+IterErrors = Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
+"""``(triples, triples of which these are some)`` -> as of `SampledScorer.iter_errors`."""
 
 
 class Runner:
@@ -106,7 +112,7 @@ class Runner:
                 progress_bars.say(f"pilot: which timesteps tell most, on {len(questions)} questions")
             with progress_bars.counting(len(missing), enabled=self.progress and len(missing) > 0) as advance:
                 writer = self._writer(trial, process=0)
-                _score(trial, missing, flat_indices, functools.partial(self._iter_errors, trial), writer, advance)
+                _score(trial, missing, flat_indices, self._iter_errors(trial), writer, advance)
             scores = [np.tensordot(signs, trial.errors[rows.T].astype(np.float64), axes=1) for rows, signs in questions]
             density = importance.learn(scores, samples.low_discrepancy(count, seed))
             return {"density": density.tolist(), "passes": [len(flat_indices), len(missing)]}
@@ -231,7 +237,7 @@ class Runner:
         # Of several processes the first one shows its own part.
         whole, done = (total, total - left) if num_processes == 1 else (len(flat_indices), 0)
         with progress_bars.counting(whole, done, enabled=self.progress and len(flat_indices) > 0) as advance:
-            _score(group, flat_indices, range(total), functools.partial(self._iter_errors, group), writer, advance)
+            _score(group, flat_indices, range(total), self._iter_errors(group), writer, advance)
 
     def _race_share(
         self, group: SampleGroup, writer: error_parts.ErrorWriter, process: int, num_processes: int
@@ -242,18 +248,8 @@ class Runner:
                 self.folder, group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs
             )
         flat, budget = group.errors.reshape(-1), group.errors.shape[1]
-        iter_errors, rows = functools.partial(self._iter_errors, group), None
-        if hasattr(self.scorer, "session"):
-            # Images and texts that are encoded for one look are there for the next one.
-            session = self.scorer.session(group.plan.images, group.plan.texts, **group.sampling)
-            takes_among = getattr(self.scorer, "takes_among", False)
-            iter_errors = (
-                session.iter_errors
-                if takes_among
-                else lambda triples, _: session.iter_errors(triples) if len(triples) else ()
-            )
-            rows = session.capacity
-        competition = group.race(process=process, num_processes=num_processes, rows=rows)
+        session = self._session(group)
+        competition = group.race(process=process, num_processes=num_processes, rows=session.capacity)
 
         def score(pairs: np.ndarray, first: int, end: int) -> None:
             flat_indices = (pairs[:, None] * budget + np.sort(competition.order[first:end])).reshape(-1)
@@ -264,43 +260,53 @@ class Runner:
                     f" samples; to {end}: {len(missing):,} passes"
                 )
             with progress_bars.counting(len(missing), enabled=self.progress and len(missing) > 0) as advance:
-                _score(group, missing, flat_indices, iter_errors, writer, advance)
+                _score(group, missing, flat_indices, session.iter_errors, writer, advance)
 
         competition.run(group.errors, score)
 
-    def _iter_errors(
-        self, group: SampleGroup, triples: np.ndarray, among: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Scores [n, 3] (image, text, sample) of the plan, which are some of others, int [m, 3]."""
-        scorer = self.scorer
-        if not len(triples):
-            return iter(())
-        if getattr(scorer, "takes_among", False):
-            return scorer.iter_errors(group.plan.images, group.plan.texts, triples, among=among, **group.sampling)
-        if isinstance(scorer, base.WithoutSamples):
-            # All texts, as their widths may depend on the longest of them.
-            return scorer.iter_errors(group.plan.images, group.plan.texts, triples, **group.sampling)
-        # Only the images and texts that these need.
-        images, image_numbers = np.unique(triples[:, 0], return_inverse=True)
-        texts, text_numbers = np.unique(triples[:, 1], return_inverse=True)
-        numbers = np.stack([image_numbers, text_numbers, triples[:, 2]], axis=1).astype(np.int32)
-        return scorer.iter_errors(
-            [group.plan.images[image] for image in images],
-            [group.plan.texts[text] for text in texts],
-            numbers,
-            **group.sampling,
-        )
+    def _session(self, group: SampleGroup) -> Session | _EachCall:
+        """Takes triples of the plan; those of a scorer that has sessions keep what they have encoded."""
+        if not hasattr(self.scorer, "session"):
+            return _EachCall(self.scorer, group)
+        return self.scorer.session(group.plan.images, group.plan.texts, **group.sampling)
+
+    def _iter_errors(self, group: SampleGroup) -> IterErrors:
+        """What scores triples in one session, which begins with the first of them: it takes a device's memory."""
+        session = functools.cache(lambda: self._session(group))
+
+        def iter_errors(triples: np.ndarray, among: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            return session().iter_errors(triples, among, anew=True) if len(triples) else iter(())
+
+        return iter_errors
 
     def _writer(self, group: SampleGroup, *, process: int) -> error_parts.ErrorWriter:
         hashes = group.plan.image_hashes, group.plan.text_hashes
         return error_parts.ErrorWriter(self.folder, group.scores, *hashes, process=process, note=self.versions)
 
 
+class _EachCall:
+    """Stands for a session of a scorer that has none: nothing is kept from call to call."""
+
+    capacity = None
+
+    def __init__(self, scorer: base.SampledScorer, group: SampleGroup):
+        self._scorer, self._plan, self._sampling = scorer, group.plan, group.sampling
+
+    def iter_errors(
+        self, triples: np.ndarray, among: np.ndarray, *, anew: bool = False
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As of `Session`; such a scorer knows of the other triples nothing but their images and texts."""
+        del among, anew
+        if not len(triples):
+            return iter(())
+        return self._scorer.iter_errors(self._plan.images, self._plan.texts, triples, **self._sampling)
+
+
 def _score(
     group: SampleGroup,
     missing: np.ndarray,
     among: np.ndarray | range,
-    iter_errors: Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]],
+    iter_errors: IterErrors,
     writer: error_parts.ErrorWriter | None,
     advance: Callable[[int], None],
 ) -> None:
@@ -311,7 +317,7 @@ def _score(
       missing: their flat indices in the group's errors.
       among: the flat indices that there were to score if nothing had been recorded. What they are decides how errors
         are computed, so that a run that was stopped gives the same bits as one that was not.
-      iter_errors: ``(triples, triples of which these are some)`` -> as of `SampledScorer.iter_errors`.
+      iter_errors: scores triples of the plan.
       writer: takes what is finished; None in a process that records nothing.
       advance: is told how many errors are finished.
     """

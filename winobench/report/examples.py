@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from winobench import metrics
 from winobench.errors import InputError
-from winobench.evaluation.plan import Question
-from winobench.evaluation.summary import image_dependence
 from winobench.metrics import normalization
 from winobench.report.columns import STRINGS, columns, read_table
 
@@ -72,18 +70,7 @@ class Examples:
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:
         """Examples that have an image in common depend on each other."""
-        numbers: dict[str, int] = {}
-        questions = [
-            Question(
-                id=self.ids[row],
-                images=tuple(numbers.setdefault(image, len(numbers)) for image in self.images[row]),
-                texts=tuple(range(len(self.texts[row]))),
-                target=self.targets[row],
-                groups=self.groups[row],
-            )
-            for row in range(len(self.ids))
-        ]
-        return image_dependence(questions)
+        return metrics.Dependence.of_sets(self.images)
 
     def key(self, row: int) -> tuple[Any, ...]:
         """What was asked in a row; rows of two runs with the same key asked the same."""

@@ -37,7 +37,12 @@ class Scorer(Protocol):
 class SampledScorer(Protocol):
     """A scorer whose scores are means over samples of noise and timestep, such as `winobench.DiffusionITM`.
 
-    It may also have a ``mesh``, as a `Scorer`.
+    It may also have
+
+    - ``mesh``, as a `Scorer`;
+    - ``session(images, texts, *, num_samples, seed, timesteps)``, which an evaluation opens once and asks for triples
+      in parts: an object with ``capacity`` and ``iter_errors``, as of `winobench.scorers.session.Session`. Without it,
+      `iter_errors` is called for each part, with the images and texts of all parts.
     """
 
     error: str

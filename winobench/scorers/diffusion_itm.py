@@ -378,9 +378,6 @@ class DiffusionITM:
         session = self.session(images, texts, num_samples=num_samples, seed=seed, timesteps=timesteps, noise=noise)
         return session.iter_errors(triples, among)
 
-    takes_among = True
-    """Says to `winobench.evaluation` that `iter_errors` takes ``among``."""
-
     def session(
         self,
         images: Sequence[Any],

@@ -6,30 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from winobench.data.example import Example
 from winobench.data.images import ImageSource
 
 if TYPE_CHECKING:
     from winobench.tasks.published import PublishedData
-
-
-@dataclasses.dataclass(frozen=True)
-class Example:
-    """One question: some images, some texts, and which of the pairs belong together.
-
-    Attributes:
-      id: unique within the task and stable from run to run.
-      images: candidates or the one query image.
-      texts: candidates or the one query text.
-      target: index of the right candidate along the axis that has more than one; None when the right answer is the
-        diagonal (Winoground), and where there is none (bias).
-      groups: sub-tasks or tags that the example also counts for, e.g. ``("spatial",)``.
-    """
-
-    id: str
-    images: tuple[ImageSource, ...]
-    texts: tuple[str, ...]
-    target: int | None = 0
-    groups: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +68,7 @@ class Task:
     metric: str
     shape: tuple[int, int]
     chance: dict[str, float]
-    load: Callable[[str | None, int | None], Iterable[Example]]
+    load: Callable[[str | None, int | None], Iterable[Example[ImageSource, str]]]
     ready: Callable[[str | None], str | None]
     images_compete: bool
     data_fingerprint: Callable[[str | None, int | None], str]

@@ -30,23 +30,8 @@ class ImageFile:
     box: Box | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Item:
-    """An `winobench.tasks.base.Example` whose images are still files.
-
-    Attributes:
-      id: unique within the task and stable from run to run.
-      images: candidates or the one query image; the same image may belong to many items and is stored once.
-      texts: candidates or the one query text.
-      target: index of the right candidate; None where there is none or it is the diagonal.
-      groups: sub-tasks or tags that the item also counts for.
-    """
-
-    id: str
-    images: tuple[ImageFile, ...]
-    texts: tuple[str, ...]
-    target: int | None = 0
-    groups: tuple[str, ...] = ()
+Item = Example[ImageFile, str]
+"""An example whose images are still files: what most tasks' files read, under one name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +115,7 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
         found = prepared(data_dir)
         found.verify()
-        return (Example(**example._asdict()) for example in found.examples(limit, per_group=per_group))
+        return found.examples(limit, per_group=per_group)
 
     def count(data_dir: str | None) -> int | None:
         return None if ready(data_dir) is not None else prepared(data_dir).num_examples

@@ -1,0 +1,34 @@
+"""An example of a task, whatever stands for its images: files, pictures, or their numbers in a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Generic, TypeVar
+
+Image = TypeVar("Image")
+"""What stands for an image."""
+Text = TypeVar("Text")
+"""What stands for a text: itself, or its number."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Example(Generic[Image, Text]):
+    """One question: some images, some texts, and which of the pairs belong together.
+
+    Tasks give examples of images that can be opened (`winobench.data.images.ImageSource`) and texts. On the way from
+    published files to a prepared set images are files and then numbers; in a plan, images and texts are numbers.
+
+    Attributes:
+      id: unique within the task and stable from run to run.
+      images: candidates or the one query image; many examples may share an image.
+      texts: candidates or the one query text.
+      target: index of the right candidate along the axis that has more than one; None when the right answer is the
+        diagonal (Winoground), and where there is none (bias).
+      groups: sub-tasks or tags that the example also counts for, e.g. ``("spatial",)``.
+    """
+
+    id: str
+    images: tuple[Image, ...]
+    texts: tuple[Text, ...]
+    target: int | None = 0
+    groups: tuple[str, ...] = ()

@@ -1,0 +1,188 @@
+"""What published files hold: their distinct images, the questions about them, and what is wrong with either.
+
+No image is opened here: `winobench.data.preparing` does that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import stat
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from winobench.data.example import Example
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.tasks.published import Box, Item
+
+
+class SourceError(InputError):
+    """What is wrong with the published files, as against the place where the prepared set goes."""
+
+
+class SourceProblems(SourceError):
+    """Images that are missing or cannot be decoded.
+
+    Attributes:
+      problems: a line for each: its name, and what is wrong.
+    """
+
+    def __init__(self, message: str, problems: Sequence[str]):
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceImage:
+    """An image among the published files.
+
+    Attributes:
+      path: of its file.
+      box: (left, top, right, bottom) in pixels of the part that is meant; None for all.
+      name: what records and messages call it, from `name_of`.
+    """
+
+    path: str
+    box: Box | None
+    name: str
+
+
+Question = Example[int, str]
+"""An item whose images are positions in the list of all images."""
+
+
+def collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[SourceImage], list[Question]]:
+    """The distinct images, in the order in which they first occur, and the questions about them."""
+    numbers: dict[tuple[str, Box | None], int] = {}
+    questions: list[Question] = []
+    ids: set[str] = set()
+    try:
+        for item in items:
+            if item.id in ids:
+                raise InputError(
+                    f"two examples of task {task!r} have the id {item.id!r}: an annotation file in {root} holds them"
+                    " twice or was changed, so get it again"
+                )
+            ids.add(item.id)
+            _check_item(item, root, task)
+            for image in item.images:
+                _check_inside(image.path, item.id, root, task)
+            keys = [(os.fspath(image.path), image.box) for image in item.images]
+            positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+            questions.append(Example(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
+    except OSError as error:
+        raise InputError(f"{error.filename or root} cannot be read: {error.strerror or error}") from error
+    return [SourceImage(path, box, name_of(path, box, root)) for path, box in numbers], questions
+
+
+def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
+    wrong = None
+    if not item.images or not item.texts:
+        wrong = "has no image or no text"
+    elif item.target is not None and not 0 <= item.target < max(len(item.images), len(item.texts)):
+        wrong = f"has {len(item.images)} images and {len(item.texts)} texts, but the right answer is {item.target}"
+    else:
+        try:
+            "".join((item.id, *item.texts, *item.groups)).encode()
+        except (UnicodeEncodeError, TypeError):
+            wrong = "has a text that is no Unicode text"
+    if wrong:
+        raise InputError(f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} again")
+
+
+def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: str) -> None:
+    """Refuses what an annotation file names outside of the source, from / on or by way of ``..``.
+
+    Links inside of the source may lead anywhere: they are the user's own, as no annotation file can make one.
+    """
+    path = pathlib.Path(path)
+    if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
+        raise InputError(
+            f"example {id!r} of task {task!r} names the image {os.fspath(path)!r}, which is outside of {root}: get the"
+            " annotation files again, or put the image there"
+        )
+
+
+def check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
+    """Raises InputError where there are not as many examples as were published, or fewer that are to do."""
+    if not count:
+        raise InputError(f"{root} has no example of task {task!r}: get the annotation files again")
+    if num_published is None or count == num_published or (allow_partial and count < num_published):
+        return
+    way_out = ", or give --allow_partial to prepare what is there" if count < num_published else ""
+    raise InputError(
+        f"{root} has {count:,} example{'' if count == 1 else 's'} of task {task!r}, but {num_published:,} were"
+        f" published: get the annotation files again{way_out}"
+    )
+
+
+def name_of(path: str, box: Box | None, root: pathlib.Path) -> str:
+    """How an image is called in the records and in messages."""
+    name = pathlib.Path(path)
+    with contextlib.suppress(ValueError):
+        name = name.relative_to(root)
+    try:
+        # Names of files are bytes, which need not be UTF-8.
+        text = os.fsencode(name.as_posix()).decode("utf-8", "replace")
+    except UnicodeEncodeError:  # no file's name, but an annotation file can hold it
+        text = name.as_posix().encode("utf-8", "replace").decode("utf-8")
+    return text if box is None else f"{text}[{','.join(map(str, box))}]"
+
+
+def stamps(found: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """Of each file its size and time of change; and the images whose files are missing, with the reason."""
+    stamps: dict[str, list[int]] = {}
+    reasons: dict[str, str] = {}
+    for path in dict.fromkeys(image.path for image in found):
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            reasons[path] = "missing" if is_missing else str(error.strerror)
+            continue
+        except ValueError as error:  # a NUL, or half of a surrogate pair
+            reasons[path] = f"no file can have this name: {error}"
+            continue
+        if stat.S_ISREG(status.st_mode):
+            stamps[path] = [status.st_size, status.st_mtime_ns]
+        else:
+            reasons[path] = "is no file"
+    return stamps, {image.name: reasons[image.path] for image in found if image.path in reasons}
+
+
+def keep_whole(
+    found: Sequence[SourceImage], questions: Sequence[Question], missing: dict[str, str]
+) -> tuple[list[SourceImage], list[Question]]:
+    """The questions whose images are all there, and these images."""
+    if not missing:
+        return list(found), list(questions)
+    kept = [q for q in questions if all(found[number].name not in missing for number in q.images)]
+    numbers = {number: new for new, number in enumerate(sorted({number for q in kept for number in q.images}))}
+    renumbered = [dataclasses.replace(q, images=tuple(numbers[number] for number in q.images)) for q in kept]
+    return [found[number] for number in numbers], renumbered
+
+
+def problems_error(
+    problems: dict[str, str], num_images: int, root: pathlib.Path, task: str, path: pathlib.Path, allow_partial: bool
+) -> SourceProblems:
+    """Lists all problems in a file and makes the error that tells of it."""
+    lines = [f"{name}: {reason}" for name, reason in problems.items()]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    name, reason = next(iter(problems.items()))
+    num_others = len(problems) - 1
+    others = f" and {num_others:,} other{'s' if num_others > 1 else ''}" if num_others else ""
+    them = "them" if num_others else "it"
+    way_out = (
+        "as no example has all of its images"
+        if allow_partial
+        else f"or give --allow_partial to leave out the examples that need {them}"
+    )
+    return SourceProblems(
+        f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {name}"
+        f" ({reason}){others}, listed in {path}: add or replace {them}, {way_out}",
+        lines,
+    )
