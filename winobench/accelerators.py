@@ -49,7 +49,7 @@ class Accelerator:
 
     @property
     def usable_memory(self) -> int:
-        """Bytes that JAX gives to programs: of a GPU three quarters, unless XLA_PYTHON_CLIENT_MEM_FRACTION says more."""
+        """Bytes that JAX gives to programs: of a GPU three quarters, as XLA_PYTHON_CLIENT_MEM_FRACTION has it."""
         return self.memory * 3 // 4 if self.platform == "gpu" else self.memory
 
 

@@ -45,7 +45,9 @@ def of_device(device: jax.Device) -> int:
     except Exception:  # backends that keep no such numbers say so in ways of their own
         limit = None
     if not limit and device.platform != "cpu":
-        limit = next((each.usable_memory for each in ACCELERATORS.values() if each.device_kind == device.device_kind), None)
+        limit = next(
+            (each.usable_memory for each in ACCELERATORS.values() if each.device_kind == device.device_kind), None
+        )
     return int(limit) if limit else of_host()
 
 

@@ -72,9 +72,7 @@ def _fits(scoring: Scoring, compiled: Compiled, target: Target) -> bool:
     return scoring.resident + compiled.temporaries + compiled.code <= target.accelerator.usable_memory
 
 
-def _largest(
-    scoring: Scoring, target: Target, step: Compiled, compiled: Callable[[Program], Compiled | None]
-) -> int:
+def _largest(scoring: Scoring, target: Target, step: Compiled, compiled: Callable[[Program], Compiled | None]) -> int:
     """By a straight line through what two sizes need, and then by the compiler."""
     other = compiled(scoring.step(max(1, step.items // 4)))
     if other is None or other.items == step.items:

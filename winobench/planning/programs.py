@@ -66,6 +66,7 @@ def scoring(
     error: str = "squared_l2",
     target: str = "own",
     staged: bool = False,
+    batch: int | None = None,
 ) -> Scoring:
     """The programs of a `DiffusionITM`.
 
@@ -76,6 +77,7 @@ def scoring(
       error: as there.
       target: as there.
       staged: whether the text encoders leave the devices before the scoring begins.
+      batch: passes at once on each device; None for those that the scorer chooses by itself.
 
     Raises:
       InputError: the image size does not fit the model.
@@ -99,7 +101,9 @@ def scoring(
         "text encoders": text_bytes // parts,
     }
     table_bytes = latent_rows * memory.of_arrays(latents) + state_rows * memory.of_arrays(states)
-    usual = diffusion_itm.usual_batch_size(pipeline, latents.shape[1:], mesh, sum(weights.values()) + table_bytes)
+    usual = batch or diffusion_itm.usual_batch_size(
+        pipeline, latents.shape[1:], mesh, sum(weights.values()) + table_bytes
+    )
     how = denoising.Step(denoiser, pipeline.schedule, mesh, error, target, dtype)
 
     def step(batch: int) -> Program:
