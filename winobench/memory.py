@@ -45,9 +45,8 @@ def of_device(device: jax.Device) -> int:
     except Exception:  # backends that keep no such numbers say so in ways of their own
         limit = None
     if not limit and device.platform != "cpu":
-        limit = next(
-            (each.usable_memory for each in ACCELERATORS.values() if each.device_kind == device.device_kind), None
-        )
+        kinds = {each.device_kind: each.usable_memory for each in ACCELERATORS.values()}
+        limit = kinds.get(device.device_kind)
     return int(limit) if limit else of_host()
 
 

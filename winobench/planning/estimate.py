@@ -64,7 +64,7 @@ def passes_per_second(fit: Fit) -> float:
     return fit.step.items / fit.step.seconds
 
 
-def duration(fit: Fit, target: Target, work: Total, devices: int, assumed: Assumptions = Assumptions()) -> Duration:
+def duration(fit: Fit, target: Target, work: Total, devices: int, assumed: Assumptions) -> Duration:
     """How long an evaluation takes on some devices of a kind. The fit must have a step.
 
     Args:

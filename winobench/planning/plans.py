@@ -25,7 +25,7 @@ def make_plan(
     devices: Sequence[int] = (),
     price: float | None = None,
     largest: bool = False,
-    assumed: Assumptions = Assumptions(),
+    assumed: Assumptions | None = None,
     say: Callable[[str], None] = print,
 ) -> Plan:
     """Plans a config for some devices.
@@ -47,7 +47,7 @@ def make_plan(
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
     if "sampling" not in config:
         raise InputError("a plan is for configs such as gdbench, hardneg and wscplus: name one of them")
-    return _plan_scoring(config, model, target, devices, price, largest, assumed, say)
+    return _plan_scoring(config, model, target, devices, price, largest, assumed or Assumptions(), say)
 
 
 def _plan_scoring(

@@ -1,4 +1,4 @@
-"""The programs of an evaluation as they will run on a mesh, not yet compiled: the same functions, shapes and layouts."""
+"""The programs of an evaluation as they will run on a mesh, not yet compiled: its functions, shapes and layouts."""
 
 from __future__ import annotations
 

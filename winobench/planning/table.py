@@ -74,38 +74,46 @@ def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None
     if not details:
         return
     for plan in plans:
+        console.print(_memory(plan))
         for compiled in filter(None, plan.programs):
             console.print(_kernels(plan, compiled))
-        if len(plan.durations) > 1 or plan.durations:
+        if plan.durations:
             console.print(_durations(plan))
 
 
 def _overview(plans: Sequence[Plan]) -> Table:
-    table = Table(title="Memory of a device in GB; times by the compilers' figures, not measured")
-    for name in ("accelerator", "weights", "tables", "temporaries", "sum", "of"):
-        table.add_column(name, justify="left" if name == "accelerator" else "right")
     main = next((plan.programs[0] for plan in plans if plan.programs and plan.programs[0]), None)
     noun = main.noun if main else "item"
-    for name in ("at once", "largest", "TFLOP", "GB moved", "ms a step", plans[0].per_second, "devices", "hours"):
-        table.add_column(f"{name} a {noun}" if name in ("TFLOP", "GB moved") else name, justify="right")
+    table = Table(title="By the compilers' figures; nothing here was measured")
+    table.add_column("accelerator")
+    for name in ("memory, GB", "at once", f"TFLOP/{noun}", f"GB/{noun}", f"{plans[0].per_second}, each", "time"):
+        table.add_column(name, justify="right")
     if any(plan.price for plan in plans):
         table.add_column("dollars", justify="right")
     for plan in plans:
+        row = [plan.target, f"{_gb(plan.total)} of {_gb(plan.usable)}"]
         step = plan.programs[0] if plan.programs else None
-        row = [plan.target, *(_gb(n) for n in (sum(plan.weights.values()), plan.others, plan.temporaries, plan.total))]
-        row.append(_gb(plan.usable) + ("" if plan.fits else " !"))
         if step is None:
             table.add_row(*row, "does not fit")
             continue
-        row += [f"{step.items}", "" if plan.largest is None else f"{plan.largest}"]
+        row.append(f"{step.items}" + ("" if plan.largest is None else f" (up to {plan.largest})"))
         row += [f"{step.operations / step.items / 1e12:.2f}", f"{step.bytes / step.items / 1e9:.2f}"]
-        row += [f"{step.seconds * 1e3:.1f}", f"{step.items / step.seconds:,.0f}"]
+        row.append(f"{step.items / step.seconds:,.0f}")
         for duration in plan.durations[:1]:
-            hours = duration.total / 3600
-            row += [f"{duration.devices}", f"{hours:,.1f}"]
+            row.append(_time(duration.total))
             if plan.price:
-                row.append(f"{hours * duration.devices * plan.price:,.0f}")
+                row.append(_dollars(plan, duration))
         table.add_row(*row)
+    return table
+
+
+def _memory(plan: Plan) -> Table:
+    table = Table(title=f"{plan.target}: memory of a device, GB", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    parts = {**plan.weights, "tables": plan.others, "temporaries, at most": plan.temporaries, "sum": plan.total}
+    for name, number in {**parts, "there is": plan.usable}.items():
+        table.add_row(name, f"{number / 1e9:.2f}")
     return table
 
 
@@ -128,19 +136,29 @@ def _kernels(plan: Plan, compiled: Compiled) -> Table:
 
 
 def _durations(plan: Plan) -> Table:
-    table = Table(title=f"{plan.target}: seconds of each part, estimated")
+    table = Table(title=f"{plan.target}: time, estimated; with programs from a compilation cache in brackets")
     names = ["scoring", "encoding", "loading", "compiling", "tails"]
-    for name in ("devices", *names, "sum", "with a compilation cache"):
+    for name in ("devices", *names, "sum"):
         table.add_column(name, justify="right")
     if plan.price:
         table.add_column("dollars", justify="right")
     for duration in plan.durations:
-        row = [f"{duration.devices}", *(f"{getattr(duration, name):,.0f}" for name in names)]
-        row += [f"{duration.total:,.0f}", f"{duration.with_cache:,.0f}"]
+        row = [f"{duration.devices}", *(_time(getattr(duration, name)) for name in names)]
+        row.append(f"{_time(duration.total)} ({_time(duration.with_cache)})")
         if plan.price:
-            row.append(f"{duration.total / 3600 * duration.devices * plan.price:,.2f}")
+            row.append(_dollars(plan, duration))
         table.add_row(*row)
     return table
+
+
+def _time(seconds: float) -> str:
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
+
+
+def _dollars(plan: Plan, duration: Duration) -> str:
+    return f"{duration.total / 3600 * duration.devices * plan.price:,.2f}"
 
 
 def as_markdown(plans: Iterable[Plan]) -> str:

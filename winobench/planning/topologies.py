@@ -60,8 +60,8 @@ def find(text: str) -> Target:
     """Devices by a short text.
 
     Args:
-      text: a name in `ACCELERATORS`, a colon, and how many: chips along each axis for TPUs (``v5e:4x4``, ``v5p:2x2x1``),
-        a number for GPUs (``h100:8``). The name alone is one of them.
+      text: a name in `ACCELERATORS`, a colon, and how many: chips along each axis for TPUs (``v5e:4x4``,
+        ``v5p:2x2x1``), a number for GPUs (``h100:8``). The name alone is one of them.
 
     Raises:
       InputError: there is no such accelerator, or its compiler is not installed or does not take the shape.
