@@ -11,6 +11,7 @@ import safetensors.numpy
 
 from tests.evaluation import fakes
 from winobench import parallel
+from winobench.data import images
 from winobench.errors import InputError
 from winobench.evaluation import evaluate, runner
 from winobench.scorers import diffusion_itm
@@ -89,8 +90,8 @@ def test_parts_of_a_large_plan_encode_an_image_once(scorer, tasks, tmp_path, mon
     """Tolerance: 1e-6 of an error, as other parts make other batches."""
     arguments = {"num_samples": 3, "limit": 3, "progress": False, "reuse": False}
     evaluate.evaluate(scorer, tasks, tmp_path / "whole", **arguments)
-    loaded, load = [], diffusion_itm._load
-    monkeypatch.setattr(diffusion_itm, "_load", lambda *about: loaded.append(about[2]) or load(*about))
+    loaded, load = [], images.load_image
+    monkeypatch.setattr(images, "load_image", lambda image, *size: loaded.append(id(image)) or load(image, *size))
     monkeypatch.setattr(runner, "_TRIPLES_A_CALL", 7)
     evaluate.evaluate(scorer, tasks, tmp_path / "run", **arguments)
     assert len(loaded) == len(set(loaded)) > 3
