@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -84,9 +85,13 @@ def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None
 def _overview(plans: Sequence[Plan]) -> Table:
     main = next((plan.programs[0] for plan in plans if plan.programs and plan.programs[0]), None)
     noun = main.noun if main else "item"
-    table = Table(title="By the compilers' figures; nothing here was measured")
+    table = Table(
+        title=f"Per device; TFLOP and GB moved per {noun}. By the compilers' figures: nothing was measured",
+        box=box.SIMPLE,
+        title_justify="left",
+    )
     table.add_column("accelerator")
-    for name in ("memory, GB", "at once", f"TFLOP/{noun}", f"GB/{noun}", f"{plans[0].per_second}, each", "time"):
+    for name in ("memory, GB", "at once", "TFLOP", "GB", plans[0].per_second, "time"):
         table.add_column(name, justify="right")
     if any(plan.price for plan in plans):
         table.add_column("dollars", justify="right")
@@ -108,7 +113,9 @@ def _overview(plans: Sequence[Plan]) -> Table:
 
 
 def _memory(plan: Plan) -> Table:
-    table = Table(title=f"{plan.target}: memory of a device, GB", show_header=False)
+    table = Table(
+        title=f"{plan.target}: memory of a device, GB", box=box.SIMPLE, title_justify="left", show_header=False
+    )
     table.add_column()
     table.add_column(justify="right")
     parts = {**plan.weights, "tables": plan.others, "temporaries, at most": plan.temporaries, "sum": plan.total}
@@ -118,7 +125,11 @@ def _memory(plan: Plan) -> Table:
 
 
 def _kernels(plan: Plan, compiled: Compiled) -> Table:
-    table = Table(title=f"{plan.target}: {compiled.name}, {compiled.items} x {compiled.noun}")
+    table = Table(
+        title=f"{plan.target}: {compiled.name}, {compiled.items} x {compiled.noun}",
+        box=box.SIMPLE,
+        title_justify="left",
+    )
     table.add_column("kernels")
     for name in ("number", "TFLOP", "GB moved", "ms"):
         table.add_column(name, justify="right")
@@ -136,7 +147,11 @@ def _kernels(plan: Plan, compiled: Compiled) -> Table:
 
 
 def _durations(plan: Plan) -> Table:
-    table = Table(title=f"{plan.target}: time, estimated; with programs from a compilation cache in brackets")
+    table = Table(
+        title=f"{plan.target}: time, estimated; with programs from a compilation cache in brackets",
+        box=box.SIMPLE,
+        title_justify="left",
+    )
     names = ["scoring", "encoding", "loading", "compiling", "tails"]
     for name in ("devices", *names, "sum"):
         table.add_column(name, justify="right")
