@@ -175,6 +175,7 @@ def test_the_device_is_that_of_the_mesh():
         (300, 300, 64, {}),  # positions that fill no register
         (256, 77, 64, {}),  # a text
         (256, 512, 160, {}),
+        (256, 1536, 160, {}),  # several blocks of keys, and heads that fill no two registers
         (256, 256, 64, {"is_causal": True}),
         (256, 256, 64, {"lengths": np.array([1, 200], np.int32)}),
     ],

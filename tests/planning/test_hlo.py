@@ -111,6 +111,20 @@ def test_a_program_of_a_tpu():
     assert roofline.seconds(product, ACCELERATORS["v5e"]) == pytest.approx(1e-6)
 
 
+def test_heads_of_a_tpu_are_no_convolution():
+    text = """HloModule jit_step
+
+ENTRY %main (x: bf16[32,4096,320,1], k: bf16[5,64,320,1]) -> bf16[32,4096,5,64] {
+  %x = bf16[32,4096,320,1]{3,2,1,0} parameter(0)
+  %k = bf16[5,64,320,1]{3,2,1,0} parameter(1)
+  ROOT %p = bf16[32,4096,5,64]{3,2,1,0} convolution(%x, %k), window={size=1x5 pad=0_0x4_4 rhs_reversal=0x1}, \
+dim_labels=0bf1_1oi0->0b1f
+}
+"""
+    (product,) = read(text)
+    assert (product.kind, product.operations) == (hlo.PRODUCT, 2 * 32 * 4096 * 320 * 320)
+
+
 def test_roofline():
     h100 = ACCELERATORS["h100"]
 

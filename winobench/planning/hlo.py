@@ -342,19 +342,22 @@ def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[lis
     """Of a convolution: in how many places its kernel looks along each axis of positions, and features it sums over.
 
     XLA's TPU compiler writes matrix products as convolutions. A batch is then an axis of positions whose window is as
-    wide as the batch, over inputs so far apart that each place sees one of them.
+    wide as the batch, over inputs so far apart that each place sees one of them; and heads of a result an axis along
+    which a single input is padded on both sides.
     """
-    labels = re.match(r"\w+_(\w+)->", line.attribute("dim_labels") or "")[1]
-    dims = scope[line.operands[1]].results[0].dims
-    window = line.attribute("window") or ""
-    apart = re.search(r"lhs_dilate=([\dx]+)", window)
-    positions = sorted(axis for axis in labels if axis.isdigit())
+    found = re.match(r"(\w+)_(\w+)->", line.attribute("dim_labels") or "")
+    inputs, kernel = found[1], found[2]
+    widths, sizes = (scope[operand].results[0].dims for operand in line.operands[:2])
+    apart = re.search(r"lhs_dilate=([\dx]+)", line.attribute("window") or "")
+    positions = sorted(axis for axis in kernel if axis.isdigit())
     dilations = [int(n) for n in apart[1].split("x")] if apart else [1] * len(positions)
-    spatial = [
-        1 if dilation >= dims[labels.index(axis)] > 1 else dims[labels.index(axis)]
-        for axis, dilation in zip(positions, dilations, strict=True)
-    ]
-    return spatial, dims[labels.index("i")]
+
+    def places(axis: str, dilation: int) -> int:
+        size = sizes[kernel.index(axis)]
+        return 1 if dilation >= size or widths[inputs.index(axis)] == 1 else size
+
+    spatial = [places(axis, dilation) for axis, dilation in zip(positions, dilations, strict=True)]
+    return spatial, sizes[kernel.index("i")]
 
 
 def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:

@@ -111,7 +111,7 @@ def scoring(
             total = batch * parallel.data_parallelism(mesh)
             whole = parallel.replicated(mesh)
             key = jax.eval_shape(lambda: samples.noise_key(0))
-            return denoising.fused_step.lower(
+            return denoising.step_on(mesh).lower(
                 how,
                 _placed(params, layouts.parameter_formats(params, mesh)),
                 _rows(latents, latent_rows, whole),

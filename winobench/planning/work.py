@@ -32,8 +32,8 @@ class Work:
 
 _FILES, _ROWS = "counted in the published annotations", "at most: every row counted as if it repeated nothing"
 
-# In the order in which an evaluation has them. Both tasks of Flickr30K have the images of ARO's order task, and the second
-# some of the first one's pairs.
+# In the order in which an evaluation has them. Both tasks of Flickr30K have the images of ARO's order task, and the
+# second some of the first one's pairs.
 GDBENCH = {
     "aro_coco_order": Work(25_010, 5_000, 125_050, "5,000 images; pairs at most"),
     "aro_flickr_order": Work(5_070, 1_014, 25_350, "1,014 images; pairs at most"),
