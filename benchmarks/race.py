@@ -30,6 +30,7 @@ from winobench import metrics, parallel
 from winobench.errors import InputError
 from winobench.evaluation import importance, race, summary
 from winobench.evaluation import plan as planning
+from winobench.evaluation.decisions import PairwiseQuestion, Ranking
 from winobench.metrics import sequential
 from winobench.progress import counting
 from winobench.scorers import samples
@@ -158,13 +159,13 @@ class _Now:
         """
         shape = scores.shape[:-1]
         rows, errors, signs = np.arange(scores[..., 0].size), scores.reshape(-1, self.budget), np.array([1])
-        question: race.Ranking | race.Matching = (
-            race.Matching(rows.reshape(*shape, 1), signs)
+        question: Ranking | PairwiseQuestion = (
+            PairwiseQuestion(rows.reshape(*shape, 1), signs)
             if decision.is_diagonal
-            else race.Ranking(rows[:, None], signs, decision.tops)
+            else Ranking(rows[:, None], signs, decision.tops)
         )
         for n in self.looks:
-            question.look(errors, n, self.budget, self.alpha, self.share)
+            question.interim_look(errors, n, self.budget, self.alpha, self.share)
             if question.decided:
                 break
         return question.scores(errors).reshape(shape), question.num_samples.reshape(shape)

@@ -35,7 +35,7 @@ from winobench.data import images as image_files
 from winobench.data import prepared, preparing
 from winobench.engine import sharing, tables
 from winobench.errors import InputError
-from winobench.evaluation import error_parts, gallery, race, records, runner, sample_groups, summary
+from winobench.evaluation import decisions, error_parts, gallery, race, records, runner, sample_groups, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import association, sequential
 from winobench.tasks import get_task
@@ -376,9 +376,9 @@ def model(
             # Every process enters all questions, and keeps its own.
             deciding = questions * measured.enter_a_question + share.questions * looks * measured.look_a_question
         encode = share.images * an_image + share.texts * a_text
-        stretches = math.ceil(max(share.images, share.texts) / assumed.table_rows)
+        segments = math.ceil(max(share.images, share.texts) / assumed.table_rows)
         calls = math.ceil(share.passes / _CALL)
-        ends = (len(sequential.looks(samples, race.ALPHA)) if raced else 1) * max(calls, stretches)
+        ends = (len(sequential.looks(samples, race.ALPHA)) if raced else 1) * max(calls, segments)
         scoring += share.passes * a_pass
         encoding += encode
         # Each end leaves part of a batch empty, of triples and of images, and its first images are waited for.
@@ -635,7 +635,7 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
             for column in (0, 1):
                 np.unique(triples[:, column], return_inverse=True)
             texts = sharing.texts_to_share(triples)
-            for begin, end in tables.stretches((triples[:, 0], triples[:, 1]), (_TABLE_ROWS, _TABLE_ROWS)):
+            for begin, end in tables.segments((triples[:, 0], triples[:, 1]), (_TABLE_ROWS, _TABLE_ROWS)):
                 stretch = triples[begin:end][sharing.order(triples[begin:end])]
                 tables.first_uses(stretch[:, 0])
                 tables.first_uses(stretch[:, 1])
@@ -649,7 +649,7 @@ def measure(log: Callable[[str], None] = lambda line: None) -> Measured:
         random = np.random.default_rng(0)
         errors = random.standard_normal((len(plan.pairs), SAMPLES)).astype(np.float32)
         looks = sequential.looks(SAMPLES, race.ALPHA)
-        rankings = [race.Ranking(np.arange(5)[:, None] + 5 * q, np.array([-1])) for q in range(200)]
+        rankings = [decisions.Ranking(np.arange(5)[:, None] + 5 * q, np.array([-1])) for q in range(200)]
 
         def look():
             for n in looks[:4]:

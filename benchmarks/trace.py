@@ -44,6 +44,7 @@ from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.engine import tables
 from winobench.errors import InputError
 from winobench.report import figures as drawing
+from winobench.report.panels import to_png
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 EMBEDDED = "clevr-tiny"
@@ -477,7 +478,7 @@ def draw(timelines: Mapping[str, Sequence[Event]], path: pathlib.Path) -> None:
     used = {what for events in timelines.values() for _, row in _rows(events) for what in row}
     legend = [drawing.Mark(what, colour, "s", drawing.NO_LINE) for what, colour in _COLOURS.items() if what in used]
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawing.to_png(panels, path, legend=legend, columns=1)
+    to_png(panels, path, legend=legend, columns=1)
 
 
 def _rows(events: Sequence[Event]) -> list[tuple[str, dict[str, Intervals]]]:

@@ -111,8 +111,8 @@ def _evaluate_models(config: ml_collections.ConfigDict) -> None:
 
         read_lora(config.lora, allow_pickle=config.allow_pickle)
     if _PROCESSES.value:
-        parallel.join_processes(_PROCESSES.value, outlive=True)
-    is_first = not _PROCESSES.value or parallel.is_first_process()
+        parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
+    is_first = not _PROCESSES.value or parallel.is_main_process()
     runs, some_failed = [], False
     for model in models:
         if is_first and len(models) > 1:

@@ -69,11 +69,11 @@ def main(config: ml_collections.ConfigDict) -> None:
     free, values = {"recipe", *recipe.free_fields(config)}, configuration.plain(config)
     name = recipe.default_name(config, flags.FLAGS.config or DEFAULT_CONFIG, recipes.digest(values, free=free))
     workdir = pathlib.Path(user_path(_WORKDIR.value or f"runs/{name}"))
-    alone = not _PROCESSES.value or parallel.is_first_process()
+    alone = not _PROCESSES.value or parallel.is_main_process()
     with recipes.run_folder(values, workdir, free=free, alone=alone):
         minutes = _MAX_MINUTES.value
         report = recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes)
-        if parallel.is_first_process():
+        if parallel.is_main_process():
             print(report)
 
 

@@ -84,8 +84,8 @@ def _quoted(text):
 def test_a_section_is_a_function_and_a_line(tmp_path, monkeypatch):
     run = evaluate.evaluate(fakes.FakeScorer(), [fakes.text_task()], tmp_path / "run", num_samples=4, progress=False)
 
-    def colour_section(material):
-        return Section("colours", "Colours of the runs", [f"{len(material.runs)} run, no colours."])
+    def colour_section(report_data):
+        return Section("colours", "Colours of the runs", [f"{len(report_data.runs)} run, no colours."])
 
     monkeypatch.setattr(page, "SECTIONS", (*page.SECTIONS, colour_section))
     text = report.write_report([run["workdir"]]).read_text()

@@ -117,16 +117,16 @@ def test_bad_processes(spec, message):
 
 @pytest.mark.parametrize(("length", "count"), [(0, 3), (2, 3), (10, 3), (225, 2), (7, 1)])
 def test_shares_are_equal_and_leave_nothing_out(length, count):
-    shares = [range(length)[parallel.share_of(length, process, count)] for process in range(count)]
+    shares = [range(length)[parallel.process_slice(length, process, count)] for process in range(count)]
     assert [number for share in shares for number in share] == list(range(length))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_a_process_by_itself_meets_nobody():
-    assert parallel.meet(lambda: (1, 2)) == [(1, 2)]
-    assert parallel.from_first(lambda: "told") == "told"
-    assert not parallel.spans_processes(parallel.make_mesh())
-    assert not parallel.spans_processes(None)
+    assert parallel.all_gather_object(lambda: (1, 2)) == [(1, 2)]
+    assert parallel.broadcast_from_host0(lambda: "told") == "told"
+    assert not parallel.is_multihost(parallel.make_mesh())
+    assert not parallel.is_multihost(None)
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,13 @@ import ml_collections
 import winobench
 from launch import configuration
 from launch.cloud import accelerators
+from launch.cloud.storage import MOUNT, bucket_and_prefix, check_store, is_url, mount_commands
 from winobench.errors import InputError
 from winobench.files import user_path
 
 TARGETS = ("skypilot", "gke", "slurm", "tpu_vm")
 LAUNCHERS = ("eval", "train")
 
-MOUNT = "/mnt/winobench"
-"""Where --store is mounted on the machines."""
 
 _TEMPLATES = {"skypilot": "skypilot.yaml", "gke": "gke.yaml", "slurm": "slurm.sh", "tpu_vm": "tpu_vm.sh"}
 _DEFAULT_ACCELERATORS = {"skypilot": "L4:1", "gke": "L4:1", "slurm": "1", "tpu_vm": "v5litepod-8"}
@@ -60,9 +59,6 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _MAX_NAME = 40  # JobSet makes host names of it, which end at 63
 _WORD = re.compile(r"[\w.,:@%+/-]+")
 _SECRET = re.compile(r"[A-Z_][A-Z0-9_]*")
-_BUCKET = re.compile(r"(gs|s3|r2|cos|nebius|oci|https)://[^\W_]([^/]*[^\W_])?(/.*)?")
-_VOLUME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_EXPORT = re.compile(r"[\w.-]+:/(?!/).*")
 # As sbatch reads it: minutes, minutes:seconds, hours:minutes:seconds, and the same behind "days-" from the hours on.
 _TIME = re.compile(
     r"\d{1,9}(:[0-5]?\d){0,2}|\d{1,6}-\d{1,2}(:[0-5]?\d){0,2}|infinite|unlimited", re.ASCII | re.IGNORECASE
@@ -161,7 +157,7 @@ def make(request: Request) -> Job:
     setup = _setup(request, store, _extras(config, accelerator), takes_checkout)
     image, lacks = _image(request)
     submit_command = _submit_command(request, name, store)
-    bucket, prefix = _bucket(store) if _is_url(store) else (None, None)
+    bucket, prefix = bucket_and_prefix(store) if is_url(store) else (None, None)
     values = dataclasses.asdict(request) | {
         "bucket": bucket,
         "checkout": checkout if takes_checkout else None,
@@ -185,8 +181,8 @@ def make(request: Request) -> Job:
         "setup": setup,
         "slice": slice_,
         "store": store,
-        "store_url": _is_url(store),
-        "store_volume": store is not None and not _is_url(store),
+        "store_url": is_url(store),
+        "store_volume": store is not None and not is_url(store),
         "submit": _submit(submit_command),
         "workdir": workdir,
     }
@@ -265,24 +261,7 @@ def _check_words(request: Request) -> None:
     if request.data_dir is not None and request.target != "slurm" and not request.data_dir.startswith("/"):
         raise InputError(f"--data_dir={request.data_dir} is a folder on the machines: give its path from / on.")
     if request.store is not None:
-        _check_store(request.target, request.store)
-
-
-def _check_store(target: str, store: str) -> None:
-    """Refuses a store that the target cannot mount."""
-    if _is_url(store):
-        if target in ("gke", "tpu_vm") and not store.startswith("gs://"):
-            raise InputError(f"--store={store}: --target={target} mounts buckets of Cloud Storage; write gs://BUCKET.")
-        if not re.fullmatch(r"[\w./:-]+", store):
-            raise InputError(f"--store={store} has characters that no bucket has: write letters, digits and ._-/ only.")
-    elif target == "tpu_vm" and not _EXPORT.fullmatch(store):
-        raise InputError(f"--store={store} is neither a bucket (gs://BUCKET) nor an NFS export (HOST:/PATH).")
-    elif target == "gke" and not _VOLUME.fullmatch(store):
-        raise InputError(f"--store={store} is neither a volume claim's name nor a bucket (gs://BUCKET).")
-    elif target == "skypilot" and not _VOLUME.fullmatch(store):
-        raise InputError(
-            f"--store={store} is neither a bucket (gs://BUCKET, s3://BUCKET) nor a SkyPilot volume's name."
-        )
+        check_store(request.target, request.store)
 
 
 def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accelerators.Slice | None) -> None:
@@ -389,7 +368,7 @@ def _processes(request: Request, slice_: accelerators.Slice | None, name: str) -
 
 def _setup(request: Request, store: str | None, extras: str, takes_checkout: bool) -> str:
     """What each machine does ahead of the command; nothing where all is there."""
-    mount = _mount(store) if request.target == "tpu_vm" and store is not None else []
+    mount = mount_commands(store) if request.target == "tpu_vm" and store is not None else []
     install: list[str] = []
     if takes_checkout and request.target == "tpu_vm":
         install = _install(request, f'"$(echo "$HOME"/winobench-*.whl)"{extras and shlex.quote(extras)}')
@@ -423,41 +402,6 @@ def _with_extras(package: str, extras: str) -> str:
     return f"{match[1]}{extras}{match[2] or ''}" if match is not None else f"{package}{extras}"
 
 
-def _mount(store: str) -> list[str]:
-    """Commands that mount the store on a TPU VM."""
-    prepare = [f"sudo mkdir -p {MOUNT}", f"if ! mountpoint -q {MOUNT}; then"]
-    if not store.startswith("gs://"):
-        return [
-            *prepare,
-            "  sudo apt-get update -q && sudo apt-get install -q -y nfs-common",
-            f"  sudo mount -t nfs {shlex.quote(store)} {MOUNT}",
-            "fi",
-        ]
-    bucket, prefix = _bucket(store)
-    key, packages = "/usr/share/keyrings/cloud.google.asc", "https://packages.cloud.google.com/apt"
-    return [
-        *prepare,
-        "  if ! command -v gcsfuse > /dev/null; then",
-        f"    curl -fsS {packages}/doc/apt-key.gpg | sudo tee {key} > /dev/null",
-        f'    echo "deb [signed-by={key}] {packages} gcsfuse-$(lsb_release -c -s) main" |',
-        "      sudo tee /etc/apt/sources.list.d/gcsfuse.list > /dev/null",
-        "    sudo apt-get update -q && sudo apt-get install -q -y gcsfuse",
-        "  fi",
-        f'  sudo chown "$USER" {MOUNT}',
-        f"  gcsfuse --implicit-dirs {f'--only-dir={shlex.quote(prefix)} ' if prefix else ''}{bucket} {MOUNT}",
-        "fi",
-    ]
-
-
-def _is_url(store: str | None) -> bool:
-    return store is not None and _BUCKET.fullmatch(store) is not None
-
-
-def _bucket(store: str) -> tuple[str, str]:
-    bucket, _, prefix = store.partition("://")[2].partition("/")
-    return bucket, prefix.strip("/")
-
-
 def _place(request: Request) -> list[str]:
     return [f"--{flag}={value}" for flag in ("project", "zone") if (value := getattr(request, flag))]
 
@@ -488,7 +432,7 @@ def _notes(request: Request, store: str | None, image: str | None, lacks: str | 
     notes = []
     if lacks is not None:
         notes.append(f"no --image and no --package is given: {image} stands for an image with winobench in it")
-    if request.target == "gke" and not _is_url(store):
+    if request.target == "gke" and not is_url(store):
         notes.append(f"the cluster must have JobSet, and the volume claim {store}, which all pods can write at once")
     elif request.target == "gke":
         notes.append("the cluster must have JobSet and the Cloud Storage FUSE driver, and the pods' account the bucket")

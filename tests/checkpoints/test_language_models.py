@@ -19,7 +19,7 @@ from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models, models, weights
 from winobench.errors import InputError
-from winobench.models import decoder
+from winobench.models import decoder, decoder_cache
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config
@@ -154,7 +154,9 @@ def test_rows_and_heads_are_split_at_once(published, expected):
     mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
     shared = language_models.load_decoder(published, mesh=mesh)
     graph, state = shared.network
-    cache = jax.tree.map(parallel.put, decoder.make_cache(CONFIG, 2, 8), decoder.cache_shardings(CONFIG, 2, mesh))
+    cache = jax.tree.map(
+        parallel.put, decoder_cache.make_cache(CONFIG, 2, 8), decoder_cache.cache_shardings(CONFIG, 2, mesh)
+    )
 
     def run(state, cache, ids, positions):
         model = nnx.merge(graph, state)

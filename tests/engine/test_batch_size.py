@@ -189,6 +189,6 @@ def test_a_folder_that_cannot_be_written(cache, device, caplog):
 
 
 def test_devices_of_several_processes_are_not_searched(monkeypatch, device):
-    monkeypatch.setattr(parallel, "spans_processes", lambda mesh: True)
+    monkeypatch.setattr(parallel, "is_multihost", lambda mesh: True)
     with pytest.raises(InputError, match="these belong to several: give a number"):
         searched(device)

@@ -16,7 +16,7 @@ import pytest
 from tests.scorers import fakes, tiny_models
 from winobench import parallel
 from winobench.engine import tables
-from winobench.responders import language_model
+from winobench.responders import shapes
 from winobench.responders.language import Generation, Options, Turn
 from winobench.responders.language_model import LanguageModel
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -77,7 +77,7 @@ def test_devices_of_other_scorers_never_wait_for_each_other(programs, tmp_path):
 
 
 def test_devices_of_a_language_model_never_wait_for_each_other(programs, tiny_language_model, monkeypatch):
-    monkeypatch.setattr(language_model, "_SMALLEST_WIDTH", 64)
+    monkeypatch.setattr(shapes, "_SMALLEST_WIDTH", 64)
     model = LanguageModel.from_pretrained(tiny_language_model, mesh=unused_mesh(2), batch_size=1)
     turns = (Turn("user", "Is it yellow?"),)
     list(model.ask([Options(turns, ("yes", "no"))]))

@@ -20,18 +20,18 @@ def test_first_uses():
 def test_stretches_are_as_long_as_the_limits_allow():
     images = np.array([0, 0, 1, 1, 2, 2, 0, 3])
     texts = np.array([0, 1, 0, 1, 0, 1, 2, 3])
-    assert list(tables.stretches((images, texts), (10, 10))) == [(0, 8)]
-    assert list(tables.stretches((images, texts), (2, 10))) == [(0, 4), (4, 7), (7, 8)]
-    assert list(tables.stretches((images, texts), (10, 2))) == [(0, 6), (6, 8)]
-    assert list(tables.stretches((images, texts), (2, 2))) == [(0, 4), (4, 6), (6, 8)]
-    assert list(tables.stretches((images, texts), (1, 1))) == [(n, n + 1) for n in range(8)]
-    assert list(tables.stretches((np.zeros(0, int),), (3,))) == []
+    assert list(tables.segments((images, texts), (10, 10))) == [(0, 8)]
+    assert list(tables.segments((images, texts), (2, 10))) == [(0, 4), (4, 7), (7, 8)]
+    assert list(tables.segments((images, texts), (10, 2))) == [(0, 6), (6, 8)]
+    assert list(tables.segments((images, texts), (2, 2))) == [(0, 4), (4, 6), (6, 8)]
+    assert list(tables.segments((images, texts), (1, 1))) == [(n, n + 1) for n in range(8)]
+    assert list(tables.segments((np.zeros(0, int),), (3,))) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_stretches_cover_everything_within_the_limits(seed):
     columns = np.random.default_rng(seed).integers(0, 30, (2, 400))
-    cuts = list(tables.stretches(columns, (7, 11)))
+    cuts = list(tables.segments(columns, (7, 11)))
     assert [start for start, _ in cuts] == [0, *(stop for _, stop in cuts[:-1])]
     assert cuts[-1][1] == 400
     for start, stop in cuts:

@@ -35,7 +35,7 @@ def main(workdir, processes="", *options):
     if processes:
         # A killed process is missed after 100 seconds otherwise.
         jax.distributed.initialize = functools.partial(jax.distributed.initialize, heartbeat_timeout_seconds=12)
-        parallel.join_processes(processes, outlive=True)
+        parallel.join_processes(processes, fault_tolerant=True)
 
     from winobench.evaluation import error_parts, evaluate, plan, records
     from winobench.scorers import samples

@@ -57,8 +57,8 @@ def odd_body(rng, api):
     text = rng.choice(TEXTS)
     body = openai_body(text) if api == "openai" else anthropic_body(text)
     for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
-        places = list(_places(body))
-        holder, key = rng.choice(places)
+        flat_indices = list(_places(body))
+        holder, key = rng.choice(flat_indices)
         if rng.random() < 0.2:
             del holder[key]
         else:

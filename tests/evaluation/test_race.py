@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation import fakes
 from winobench import metrics
 from winobench.errors import InputError
-from winobench.evaluation import evaluate, race
+from winobench.evaluation import decisions, evaluate, race
 from winobench.evaluation.plan import make_plan
 from winobench.evaluation.summary import question_scores
 from winobench.metrics import sequential
@@ -20,7 +20,7 @@ LOOKS = sequential.looks(BUDGET, LEVEL, SHARE)
 
 
 def _ranking(candidates, tops=(1,)):
-    return race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    return decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
 
 
 def _errors(means, samples=BUDGET, spread=1.0, seed=0):
@@ -35,7 +35,7 @@ def _run(question, errors, looks=LOOKS):
     known = np.full_like(errors, np.nan)
     for n in looks:
         known[question.needed(), :n] = errors[question.needed(), :n]
-        question.look(known, n, errors.shape[1], LEVEL, SHARE)
+        question.interim_look(known, n, errors.shape[1], LEVEL, SHARE)
         if question.decided:
             break
     return question.scores(known)
@@ -109,7 +109,7 @@ def test_equal_candidates_end_in_a_tie():
 def test_a_single_candidate_has_a_score():
     ranking = _ranking(1)
     assert ranking.needed().tolist() == [0]
-    ranking.look(np.float32([[1, 2, 3, 4]]), 4, 64, LEVEL)
+    ranking.interim_look(np.float32([[1, 2, 3, 4]]), 4, 64, LEVEL)
     assert ranking.decided
     assert ranking.scores(np.float32([[1, 2, 3, 4]])).tolist() == [-2.5]
 
@@ -117,14 +117,14 @@ def test_a_single_candidate_has_a_score():
 def test_samples_are_met_in_the_given_order():
     errors = np.float32([np.arange(8.0), 3 * np.arange(8.0)])
     order = np.array([7, 1, 0, 2, 3, 4, 5, 6])
-    ranking = race.Ranking(np.arange(2)[:, None], np.array([-1]), order=order, weights=np.arange(8.0))
-    ranking.look(errors, 2, 8, LEVEL)
+    ranking = decisions.Ranking(np.arange(2)[:, None], np.array([-1]), order=order, weights=np.arange(8.0))
+    ranking.interim_look(errors, 2, 8, LEVEL)
     np.testing.assert_allclose(ranking.scores(errors), [-(49 + 1) / 2, -3 * (49 + 1) / 2])
 
 
 def _matching(size=2):
     """Rows: (image 0, text 0), (image 0, text 1), ..."""
-    return race.Matching(np.arange(size**2).reshape(size, size, 1), np.array([-1]))
+    return decisions.PairwiseQuestion(np.arange(size**2).reshape(size, size, 1), np.array([-1]))
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,13 @@ def test_a_verdict_that_the_means_have_left_does_not_end_the_race():
     errors = np.float32(np.repeat([[0.25], [0.0], [0.5], [0.25]], BUDGET, axis=1))
     matching = _matching()
     matching._won = np.array([True, True])
-    matching.look(errors, 8, BUDGET, LEVEL, SHARE)
+    matching.interim_look(errors, 8, BUDGET, LEVEL, SHARE)
     assert not matching.decided
     matching = _matching()
     matching._lost = np.array([True, True])
-    matching.look(np.float32(np.repeat([[0.0], [0.25], [0.25], [0.0]], BUDGET, axis=1)), 8, BUDGET, LEVEL, SHARE)
+    matching.interim_look(
+        np.float32(np.repeat([[0.0], [0.25], [0.25], [0.0]], BUDGET, axis=1)), 8, BUDGET, LEVEL, SHARE
+    )
     assert not matching.decided
 
 
@@ -227,15 +229,15 @@ def test_a_race_in_heats_decides_the_same():
     plan, tasks = _plan_and_tasks()
     known = _known(plan, 64, effect=1.0)
     whole = race.Race(plan, tasks, 64, share=0.3).run(known, lambda *_: None)
-    heats = []
+    batches = []
 
     def score(pairs, first, end):
         if first == 0:
-            heats.append(plan.pairs[pairs])
+            batches.append(plan.pairs[pairs])
 
     outcome = race.Race(plan, tasks, 64, rows=(3, 8), share=0.3).run(known, score)
-    assert len(heats) > 30
-    assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in heats)
+    assert len(batches) > 30
+    assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in batches)
     assert {**vars(outcome), "scores": None} == {**vars(whole), "scores": None}
     for task in tasks:
         np.testing.assert_array_equal(outcome.scores[task.name], whole.scores[task.name])
@@ -481,7 +483,7 @@ def end(one, errors, step=1):
     """Looks after so many samples until all is decided, with a level of 2% and few samples that hold much."""
     for n in range(4, errors.shape[1] + 1, step):
         if not one.decided:
-            one.look(errors, n, errors.shape[1], 0.02, 0.1)
+            one.interim_look(errors, n, errors.shape[1], 0.02, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -502,7 +504,7 @@ def test_races_stop_where_they_did(candidates, tops, num_samples, ranking):
     random = np.random.default_rng(candidates)
     errors = random.exponential(size=(candidates, 200))
     errors += random.permutation(candidates)[:, None]
-    one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    one = decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
     end(one, errors)
     assert one.num_samples.tolist() == num_samples
     assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
@@ -523,7 +525,7 @@ def test_close_races_stop_where_they_did(candidates, tops, gap, num_samples, ran
     random = np.random.default_rng(candidates)
     errors = random.exponential(size=(candidates, 700))
     errors += gap * random.permutation(candidates)[:, None]
-    one = race.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
+    one = decisions.Ranking(np.arange(candidates)[:, None], np.array([-1]), tops)
     end(one, errors, step=7)
     assert one.num_samples.tolist() == num_samples
     assert [int(top.is_in.sum()) for top in one._tops] == [k for k in tops if k < candidates]
@@ -538,7 +540,7 @@ def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
     errors = np.random.default_rng(size).exponential(size=(size * size, 200))
     errors[np.arange(size) * (size + 1)] -= effect
     errors[1] -= 2 * effect * one_is_wrong
-    one = race.Matching(np.arange(size * size).reshape(size, size, 1), np.array([-1]))
+    one = decisions.PairwiseQuestion(np.arange(size * size).reshape(size, size, 1), np.array([-1]))
     end(one, errors)
     assert one.num_samples.tolist() == [[num_samples] * size] * size
 
@@ -546,7 +548,7 @@ def test_diagonals_stop_where_they_did(size, effect, one_is_wrong, num_samples):
 def test_scores_are_told_from_the_winner():
     """Three candidates judged on 8, 4 and 2 samples, by hand."""
     errors = -np.array([[1, 1, 1, 1, 9, 9, 9, 9], [2, 4, 2, 4, 0, 0, 0, 0], [0, 2, 0, 0, 0, 0, 0, 0]], np.float64)
-    one = race.Ranking(np.arange(3)[:, None], np.array([-1]), (1, 2))
+    one = decisions.Ranking(np.arange(3)[:, None], np.array([-1]), (1, 2))
     one.num_samples[:] = [8, 4, 2]
     one._tops[0].is_in[:] = [False, True, False]
     one._tops[1].is_in[:] = [True, True, False]
@@ -559,4 +561,4 @@ def test_scores_are_told_from_the_winner():
 
 
 def test_the_best_one_is_asked_for_by_default():
-    assert [top._k for top in race.Ranking(np.zeros((3, 1), int), np.array([-1]))._tops] == [1]
+    assert [top._k for top in decisions.Ranking(np.zeros((3, 1), int), np.array([-1]))._tops] == [1]

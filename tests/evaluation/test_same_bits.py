@@ -102,7 +102,7 @@ def test_batches_fit_their_programs(seed):
         flags = shared.of(some[filled])
         assert flags.all() or not flags.any()
         if flags.any():
-            places = np.maximum.accumulate(np.where(batch >= 0, np.arange(len(batch)), 0))
-            _, groups = sharing.group(some[batch[places]].T[[0, 2]], parts, texts)
+            flat_indices = np.maximum.accumulate(np.where(batch >= 0, np.arange(len(batch)), 0))
+            _, groups = sharing.group(some[batch[flat_indices]].T[[0, 2]], parts, texts)
             assert groups is not None
     assert seen == list(range(len(some)))

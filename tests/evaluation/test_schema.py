@@ -184,7 +184,7 @@ def test_any_odd_value_is_read_or_refused_in_one_sentence(run_folder, tmp_path, 
             try:
                 run = runs.read_run(folder)
                 what_was_run.run_facts(run)
-                what_was_run.summary_sentences(what_was_run.Material([run], 10, 0))
+                what_was_run.summary_sentences(what_was_run.ReportData([run], 10, 0))
                 num_read += 1
             except InputError as error:
                 refused.append(str(error))

@@ -13,7 +13,8 @@ from tests.models.test_networks import filled
 from tests.parity.torch_copy import call
 from winobench import checkpoints
 from winobench.errors import InputError
-from winobench.models.blip import BlipConfig, BlipForImageTextRetrieval, BlipTextConfig, BlipVisionConfig
+from winobench.models.blip import BlipForImageTextRetrieval
+from winobench.models.blip_config import BlipConfig, BlipTextConfig, BlipVisionConfig
 
 # What transformers 4.26 wrote into each part, in whose form the hub's repositories still are.
 _OF_ITS_TIME = {

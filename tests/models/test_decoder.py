@@ -11,8 +11,9 @@ from jax.sharding import AbstractMesh
 
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench.errors import InputError
-from winobench.models import decoder
-from winobench.models.decoder import Decoder, make_cache
+from winobench.models import decoder, decoder_cache
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_cache import make_cache
 from winobench.models.decoder_config import DecoderConfig, RopeScaling
 
 CONFIG = DecoderConfig(
@@ -155,7 +156,7 @@ def test_nothing_is_seen_beyond_what_is_written(network):
     """Rubbish in slots that are marked empty changes nothing."""
     cache = make_cache(CONFIG, 2, LENGTH)
     keys, values = (tuple(array + 9 for array in arrays) for arrays in (cache.keys, cache.values))
-    rubbish = decoder.Cache(keys, values, cache.written)
+    rubbish = decoder_cache.Cache(keys, values, cache.written)
     positions = POSITIONS[:, 3:6]
     clean, _ = run(network, IDS[:, 3:6], positions, cache)
     dirty, _ = run(network, IDS[:, 3:6], positions, rubbish)
@@ -213,9 +214,9 @@ def test_shardings_of_a_layer_leave_two_sums():
     assert specs["layers.2.mlp.down_proj.kernel"] == ("model", None)
     assert specs["layers.2.input_layernorm.scale"] == ()
     assert specs["embed_tokens.embedding"] == (None, "model")
-    cache = decoder.cache_shardings(CONFIG, 4, mesh)
+    cache = decoder_cache.cache_shardings(CONFIG, 4, mesh)
     assert tuple(cache.keys[0].spec) == ("data", None, None, None)
-    cache = decoder.cache_shardings(CONFIG, 3, AbstractMesh((2, 2), ("data", "model")))
+    cache = decoder_cache.cache_shardings(CONFIG, 3, AbstractMesh((2, 2), ("data", "model")))
     assert tuple(cache.keys[2].spec) == (None, "model", None, None)
 
 

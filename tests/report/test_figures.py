@@ -9,9 +9,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from winobench.report import figures
+from winobench.report import figures, panels, radar
 from winobench.report.figures import Mark, Panel
 from winobench.report.labels import TASK_LABELS
+from winobench.report.panels import to_png, to_svg
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -22,7 +23,7 @@ REAL = list(itertools.islice(itertools.cycle(TASK_LABELS.values()), 24))
 def boxes_of(panel):
     """(text, box in inches) of everything that is written, as Agg measures it."""
     with figures.style():
-        figure = figures._figure(panel)
+        figure = panels._figure(panel)
         FigureCanvasAgg(figure).draw()
         renderer = figure.canvas.get_renderer()
         found = [
@@ -38,10 +39,10 @@ def boxes_of(panel):
     [*((REAL, count) for count in range(3, 25)), *(([LONG] * 24, count) for count in (3, 4, 9, 16, 23, 24))],
 )
 def test_labels_of_a_radar_meet_neither_each_other_nor_the_circle(names, count):
-    layout = figures.radar_labels(names[:count])
+    layout = radar.radar_labels(names[:count])
     panel = Panel(
         "",
-        lambda axes: figures.radar(axes, layout, [(Mark("a", "#0072b2"), np.ones(count))]),
+        lambda axes: radar.radar(axes, layout, [(Mark("a", "#0072b2"), np.ones(count))]),
         layout.width,
         layout.height,
         margins=figures.NO_MARGINS,
@@ -91,7 +92,7 @@ def test_no_label_can_break_a_figure(label, tmp_path):
         for _, (left, bottom, right, top) in boxes_of(panel):
             assert min(left, bottom, panel.width - right, panel.height - top) > (-0.2 if "W" in label else -0.01)
     path = tmp_path / "all.png"
-    drawn = figures.to_png(panels, path, legend=[Mark(label, "#0072b2"), Mark(f"{label}2", "#d55e00", dash="none")])
+    drawn = to_png(panels, path, legend=[Mark(label, "#0072b2"), Mark(f"{label}2", "#d55e00", dash="none")])
     assert set(drawn) == set(panels)
     with Image.open(path) as image:
         assert image.size[0] < 3000
@@ -102,25 +103,24 @@ def test_no_label_can_break_a_figure(label, tmp_path):
 
 def test_a_figure_is_the_same_on_the_page_however_it_was_drawn(tmp_path):
     panels = panels_of("one")
-    drawn = figures.to_png(panels, tmp_path / "all.png")
+    drawn = to_png(panels, tmp_path / "all.png")
     for panel in panels:
         texts = [
-            re.findall(r"<text[^>]*>([^<]+)</text>", figures.to_svg(panel, "key", given))
-            for given in (drawn[panel], None)
+            re.findall(r"<text[^>]*>([^<]+)</text>", to_svg(panel, "key", given)) for given in (drawn[panel], None)
         ]
         assert texts[0] == texts[1]
 
 
 def test_a_panel_stands_in_the_file_as_it_is_drawn(tmp_path):
     panel = panels_of("one")[3]
-    figures.to_png([panel], tmp_path / "one.png")
+    to_png([panel], tmp_path / "one.png")
     with figures.style():
-        alone = figures._pixels(figures._figure(panel))
+        alone = panels._pixels(panels._figure(panel))
     whole = np.asarray(Image.open(tmp_path / "one.png").convert("L"), int)
     ground = Image.new("RGBA", alone.size, "white")
     ground.alpha_composite(alone)
     wanted = np.asarray(ground.convert("L"), int)
-    top = round((figures._GAP + figures._TITLE_HEIGHT) * figures._DPI)
+    top = round((panels._GAP + panels._TITLE_HEIGHT) * panels._DPI)
     left = (whole.shape[1] - wanted.shape[1]) // 2
     found = whole[top : top + wanted.shape[0], left : left + wanted.shape[1]]
     assert np.abs(found - wanted).mean() < 1

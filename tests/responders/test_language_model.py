@@ -14,7 +14,7 @@ from tests.tiny_language_models import compile_quickly, write_language_model
 from winobench import parallel
 from winobench.checkpoints import language_models
 from winobench.errors import InputError
-from winobench.responders import decoding, language_model
+from winobench.responders import decoding, language_model, shapes
 from winobench.responders.language import Entailment, Generation, Options, Responder, Turn
 from winobench.responders.language_model import LanguageModel
 
@@ -40,7 +40,7 @@ SAMPLED = [Generation(turns, max_tokens=8, temperature=1.5) for turns in CONVERS
 def _quick_compilation():
     """Compiles little and fast: one width for short texts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_model, "_SMALLEST_WIDTH", 64)
+        patch.setattr(shapes, "_SMALLEST_WIDTH", 64)
         compile_quickly(patch)
         yield
 
@@ -107,7 +107,7 @@ def test_scores_depend_on_the_request_alone(model, scores, monkeypatch):
     backwards = in_order(model, OPTION_REQUESTS[::-1])
     np.testing.assert_allclose([raw["scores"] for raw in backwards[::-1]], scores, atol=1e-5)
     # Alone: nothing shared, a batch that is filled up, and another bucket.
-    monkeypatch.setattr(language_model, "_width", lambda length: 160)
+    monkeypatch.setattr(shapes, "width", lambda length: 160)
     alone = in_order(model, OPTION_REQUESTS[4:5])
     np.testing.assert_allclose(alone[0]["scores"], scores[4], atol=1e-5)
 
@@ -325,7 +325,7 @@ def test_bad_models(tiny_language_model, tmp_path):
 
 
 def test_sizes_of_batches(model):
-    shape = language_model._Shape(prompt=512, options=2, answer=8, sampled=False)
+    shape = shapes.Shape(prompt=512, options=2, answer=8, sampled=False)
     assert model._rows(shape, 1) == 2
     assert model._rows(shape, 100) == 4
     model = LanguageModel.__new__(LanguageModel)
@@ -340,14 +340,14 @@ def test_sizes_of_batches(model):
     assert model._rows(shape, 100) == 2
     # Batches are equally full, and each device has 1, 2, 3, 4, 6, 8, ... rows.
     model.__dict__["_bytes_a_token"] = 1
-    shape = language_model._Shape(prompt=64, options=0, answer=8, sampled=False)
+    shape = shapes.Shape(prompt=64, options=0, answer=8, sampled=False)
     assert [model._rows(shape, count) for count in (1, 9, 48, 64, 65, 90, 130)] == [2, 12, 48, 64, 48, 48, 48]
 
 
 def test_what_does_not_fill_a_batch_waits_for_a_wider_one():
     model = LanguageModel.__new__(LanguageModel)
     model.__dict__ |= {"_batch_size": 2, "mesh": parallel.make_mesh(jax.devices()[:1])}
-    narrow = language_model._Shape(prompt=16, options=0, answer=8, sampled=False)
+    narrow = shapes.Shape(prompt=16, options=0, answer=8, sampled=False)
     wide, far = (dataclasses.replace(narrow, prompt=prompt) for prompt in (32, 128))
     other = dataclasses.replace(wide, sampled=True)
     batches = model._filled({far: ["f"], other: ["o"], wide: ["v", "w"], narrow: list("abcde")})
@@ -356,8 +356,8 @@ def test_what_does_not_fill_a_batch_waits_for_a_wider_one():
 
 
 def test_widths(monkeypatch):
-    monkeypatch.setattr(language_model, "_SMALLEST_WIDTH", 16)
-    assert [language_model._width(length) for length in (1, 16, 17, 64, 65, 96, 97, 128, 129, 500)] == [
+    monkeypatch.setattr(shapes, "_SMALLEST_WIDTH", 16)
+    assert [shapes.width(length) for length in (1, 16, 17, 64, 65, 96, 97, 128, 129, 500)] == [
         16, 16, 32, 64, 96, 96, 128, 128, 192, 512,
     ]  # fmt: skip
 

@@ -286,7 +286,7 @@ def test_a_session_shares_as_it_did_first():
         in_one_piece(session.iter_errors(triples), len(triples))
     assert sorted(CountingUNet.traced) == [5, 8]
     assert session._texts_to_share == 2
-    in_one_piece(session.iter_errors(half, anew=True), len(half))
+    in_one_piece(session.iter_errors(half, choose_again=True), len(half))
     assert session._texts_to_share == 1
 
 
@@ -582,7 +582,7 @@ def test_processes_that_share_a_mesh_do_not_halve(monkeypatch):
 
     s = scorer()
     monkeypatch.setattr(denoising, "fused_step", failing)
-    monkeypatch.setattr(parallel, "spans_processes", lambda mesh: True)
+    monkeypatch.setattr(parallel, "is_multihost", lambda mesh: True)
     with pytest.raises(InputError, match=r"8 triples at once .* give all of them a smaller batch_size"):
         s.errors(IMAGES, TEXTS, num_samples=1)
     assert s.batch_size == 8

@@ -6,7 +6,8 @@ import pathlib
 from tests.models.test_networks import filled
 from winobench import checkpoints
 from winobench.checkpoints import tokenizer_files
-from winobench.models.blip import BlipConfig, BlipForImageTextRetrieval, BlipTextConfig, BlipVisionConfig
+from winobench.models.blip import BlipForImageTextRetrieval
+from winobench.models.blip_config import BlipConfig, BlipTextConfig, BlipVisionConfig
 from winobench.models.clip import CLIPTextConfig
 from winobench.models.clip_model import CLIPConfig, CLIPModel
 from winobench.models.clip_vision import CLIPVisionConfig

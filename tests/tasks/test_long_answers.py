@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from winobench.tasks import option_answers, wscplus
+from winobench.data.wscplus import answers
+from winobench.tasks import option_answers
 from winobench.texts import LONGEST_ANSWER, readable
 from winobench.wscplus_items import parsing
 
@@ -20,7 +21,7 @@ UNITS = [
 READERS = {
     "choice": lambda text: option_answers.read_choice(text, ("It is green.", "It is brown.")),
     "reasoning": lambda text: option_answers.read_choice(text, ("It is green.", "It is brown."), reasoning=True),
-    "candidate": lambda text: wscplus.parse_answer(text, ("the cat", "the dog")),
+    "candidate": lambda text: answers.parse_answer(text, ("the cat", "the dog")),
     "items": lambda text: parsing.parse(text, "traditional"),
 }
 
@@ -62,4 +63,4 @@ def test_beginning_and_end_of_long_texts_are_kept():
 def test_a_choice_after_much_thinking_is_read():
     thoughts = "<think>" + "let me see, option 1 or option 2? " * 20_000 + "</think>"
     assert option_answers.read_choice(thoughts + "Option 2", reasoning=True) == 1
-    assert wscplus.parse_answer(thoughts + "1; because", ("the cat", "the dog")) == 1
+    assert answers.parse_answer(thoughts + "1; because", ("the cat", "the dog")) == 1

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from winobench.data import winoviz as data
+from winobench.data.winoviz import published
 from winobench.errors import InputError
 from winobench.metrics.intervals import clustered, wilson
 from winobench.responders.language import Entailment, Generation, Options, Response, Similarity, Turn
@@ -476,7 +477,7 @@ def test_importing_the_tasks_imports_no_framework():
 
 
 def test_published_numbers():
-    numbers = winoviz.published_numbers()
+    numbers = published.published_numbers()
     counts = {table: sum(number.table == table for number in numbers) for table in "12346"}
     assert counts == {"1": 24, "2": 24, "3": 12, "4": 15, "6": 2}
     assert len(numbers) == sum(counts.values())
@@ -497,7 +498,7 @@ def test_published_numbers():
 def test_the_numbers_of_questions_are_what_the_digits_imply():
     """A printed number is some whole number of questions over n, rounded or cut to two digits."""
     unexplained = []
-    for number in winoviz.published_numbers():
+    for number in published.published_numbers():
         count = number.value * number.n
         near = [100 * whole / number.n for whole in (int(count), int(count) + 1)]
         if all(abs(value - 100 * number.value) >= 0.01 for value in near):
@@ -512,18 +513,18 @@ def test_the_numbers_of_questions_are_what_the_digits_imply():
 
 
 def test_published_numbers_of_a_model():
-    found = winoviz.published("winoviz_multi", "google/flan-t5-xxl")
+    found = published.published("winoviz_multi", "google/flan-t5-xxl")
     assert [(one.table, one.row, one.metric, one.printed) for one in found[:3]] == [
         ("1", "FLAN-T5-XXL", "individual", "68.09"),
         ("1", "FLAN-T5-XXL", "pair", "40.43"),
         ("2", "FLAN-T5 (0)", "individual", "68.09"),
     ]
-    assert found == winoviz.published("winoviz_multi", "FLAN-T5-XXL")
-    assert [one.row for one in winoviz.published("winoviz_decoupled", "openai:gpt-4-0314")] == ["GPT-4"] * 3
-    assert winoviz.published("winoviz_single", "someone/other-model") == ()
-    assert [one.printed for one in winoviz.published("winoviz_single", "flan-t5-base")] == ["67.89", "40.37"]
+    assert found == published.published("winoviz_multi", "FLAN-T5-XXL")
+    assert [one.row for one in published.published("winoviz_decoupled", "openai:gpt-4-0314")] == ["GPT-4"] * 3
+    assert published.published("winoviz_single", "someone/other-model") == ()
+    assert [one.printed for one in published.published("winoviz_single", "flan-t5-base")] == ["67.89", "40.37"]
     # Our set was not measured by the paper.
-    assert winoviz.published("winoviz_mini_single") == ()
-    assert len(winoviz.published("winoviz_single")) == 32
+    assert published.published("winoviz_mini_single") == ()
+    assert len(published.published("winoviz_single")) == 32
     low, high = found[0].interval[1:]
     assert low < 0.6809 < high

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from winobench.data import wscplus as data
-from winobench.data.wscplus import splits
+from winobench.data.wscplus import answers as answers_in_words
+from winobench.data.wscplus import published, splits
 from winobench.errors import InputError
 from winobench.metrics import wilson
 from winobench.responders.language import Generation, Options, Response
@@ -81,7 +82,7 @@ class TestPrompts:
         for shots in wscplus.prompts()["evaluation"]["shots"].values():
             for shot in shots["examples"]:
                 options = json.loads(shot["options_text"])
-                assert wscplus.parse_answer(shot["response"], options) == shot["answer"]
+                assert answers_in_words.parse_answer(shot["response"], options) == shot["answer"]
 
     def test_option_scores(self):
         (request,) = wscplus.PROTOCOLS["options"].requests(QUESTIONS[0])
@@ -181,14 +182,14 @@ class TestParser:
         ],
     )
     def test_answers(self, text, answer):
-        assert wscplus.parse_answer(text, NAMES) == answer
+        assert answers_in_words.parse_answer(text, NAMES) == answer
 
     @pytest.mark.parametrize(
         ("text", "answer"),
         [("the manager's friend", 1), ("It is the manager.", 0), ("THE MANAGER", 0), ("managers", None)],
     )
     def test_a_name_within_the_other(self, text, answer):
-        assert wscplus.parse_answer(text, ("the manager", "the manager's friend")) == answer
+        assert answers_in_words.parse_answer(text, ("the manager", "the manager's friend")) == answer
 
     def test_responses(self):
         read = wscplus.PROTOCOLS["toe"].read
@@ -355,27 +356,27 @@ class TestTasks:
 
 class TestPublishedNumbers:
     def test_tables(self):
-        assert len(wscplus.published(place="Table 2")) == 6
-        assert len(wscplus.published(place="Table 5")) == 11
-        assert len(wscplus.published(place="Table 6")) == 24
+        assert len(published.published(place="Table 2")) == 6
+        assert len(published.published(place="Table 5")) == 11
+        assert len(published.published(place="Table 6")) == 24
 
     def test_values(self):
-        (number,) = wscplus.published(metric="accuracy", model="gpt-4-0613", protocol="toe", place="abstract")
+        (number,) = published.published(metric="accuracy", model="gpt-4-0613", protocol="toe", place="abstract")
         assert (number.printed, number.value, number.task) == ("68.7%", pytest.approx(0.687), "wscplus")
-        (number,) = wscplus.published(metric="kappa")
+        (number,) = published.published(metric="kappa")
         assert number.value == 0.896
-        (number,) = wscplus.published(metric="items/total")
+        (number,) = published.published(metric="items/total")
         assert number.value == 3026
 
     def test_averages_are_those_of_their_rows(self):
         for metric in ("accuracy", "traditional/accuracy", "ambiguous/accuracy", "offensive/accuracy"):
-            numbers = wscplus.published(place="Table 6", metric=metric)
+            numbers = published.published(place="Table 6", metric=metric)
             *raters, average = (number.value for number in numbers)
             assert average == pytest.approx(sum(raters) / 5, abs=6e-4)
 
     def test_figure_5(self):
         for protocol in ("toe", "tot"):
-            *models, average = wscplus.published(place="Figure 5", protocol=protocol)
+            *models, average = published.published(place="Figure 5", protocol=protocol)
             assert average.value == pytest.approx(sum(number.value for number in models) / 3, abs=6e-5)
 
 
@@ -421,7 +422,8 @@ class TestRecordedAnswers:
     def test_all_answers_are_parsed_as_their_authors_parsed_them(self, recorded):
         _, rows, questions = recorded
         for row, question in zip(rows, questions, strict=True):
-            assert str(wscplus.parse_answer(row["predicted_reason"], question.options)) == row["predicted_answer"]
+            choice = answers_in_words.parse_answer(row["predicted_reason"], question.options)
+            assert str(choice) == row["predicted_answer"]
 
     def test_numbers(self, recorded):
         name, rows, questions = recorded
@@ -442,7 +444,7 @@ class TestRecordedAnswers:
         outcomes = [wscplus.outcome(*both) for both in zip(questions, given, strict=True)]
         assert outcomes == [RESULTS[row["result"]] for row in rows]
         if name == "GPT3":
-            (stated,) = wscplus.published(metric="GPT3/accuracy")
+            (stated,) = published.published(metric="GPT3/accuracy")
             assert found["GPT3/accuracy"]["value"] == pytest.approx(stated.value, abs=5e-4)
 
     def test_few_shot_examples_are_rows_of_the_data(self, reference_data):

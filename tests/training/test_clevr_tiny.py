@@ -11,7 +11,7 @@ from configs import clevr_tiny as clevr_tiny_config
 from winobench.checkpoints import tokenizer_files
 from winobench.data import array_records, clevr_captions
 from winobench.errors import InputError
-from winobench.training import clevr_tiny
+from winobench.training import clevr_tiny, clevr_tiny_networks, pictures
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(config, scen
     tokenizer = tokenizer_files.read_clip_tokenizer(scenes / "tokenizer")
     assert len(source) == 12
     for record in (source[index] for index in range(12)):
-        image = clevr_tiny.decode_png(record["image"])
+        image = pictures.decode_png(record["image"])
         assert image.shape == (32, 32, 3)
         assert image.std() > 5
         assert record["input_ids"].shape == (4, 24)
@@ -88,16 +88,16 @@ def test_scaling_factor_gives_unit_variance():
 
 def test_pictures_survive_png():
     image = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
-    np.testing.assert_array_equal(clevr_tiny.decode_png(clevr_tiny.encode_png(image)), image)
+    np.testing.assert_array_equal(pictures.decode_png(pictures.encode_png(image)), image)
 
 
 @pytest.mark.slow
 def test_output_layers_start_at_zero(config):
     graphdef, params = clevr_tiny._split_model(
-        clevr_tiny.unet_2d_condition.UNet2DConditionModel, clevr_tiny.unet_config(config), 0
+        clevr_tiny.unet_2d_condition.UNet2DConditionModel, clevr_tiny_networks.unet_config(config), 0
     )
     unet = nnx.merge(graphdef, params)
-    clevr_tiny.zero_output_layers(unet)
+    clevr_tiny_networks.zero_output_layers(unet)
     zeros = np.zeros((2, 8, 8, 8), np.float32)
     output = jax.jit(lambda unet: unet(zeros + 1, np.asarray([3, 900]), np.ones((2, 24, 128), np.float32)))(unet)
     np.testing.assert_array_equal(output, zeros)
@@ -115,7 +115,7 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(config, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "denoiser" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [4, 6, 8, 10]  # checkpoints have lines, too
     scorer = winobench.DiffusionITM.from_pretrained(tmp_path / "clevr_tiny")
-    image = clevr_tiny.decode_png(array_records.ShardSource(tmp_path / "scenes")[0]["image"])
+    image = pictures.decode_png(array_records.ShardSource(tmp_path / "scenes")[0]["image"])
     scores = scorer.score([image], ["A red cube.", "A blue sphere."], num_samples=2)
     assert np.isfinite(scores).all()
     assert scores.shape == (1, 2)

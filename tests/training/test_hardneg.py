@@ -15,6 +15,7 @@ from winobench.evaluation import evaluate
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import clevr_hardneg
 from winobench.training import hardneg, loop
+from winobench.training.checkpoints import Checkpoints
 from winobench.training.validation import MEAN, Validation
 
 FILE = "pytorch_lora_weights.safetensors"
@@ -135,7 +136,7 @@ def test_the_best_validation_is_exported_and_its_checkpoint_kept(config, tmp_pat
     assert exports[-1] == (4, "last")
     kept = sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit())
     assert kept == [3, 4]
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", best_metric=MEAN)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", best_metric=MEAN)
     assert checkpoints.best() == (3, 0.7)
     assert "step 3, the best" in report
     assert "no checkpoint is better" in report

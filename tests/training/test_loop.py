@@ -19,6 +19,7 @@ from tests.training import toy_run
 from winobench import parallel
 from winobench.errors import InputError
 from winobench.training import loop, optimizers
+from winobench.training.checkpoints import Checkpoints
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -44,7 +45,7 @@ def batches_from(first):
 
 def run(folder, num_steps, **options):
     step, state = make()
-    checkpoints = loop.Checkpoints(folder / "checkpoints")
+    checkpoints = Checkpoints(folder / "checkpoints")
     state = loop.train(
         step,
         state,
@@ -255,7 +256,7 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path):
         assert int(state.step) in scores
         return {"validation": scores[int(state.step)], "other": 1.0}
 
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
     assert checkpoints.best() is None
     states = {}
 
@@ -279,13 +280,13 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path):
     assert checkpoints.best() == (8, 0.9)
     checkpoints.close()
     step, state = make()
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
     assert checkpoints.best() == (8, 0.9)
     train(18, checkpoints)
     checkpoints.close()
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()) == ["18", "8"]
     assert sorted(states) == [4, 6, 8, 12, 16, 18]
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", max_to_keep=1, best_metric="validation")
     assert checkpoints.best() == (8, 0.9)
     _, like = make()
     np.testing.assert_array_equal(checkpoints.restore(like, 8).params["w"], states[8])
@@ -325,7 +326,7 @@ def test_a_gradient_that_is_not_finite_is_never_saved(tmp_path):
             yield {"x": batch["x"] + (100.0 if index == 3 else 0.0)}
 
     optimizer = optax.adam(0.05)
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
     with pytest.raises(loop.DivergenceError) as error:
         loop.train(
             loop.make_step(loss_fn, optimizer, seed=0),
@@ -343,13 +344,13 @@ def test_a_gradient_that_is_not_finite_is_never_saved(tmp_path):
         f"toy: the gradient_norm at step 4 is nan; the last good checkpoint is step 2 in {tmp_path / 'checkpoints'}:"
         " lower the learning rate and go on from it."
     )
-    assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == 2
+    assert Checkpoints(tmp_path / "checkpoints").latest_step() == 2
 
 
 def test_parameters_that_overflow_are_never_saved(tmp_path):
     """The loss and the gradient before the step are finite, and the step itself is too large."""
     optimizer = optax.sgd(lambda step: jnp.where(step == 3, 3e38, 0.01))
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
     with pytest.raises(loop.DivergenceError, match="after step 4 is not finite; the last good checkpoint is step 2 in"):
         loop.train(
             loop.make_step(lambda params, batch, key: (-200.0 * params["w"].sum(), {}), optimizer, seed=0),
@@ -363,7 +364,7 @@ def test_parameters_that_overflow_are_never_saved(tmp_path):
             checkpoint_every=2,
         )
     checkpoints.close()
-    assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == 2
+    assert Checkpoints(tmp_path / "checkpoints").latest_step() == 2
 
 
 @pytest.mark.parametrize(("factor", "stops"), [(5.0, True), (None, False), (50.0, False)])
@@ -373,7 +374,7 @@ def test_a_loss_that_explodes_stops_the_run(tmp_path, factor, stops):
             yield {"x": jnp.ones_like(batch["x"]) * (10.0 if index >= 33 else 1.0)}
 
     optimizer = optax.sgd(0.0)
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
 
     def train():
         return loop.train(
@@ -399,7 +400,7 @@ def test_a_loss_that_explodes_stops_the_run(tmp_path, factor, stops):
         with pytest.raises(loop.DivergenceError, match=message):
             train()
         checkpoints.close()
-        assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == 32
+        assert Checkpoints(tmp_path / "checkpoints").latest_step() == 32
         assert rows_of(tmp_path)[-1] == {"step": 33, "loss": 0.0, "gradient_norm": 0.0, "error": 10.0}
     else:
         assert int(train().step) == 60
@@ -444,13 +445,13 @@ def test_batch_sizes_are_checked_ahead():
 def test_a_time_limit_leaves_a_checkpoint(tmp_path):
     state = run(tmp_path, 10_000_000, max_seconds=0.5, checkpoint_every=2000)
     assert 0 < int(state.step) < 10_000_000
-    assert loop.Checkpoints(tmp_path / "checkpoints").latest_step() == int(state.step)
+    assert Checkpoints(tmp_path / "checkpoints").latest_step() == int(state.step)
 
 
 def test_a_finished_run_asks_for_no_batch(tmp_path):
     state = run(tmp_path, 10)
     step, fresh = make()
-    checkpoints = loop.Checkpoints(tmp_path / "checkpoints")
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
     again = loop.train(
         step,
         fresh,

@@ -11,6 +11,7 @@ import optax
 
 from winobench import parallel
 from winobench.training import loop
+from winobench.training.checkpoints import Checkpoints
 
 ROWS, FEATURES = 16, 8
 CHECKPOINT_EVERY = 5
@@ -43,7 +44,7 @@ def run(folder, num_steps, *, accumulate=1, mesh=None, slow=False, **options):
         time.sleep(0.05)
         return step(*arguments)
 
-    checkpoints = loop.Checkpoints(folder / "checkpoints")
+    checkpoints = Checkpoints(folder / "checkpoints")
     state = loop.train(
         slowly if slow else step,
         loop.create_state({"w": jnp.zeros(FEATURES)}, optimizer, average=False),

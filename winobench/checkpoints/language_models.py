@@ -27,7 +27,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from winobench import hub, options, parallel
 from winobench.checkpoints import models, sources, weights
 from winobench.errors import InputError
-from winobench.models import decoder
+from winobench.models import decoder, decoder_cache
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
 
@@ -227,11 +227,11 @@ def abstract_memory(
         parameters += math.prod(leaf.shape)
         largest_tensor = max(largest_tensor, math.prod(leaf.shape) * dtype.itemsize)
         largest_part = max(largest_part, math.prod(part) * dtype.itemsize)
-    cache = jax.eval_shape(lambda: decoder.make_cache(config, batch, length, dtype))
+    cache = jax.eval_shape(lambda: decoder_cache.make_cache(config, batch, length, dtype))
     cache_bytes = sum(
         math.prod(sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
         for leaf, sharding in zip(
-            jax.tree.leaves(cache), jax.tree.leaves(decoder.cache_shardings(config, batch, mesh)), strict=True
+            jax.tree.leaves(cache), jax.tree.leaves(decoder_cache.cache_shardings(config, batch, mesh)), strict=True
         )
     )
     return Memory(parameters, parameter_bytes, cache_bytes, largest_tensor, largest_part)

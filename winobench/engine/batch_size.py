@@ -70,7 +70,7 @@ class BatchSize:
           InputError: the number is 1, or devices belong to other processes, whose batches have to stay as large.
         """
         reason = " ".join(str(error).split())[:200].rstrip(".")
-        if parallel.spans_processes(self._mesh):
+        if parallel.is_multihost(self._mesh):
             raise InputError(
                 f"{self._counted()} at once on each device do not fit into memory ({reason}): processes that share a"
                 " mesh cannot change that one by one, so give all of them a smaller batch_size"
@@ -171,7 +171,7 @@ def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dic
     Raises:
       InputError: some of the devices belong to other processes, or as of `search`.
     """
-    if parallel.spans_processes(mesh):
+    if parallel.is_multihost(mesh):
         raise InputError(
             "a batch size is searched for on the devices of one process, but these belong to several: give a number"
         )

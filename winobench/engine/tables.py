@@ -48,7 +48,7 @@ def first_uses(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return distinct[order], position[order]
 
 
-def stretches(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+def segments(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Cuts a sequence so that each part has at most ``rows[k]`` distinct values in column k.
 
     Args:
@@ -400,7 +400,7 @@ def _batches(
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, jax.Array]] = collections.deque()
     cut = _one_after_the_other if cut is None else cut
     columns = (items[numbers, 0], items[numbers, 1])
-    for begin, end in stretches(columns, (images.capacity, texts.capacity)):
+    for begin, end in segments(columns, (images.capacity, texts.capacity)):
         stretch = numbers[begin:end]
         if order is not None:
             stretch = stretch[order(items[stretch])]

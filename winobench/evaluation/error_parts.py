@@ -132,8 +132,8 @@ def read_errors(
         usable[:common] = np.equal(there[:common], scores.timesteps[:common])
         images, texts = (_numbered(table[name], known) for name, known in zip(("image", "text"), numbers, strict=True))
         wanted = np.where((images < 0) | (texts < 0), -1, images * max(1, len(text_hashes)) + texts)
-        places = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(0, len(keys) - 1))
-        rows = order[places] if len(keys) else places
+        flat_indices = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(0, len(keys) - 1))
+        rows = order[flat_indices] if len(keys) else flat_indices
         values = table["errors"].combine_chunks()
         offsets, first = values.offsets.to_numpy().astype(np.int64), table["first_sample"].to_numpy().astype(np.int64)
         kept = np.minimum(first + np.diff(offsets), num) - first

@@ -114,46 +114,30 @@ def evaluate(
       InputError: unknown or unready tasks, no task with usable data, a folder of another run, errors that are not
         finite; another process failed or was lost, or does not see the same folder.
     """
-    started = time.monotonic()
-    scorer = base.for_evaluation(scorer)
+    started, scorer = time.monotonic(), base.for_evaluation(scorer)
     chosen = choose_tasks(tasks, data_dir)
     limit = options.LIMIT.check("limit", limit)
-    if model is not None:
-        options.text().check("model", model)
+    options.text().or_none().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
     sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share, is_sampled)
     _check_normalize(normalize, is_sampled)
     if mode == "race":
-        if parallel.spans_processes(getattr(scorer, "mesh", None)):
-            raise InputError(runner.RACE_OVER_PROCESSES)
-        race.check(chosen)
+        _check_race(scorer, chosen)
     fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
     failed: dict[str, str] = {}
-    groups = sample_groups.make_groups(
-        scorer,
-        fingerprint,
-        chosen,
-        sampling,
-        alpha=sampling.get("alpha"),
-        share=sampling.get("rare_share"),
-        data_dir=data_dir,
-        limit=limit,
-        normalize=normalize if is_sampled else "none",
-        failed=failed,
-    )
+    plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
+    levels = {"alpha": sampling.get("alpha"), "share": sampling.get("rare_share")}
+    groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **levels, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
     if mode == "fixed":  # a race asks more, and says what
         _check_metrics(groups)
     usable = [task for task in chosen if task.name not in failed]
     # In this order a folder's refusal names what differs: causes before what follows from them.
-    identity = {"limit": limit, "normalize": normalize, "sampling": sampling, "scorer": fingerprint}
-    identity["tasks"] = {
-        task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in usable
-    }
+    asked = {"limit": limit, "normalize": normalize, "sampling": sampling}
+    identity = {**asked, "scorer": fingerprint, "tasks": _versions_of(usable, data_dir, limit)}
     if config is None:
-        names = [task.name for task in chosen]
-        config = {"tasks": names, "data_dir": data_dir, "limit": limit, "normalize": normalize, "sampling": sampling}
+        config = {"tasks": [task.name for task in chosen], "data_dir": data_dir, **asked}
     description = lifecycle.described(
         identity,
         kind=type(scorer).__name__,
@@ -163,12 +147,23 @@ def evaluate(
         rounds=[_described(group, is_sampled) for group in groups],
         metrics={task.name: _metric_of(task) for task in usable},
     )
-    shows = progress and parallel.is_first_process()
     with contextlib.closing(lifecycle.folder_for(workdir, name, identity)) as folder:
-        parallel.from_first(lambda: folder.open(description, overwrite=overwrite))
-        work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=shows)
+        parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
+        work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=progress)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}
+
+
+def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task]) -> None:
+    """Raises InputError unless a scorer's devices and tasks' metrics are such as can race."""
+    if parallel.is_multihost(getattr(scorer, "mesh", None)):
+        raise InputError(runner.RACE_OVER_PROCESSES)
+    race.check(tasks)
+
+
+def _versions_of(tasks: Sequence[Task], data_dir: str | None, limit: int | None) -> dict[str, dict[str, Any]]:
+    """What the numbers of tasks depend on, by their names."""
+    return {task.name: {"version": task.version, "data": task.data_fingerprint(data_dir, limit)} for task in tasks}
 
 
 def _score_and_summarise(
@@ -194,7 +189,7 @@ def _score_and_summarise(
             about = {"config": description["config"], "versions": work.versions}
             return _summarise(folder, work.groups, usable, failed, about, seconds)
 
-        return parallel.from_first(finish)
+        return parallel.broadcast_from_host0(finish)
 
 
 def _check_normalize(normalize: str, is_sampled: bool) -> None:
@@ -247,7 +242,7 @@ def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
         if group.alpha is not None:
             work.learn_timesteps(group)
             description["rounds"] = [_described(each, True) for each in work.groups]
-            if parallel.is_first_process():
+            if parallel.is_main_process():
                 work.folder.describe(description)
 
 
@@ -296,7 +291,7 @@ def _common_fingerprint(scorer: base.SampledScorer, timesteps: Any) -> dict[str,
     own = contracts.fingerprint(scorer)
     if "timestep_range" in own and not samples.draws_from_range(timesteps):
         own["timestep_range"] = None  # it has no part in these timesteps
-    first, *others = parallel.meet(lambda: own)
+    first, *others = parallel.all_gather_object(lambda: own)
     # A scorer that cannot tell what it is calls itself by another name in each process.
     if "instance" not in own and any(other != first for other in others):
         number = next(number for number, other in enumerate(others, 1) if other != first)

@@ -82,7 +82,7 @@ def recording(
       has_records: whether anything was recorded.
     """
     has_others = jax.distributed.is_initialized() and parallel.num_processes() > 1
-    is_first = not has_others or parallel.is_first_process()
+    is_first = not has_others or parallel.is_main_process()
     try:
         yield
         if is_first:

@@ -280,8 +280,8 @@ class ResponseStore:
             if not missing:
                 break
             try:
-                places, _ = _index(folder, only=missing)
-                found = {key: _read(place) for key, place in places.items()}
+                flat_indices, _ = _index(folder, only=missing)
+                found = {key: _read(place) for key, place in flat_indices.items()}
             except InputError as error:
                 logging.warning("the responses of another run are left aside: %s", error)
                 continue
@@ -354,7 +354,7 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
     Raises:
       InputError: a part cannot be read.
     """
-    places: dict[str, _Place] = {}
+    flat_indices: dict[str, _Place] = {}
     rejected: set[str] = set()
     for path in _parts(folder):
         for number, start, line in _lines(path):
@@ -366,11 +366,11 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
                 if line.endswith(b"\n"):  # else it was cut off, or another process is about to write the rest
                     logging.warning("%s, line %d is damaged: what it held is asked for again", path, number)
             elif "rejected" in entry:
-                places.pop(entry["key"], None)
+                flat_indices.pop(entry["key"], None)
                 rejected.add(entry["key"])
             else:
-                places[entry["key"]] = _Place(path, start, len(line))
-    return places, rejected
+                flat_indices[entry["key"]] = _Place(path, start, len(line))
+    return flat_indices, rejected
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:

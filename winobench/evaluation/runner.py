@@ -63,14 +63,14 @@ class Runner:
           folder: the run's, opened by the first process.
           versions: recorded with each part.
           reuse: look for errors in the folders beside the run's.
-          progress: show passes, passes a second and the time left.
+          progress: have the first process show passes, passes per second and the time left.
         """
         self.scorer = scorer
         self.groups = groups
         self.folder = folder
         self.versions = versions
         self.reuse = reuse
-        self.progress = progress
+        self.progress = progress and parallel.is_main_process()
 
     def check_alike(self, identity: Mapping[str, Any]) -> None:
         """Makes sure that all processes see the folder and are about to do the same, before any of them does it.
@@ -83,7 +83,7 @@ class Runner:
             _wait_for([self.folder.config_path])
             return records.digest(json_files.as_json(identity))
 
-        first, *others = parallel.meet(look)
+        first, *others = parallel.all_gather_object(look)
         for number, other in enumerate(others, 1):
             if other != first:
                 raise InputError(f"process {number} has other arguments or other data than process 0: start all alike")
@@ -117,7 +117,7 @@ class Runner:
             density = importance.learn(scores, samples.low_discrepancy(count, seed))
             return {"density": density.tolist(), "passes": [len(flat_indices), len(missing)]}
 
-        learned = parallel.from_first(pilot)
+        learned = parallel.broadcast_from_host0(pilot)
         group.density = np.array(learned["density"])
         group.pilot_passes = tuple(learned["passes"])
         timesteps, group.weights = importance.draw(
@@ -137,7 +137,7 @@ class Runner:
             seconds = sum(self._read_recorded(group, reuse=self.reuse) for group in self.groups)
             return {"seconds": seconds, "missing": [_packed(np.isnan(group.errors)) for group in self.groups]}
 
-        first = parallel.from_first(look)
+        first = parallel.broadcast_from_host0(look)
         for group, missing in zip(self.groups, first["missing"], strict=True):
             group.missing = np.flatnonzero(_unpacked(missing, group.errors.size))
         return first["seconds"]
@@ -148,12 +148,12 @@ class Runner:
         Raises:
           InputError: a process failed or was lost, or a race is asked of a scorer whose mesh spans processes.
         """
-        if parallel.spans_processes(getattr(self.scorer, "mesh", None)):
+        if parallel.is_multihost(getattr(self.scorer, "mesh", None)):
             if any(group.alpha is not None for group in self.groups):
                 raise InputError(RACE_OVER_PROCESSES)
             # All do the same, and none could wait for the others: they would wait for it in the middle of a batch.
             for group in self.groups:
-                writer = self._writer(group, process=0) if parallel.is_first_process() else None
+                writer = self._writer(group, process=0) if parallel.is_main_process() else None
                 self._score_share(group, group.missing, writer)
             return []
 
@@ -168,7 +168,7 @@ class Runner:
                         if group.alpha is not None:
                             self._race_share(group, writer, process, count)
                         else:
-                            share = group.missing[parallel.share_of(len(group.missing), process, count)]
+                            share = group.missing[parallel.process_slice(len(group.missing), process, count)]
                             self._score_share(group, share, writer, count)
                     finally:
                         parts += writer.written
@@ -178,7 +178,7 @@ class Runner:
                 raise
             return parts
 
-        return [name for names in parallel.meet(score) for name in names]
+        return [name for names in parallel.all_gather_object(score) for name in names]
 
     def collect(self, parts: Sequence[str]) -> None:
         """Reads what other processes have scored, in one that has scored only its share.
@@ -275,7 +275,7 @@ class Runner:
         session = functools.cache(lambda: self._session(group))
 
         def iter_errors(triples: np.ndarray, among: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            return session().iter_errors(triples, among, anew=True) if len(triples) else iter(())
+            return session().iter_errors(triples, among, choose_again=True) if len(triples) else iter(())
 
         return iter_errors
 
@@ -293,10 +293,10 @@ class _EachCall:
         self._scorer, self._plan, self._sampling = scorer, group.plan, group.sampling
 
     def iter_errors(
-        self, triples: np.ndarray, among: np.ndarray, *, anew: bool = False
+        self, triples: np.ndarray, among: np.ndarray, *, choose_again: bool = False
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As of `Session`; such a scorer knows of the other triples nothing but their images and texts."""
-        del among, anew
+        del among, choose_again
         if not len(triples):
             return iter(())
         return self._scorer.iter_errors(self._plan.images, self._plan.texts, triples, **self._sampling)

@@ -2,7 +2,8 @@
 
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
-from winobench.models.blip import BlipConfig, BlipForImageTextRetrieval
+from winobench.models.blip import BlipForImageTextRetrieval
+from winobench.models.blip_config import BlipConfig
 from winobench.models.clip import (
     CLIPTextConfig,
     CLIPTextModel,

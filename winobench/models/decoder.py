@@ -20,90 +20,12 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from winobench import parallel
+from winobench.models.decoder_cache import Cache, check_length
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
 # Scores of what may not be attended to. Finite, so that a row that may attend to nothing, which only padding has, gets
 # finite results, which nobody reads.
 _NOWHERE = -1e30
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Cache:
-    """Keys and values of the tokens so far; a pytree.
-
-    Each layer's are arrays of their own, which are written in place, in the layouts that the products with queries and
-    with weights read: on CPUs, XLA would turn any other around at every step.
-
-    Attributes:
-      keys: of each layer [B, key-value heads, head_dim, length], rotated.
-      values: of each layer [B, key-value heads, length, head_dim].
-      written: bool [B, length], which slots hold a token. A token's slot is its position, counted from the end of the
-        prefix.
-      prefix: a cache of one row, the text that all rows begin with; None where nothing is shared. It is read where it
-        is, not once for every row.
-    """
-
-    keys: tuple[jax.Array, ...]
-    values: tuple[jax.Array, ...]
-    written: jax.Array
-    prefix: Cache | None = None
-
-    @property
-    def length(self) -> int:
-        """Number of slots."""
-        return self.written.shape[1]
-
-    def repeat(self, count: int) -> Cache:
-        """Each row ``count`` times: B rows become ``B * count``, for several continuations of the same text."""
-        own = dataclasses.replace(self, prefix=None)
-        repeated = jax.tree.map(lambda array: jnp.repeat(array, count, axis=0), own)
-        return dataclasses.replace(repeated, prefix=self.prefix)
-
-    def resize(self, length: int) -> Cache:
-        """The same with another number of slots; new ones are empty, and what lies beyond the new length is lost."""
-        more = max(0, length - self.length)
-        return Cache(
-            tuple(jnp.pad(array, ((0, 0), (0, 0), (0, 0), (0, more)))[..., :length] for array in self.keys),
-            tuple(jnp.pad(array, ((0, 0), (0, 0), (0, more), (0, 0)))[:, :, :length] for array in self.values),
-            jnp.pad(self.written, ((0, 0), (0, more)))[:, :length],
-            self.prefix,
-        )
-
-
-def make_cache(
-    config: DecoderConfig, batch: int, length: int, dtype: Any = jnp.float32, prefix: Cache | None = None
-) -> Cache:
-    """An empty cache.
-
-    Args:
-      config: the network's shape.
-      batch: number of texts B.
-      length: number of slots, at least the number of tokens of the longest text with its continuation, without those
-        of the prefix.
-      dtype: of keys and values, the network's compute dtype.
-      prefix: what all texts begin with, a cache of one row without a prefix of its own.
-
-    Raises:
-      ValueError: if the model cannot compute texts of this length.
-    """
-    _check_length(config, length)
-
-    def layers(*shape: int) -> tuple[jax.Array, ...]:
-        return tuple(
-            jnp.zeros((batch, config.num_key_value_heads, *shape), dtype) for _ in range(config.num_hidden_layers)
-        )
-
-    written = jnp.zeros((batch, length), bool)
-    return Cache(layers(config.head_dim, length), layers(length, config.head_dim), written, prefix)
-
-
-def _check_length(config: DecoderConfig, length: int) -> None:
-    if config.longest is not None and length > config.longest:
-        raise ValueError(
-            f"Decoder: {length} tokens, but rotations with the dynamic scaling of this model are implemented up to "
-            f"{config.longest}; shorten the texts."
-        )
 
 
 class Projection(nnx.Module):
@@ -405,7 +327,7 @@ class Decoder(nnx.Module):
         Raises:
           ValueError: if the texts are longer than the model's kind of rotary scaling allows.
         """
-        _check_length(self.config, input_ids.shape[1])
+        check_length(self.config, input_ids.shape[1])
         places, written = self._places(positions, cache, mask)
         x = jnp.take(self.embed_tokens.embedding[...], input_ids, axis=0).astype(self.dtype)
         if cache is None:
@@ -495,16 +417,3 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
         return usual
 
     return jax.tree_util.tree_map_with_path(sharding, state, usual)
-
-
-def cache_shardings(config: DecoderConfig, batch: int, mesh: Mesh | AbstractMesh) -> Cache:
-    """Where a cache lives: its rows are split over the data axis, its heads over the model axis, where divisible.
-
-    Returns:
-      A cache with a `NamedSharding` at each leaf.
-    """
-    rows = parallel.DATA_AXIS if batch % mesh.shape[parallel.DATA_AXIS] == 0 else None
-    parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
-    heads = parallel.MODEL_AXIS if parts > 1 and config.num_key_value_heads % parts == 0 else None
-    stored = (NamedSharding(mesh, PartitionSpec(rows, heads, None, None)),) * config.num_hidden_layers
-    return Cache(stored, stored, NamedSharding(mesh, PartitionSpec(rows, None)))

@@ -42,7 +42,7 @@ def one_device_per_core(limit: int = 8) -> None:
         jax.config.update("jax_num_cpu_devices", min(cores, limit))
 
 
-def spans_processes(mesh: Mesh | None) -> bool:
+def is_multihost(mesh: Mesh | None) -> bool:
     """Whether some of a mesh's devices belong to other processes, so that these have to make the same calls."""
     return mesh is not None and any(device.process_index != jax.process_index() for device in mesh.devices.flat)
 
@@ -214,7 +214,7 @@ def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
     """
     leaves, structure = jax.tree.flatten(tree)
     whole = replicated(mesh)
-    if spans_processes(mesh) or mesh.shape.get(MODEL_AXIS, 1) > 1:
+    if is_multihost(mesh) or mesh.shape.get(MODEL_AXIS, 1) > 1:
         parts = [take_turns(mesh, _gathered(whole, take_turns(mesh, leaves)))]
     elif mesh.size == 1:
         parts = [leaves]
@@ -254,7 +254,7 @@ def take_turns(mesh: Mesh, arrays: Any, *, communicates: bool | None = None) -> 
       The arrays.
     """
     if communicates is None:
-        communicates = mesh.shape.get(MODEL_AXIS, 1) > 1 or spans_processes(mesh)
+        communicates = mesh.shape.get(MODEL_AXIS, 1) > 1 or is_multihost(mesh)
     if communicates and mesh.size > 1 and mesh.devices.flat[0].platform == "cpu":
         jax.block_until_ready(arrays)
     return arrays

@@ -27,16 +27,16 @@ from winobench import json_files
 from winobench.errors import InputError
 
 
-def join_processes(spec: str, *, outlive: bool = False) -> None:
+def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
     """Makes this process one of several that run the same program and share its work; before JAX looks for devices.
 
     Args:
       spec: ``auto`` on a TPU pod, under SLURM or Open MPI, and in a Kubernetes JobSet where the package ``kubernetes``
         is installed; elsewhere ``host:port,count,number``: an address of the first process that all can reach, the
         number of processes, and which of them this is, from 0.
-      outlive: whether the others go on when one is lost, which they see where they `meet`; JAX ends them otherwise, as
-        it must where arrays are spread over all of them. The first process cannot be outlived: `check_first_process`
-        tells that it was lost.
+      fault_tolerant: whether the others go on when one is lost, which they see at the next `all_gather_object`; JAX
+        ends them otherwise, as it must where arrays are spread over all of them. The first process cannot be outlived:
+        `check_first_process` tells that it was lost.
 
     Raises:
       InputError: it is neither, there is nothing to find out by, or the first process cannot be reached.
@@ -58,18 +58,18 @@ def join_processes(spec: str, *, outlive: bool = False) -> None:
         if number >= count:
             raise InputError(f"{spec!r} names process {number} of {count}, but they are numbered from 0")
         joining = {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}
-    if outlive:
+    if fault_tolerant:
         jax.config.update("jax_enable_recoverability", True)
         # Only checkpoints need it; it would catch SIGTERM, and who ends a job would have to wait and kill it.
         jax.config.update("jax_enable_preemption_service", False)
     try:
-        with _first_process_watched() if outlive else contextlib.nullcontext():
+        with _first_process_watched() if fault_tolerant else contextlib.nullcontext():
             jax.distributed.initialize(**joining)
     except Exception as error:  # what detection raises depends on the cluster
         reason = " ".join(str(error).split())
         hint = ": start each with host:port,count,number in place of auto" if spec == "auto" else ""
         raise InputError(f"the other processes were not found ({reason}){hint}") from error
-    if outlive and is_first_process():
+    if fault_tolerant and is_main_process():
         # The others need the first one until they are done. Registered after JAX's own end, this comes before it.
         atexit.register(_wait_until_alone)
 
@@ -169,7 +169,7 @@ def _unless_lost(call: Callable[[], Any]) -> Any:
     Raises:
       InputError: it was lost.
     """
-    if is_first_process():
+    if is_main_process():
         return call()
     check_first_process()
     result: concurrent.futures.Future[Any] = concurrent.futures.Future()
@@ -235,7 +235,7 @@ def _own_gpus() -> list[int] | None:
     number, here = _place_on_machine()
     if here > len(names) or "SLURM_GPUS_PER_TASK" in os.environ:
         number, here = 0, 1
-    return list(range(len(names)))[share_of(len(names), number, here)]
+    return list(range(len(names)))[process_slice(len(names), number, here)]
 
 
 def _place_on_machine() -> tuple[int, int]:
@@ -252,7 +252,7 @@ def _place_on_machine() -> tuple[int, int]:
     return 0, 1
 
 
-def is_first_process() -> bool:
+def is_main_process() -> bool:
     """Whether this process is the one of its program that writes files and prints."""
     return jax.process_index() == 0
 
@@ -267,7 +267,7 @@ def num_processes() -> int:
     return jax.process_count()
 
 
-def share_of(length: int, process: int, num_processes: int) -> slice:
+def process_slice(length: int, process: int, num_processes: int) -> slice:
     """The part of a sequence that one of several processes works on: contiguous, and as long as the others' within 1.
 
     Args:
@@ -278,7 +278,7 @@ def share_of(length: int, process: int, num_processes: int) -> slice:
     return slice(length * process // num_processes, length * (process + 1) // num_processes)
 
 
-def meet(work: Callable[[], Any]) -> list[Any]:
+def all_gather_object(work: Callable[[], Any]) -> list[Any]:
     """Calls a function in every process of the program, and waits until all have done so.
 
     Nothing of this touches the devices: the processes may take as long as they like, and differ in it. All processes
@@ -322,9 +322,9 @@ def meet(work: Callable[[], Any]) -> list[Any]:
     return results
 
 
-def from_first(work: Callable[[], Any]) -> Any:
-    """Calls a function in the first process, and returns its result in all; otherwise as `meet`."""
-    return meet(lambda: work() if is_first_process() else None)[0]
+def broadcast_from_host0(work: Callable[[], Any]) -> Any:
+    """Calls a function in the first process, and returns its result in all; otherwise as `all_gather_object`."""
+    return all_gather_object(lambda: work() if is_main_process() else None)[0]
 
 
 _meetings = itertools.count()
@@ -340,7 +340,7 @@ def _exchange(value: bytes) -> dict[int, bytes]:
         return client.key_value_dir_get_bytes(f"winobench/{meeting}/")
 
     heard = _unless_lost(exchange)
-    if is_first_process():
+    if is_main_process():
         client.key_value_delete(f"winobench/{meeting - 1}/")  # all who are here have read it
     return {int(key.rsplit("/", 1)[1]): value for key, value in heard}
 

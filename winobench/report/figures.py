@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io
-import itertools
 import math
-import pathlib
-import re
 import textwrap
 import unicodedata
 import warnings
@@ -22,13 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
-from PIL import Image
 
 from winobench.report.labels import shortened
 
@@ -48,7 +40,7 @@ RIGHT, WRONG, BOTH = "#0072c6", "#d55f0e", "#475467"
 """Of right candidates, of wrong ones, and of what two runs have in common."""
 
 # Colour in the figure -> the page's variable for it, which differs between light and dark.
-_VARIABLES = {
+VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
     GRID: "--line",
@@ -90,17 +82,15 @@ _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "winobench",
 }
-_DPI = 160
 _BAND_ALPHA = 0.18
 
 # Width and height in em of a letter and a line of the font above, a little more than they are on average. With them
 # every panel knows its margins: searching for margins takes longer than drawing, and fails where a label is long.
-_EM_WIDE, _EM_HIGH = 0.64, 1.2
-_POINTS_AN_INCH = 72
-_LEGEND_LETTERS, _FOREST_LETTERS, _RADAR_LETTERS, _BAR_LETTERS = 60, 30, 36, 16
+_EM_WIDE, EM_HIGH = 0.64, 1.2
+POINTS_AN_INCH = 72
+_LEGEND_LETTERS, _FOREST_LETTERS, _BAR_LETTERS = 60, 30, 16
 # With more bars than this there is no room for their numbers.
 _MOST_BAR_NUMBERS = 16
-_TITLE_HEIGHT, _LEGEND_LINE, _GAP = 0.27, 0.21, 0.2  # inches, of a file's panels
 
 Draw = Callable[[Axes], None]
 
@@ -159,198 +149,6 @@ def style() -> Iterator[None]:
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
         yield
-
-
-def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
-    """The panel as an SVG element for a page that defines the colours' variables.
-
-    Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
-
-    Args:
-      panel: what to draw.
-      key: begins the ids of the element's parts, which must be unique in a page.
-      drawn: what `to_png` has returned for the panel; without it, the panel is drawn.
-    """
-    if drawn is None:
-        with style():
-            drawn = _vectors(_figure(panel))
-    return _for_page(drawn, key, panel)
-
-
-def to_png(
-    panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark] = (), columns: int = 3
-) -> dict[Panel, str]:
-    """All panels in one file, with their titles and a legend.
-
-    Returns:
-      Each panel's drawing for `to_svg`: most of the time goes into making figures, and this way each is made once.
-    """
-    columns = min(columns, len(panels))
-    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
-    handles = [mark.handle for mark in legend]
-    entry = 0.65 + _text_width(max((handle.get_label() for handle in handles), key=len, default=""), 9)
-    column = max(panel.width for panel in panels)
-    width = max(columns * (column + _GAP) + _GAP, entry + 2 * _GAP)
-    a_line = max(1, min(len(handles), int((width - 2 * _GAP) / entry)))
-    lines = math.ceil(len(handles) / a_line)
-    heights = [max(panel.height for panel in row) + _TITLE_HEIGHT for row in rows]
-    height = sum(heights) + _GAP * (len(rows) + 1) + (lines * _LEGEND_LINE + _GAP if handles else 0)
-    drawn, places = {}, []
-    with style():
-        whole = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
-        top = _GAP
-        for row, row_height in zip(rows, heights, strict=True):
-            for place, panel in enumerate(row):
-                left = (width - panel.width) / 2 if columns == 1 else _GAP + place * (column + _GAP)
-                size = min(10, max(8, 10 * panel.width / _text_width(panel.title or " ", 10)))
-                title = _fitted(panel.title, panel.width, size)
-                at = (left / width, 1 - (top + 0.04) / height)
-                whole.text(*at, title, va="top", fontsize=size, fontweight="bold")
-                places.append((round(left * _DPI), round((top + _TITLE_HEIGHT) * _DPI)))
-            top += row_height + _GAP
-        if handles:
-            anchor = (0.5, _GAP / 2 / height)
-            whole.legend(
-                handles=handles, loc="lower center", ncols=a_line, bbox_to_anchor=anchor, borderpad=0, borderaxespad=0
-            )
-        picture = _pixels(whole)
-        for panel, place in zip(panels, places, strict=True):
-            figure = _figure(panel)
-            pixels = _pixels(figure)
-            picture.paste(pixels, place, pixels)
-            drawn[panel] = _vectors(figure)
-    picture.convert("RGB").save(path, compress_level=4, dpi=(_DPI, _DPI))
-    return drawn
-
-
-def radar_labels(labels: Sequence[str]) -> RadarLabels:
-    """Places labels around a circle that grows with their number, so that none meets another or the circle."""
-    count = len(labels)
-    radius = 2.0 + 0.06 * max(0, min(count, 24) - 8)
-    size = 10.5 - 0.1 * max(0, min(count, 24) - 8)
-    line = _EM_HIGH * size / _POINTS_AN_INCH
-    away = radius + 0.14
-    texts, halves = [], []
-    for label in labels:
-        lines = textwrap.wrap(shortened(label, _RADAR_LETTERS), 16) or [""]
-        texts.append("\n".join(lines))
-        halves.append((_text_width(max(lines, key=len), size), len(lines) * line / 2))
-    directions = _directions(count)
-    places = [(float(x) * away, float(y) * (away + half)) for (x, y), (_, half) in zip(directions, halves, strict=True)]
-    sides = ["center" if abs(x) < 1e-9 else "left" if x > 0 else "right" for x, _ in directions]
-    for side in ("left", "right"):
-        # From the middle of a side upwards, and then downwards, each label moves until it is clear of the last one.
-        members = sorted((index for index in range(count) if sides[index] == side), key=lambda index: places[index][1])
-        upper = [index for index in members if places[index][1] >= 0]
-        lower = [index for index in reversed(members) if places[index][1] < 0]
-        for sign, some in ((1, upper), (-1, [*upper[:1], *lower])):
-            for before, index in itertools.pairwise(some):
-                least = sign * places[before][1] + halves[before][1] + halves[index][1] + 0.04
-                places[index] = (places[index][0], sign * max(sign * places[index][1], least))
-        for index in members:
-            # The label's edge that is nearest to the middle lies outside the circle.
-            nearest = max(0.0, abs(places[index][1]) - halves[index][1])
-            across = max(math.sqrt(max(0.0, away**2 - nearest**2)), abs(places[index][0]))
-            places[index] = (across if side == "left" else -across, places[index][1])
-    wide = max(
-        abs(x) + (width if side != "center" else width / 2)
-        for (x, _), (width, _), side in zip(places, halves, sides, strict=True)
-    )
-    tops = [y + half for (_, y), (_, half) in zip(places, halves, strict=True)]
-    bottoms = [y - half for (_, y), (_, half) in zip(places, halves, strict=True)]
-    return RadarLabels(
-        texts, places, sides, radius, size, wide + 0.05, max(radius, *tops) + 0.05, min(-radius, *bottoms) - 0.05
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class RadarLabels:
-    """Where the labels of a radar chart stand, in inches from its centre.
-
-    Attributes:
-      texts: with their line breaks.
-      places: x of the edge towards the circle, or of the middle of those above and below; y of the middle.
-      sides: ``left``, ``right`` or ``center``, which part of the text is at x.
-      radius: of the outer ring.
-      size: of the font, in points.
-      side: half of the chart's width.
-      top, bottom: its ends.
-    """
-
-    texts: Sequence[str]
-    places: Sequence[tuple[float, float]]
-    sides: Sequence[str]
-    radius: float
-    size: float
-    side: float
-    top: float
-    bottom: float
-
-    @property
-    def width(self) -> float:
-        """Of the chart, in inches."""
-        return 2 * self.side
-
-    @property
-    def height(self) -> float:
-        """Of the chart, in inches."""
-        return self.top - self.bottom
-
-
-def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarray]], *, floor: float = -0.25) -> None:
-    """A polygon a series over axes that share one scale: 0 is chance, 1 is perfect.
-
-    Args:
-      axes: where to.
-      labels: of the axes, at least three; the panel has the size that they say, and no margins.
-      series: looks and values [num_axes]; a NaN leaves a gap.
-      floor: value at the centre; lower ones are drawn there.
-    """
-    directions = _directions(len(labels.texts))
-
-    def radius(value: np.ndarray | float) -> np.ndarray:
-        return labels.radius * (np.maximum(value, floor) - floor) / (1 - floor)
-
-    circle = np.linspace(0, 2 * np.pi, 181)
-    for level in (0, 0.25, 0.5, 0.75, 1):
-        is_chance = level == 0
-        axes.plot(
-            radius(level) * np.cos(circle),
-            radius(level) * np.sin(circle),
-            color=MUTED if is_chance else GRID,
-            linewidth=1.2 if is_chance else 0.8,
-            linestyle=(0, (3, 2)) if is_chance else "-",
-            zorder=1,
-        )
-        # Between two spokes, where no polygon has a corner.
-        between = np.pi / 2 - np.pi / len(labels.texts)
-        axes.text(
-            radius(level) * np.cos(between),
-            radius(level) * np.sin(between),
-            "chance" if is_chance else f"{level:g}",
-            fontsize=9,
-            color=MUTED,
-            ha="center",
-            va="center",
-            zorder=5,
-        )
-    for direction, text, (x, y), side in zip(directions, labels.texts, labels.places, labels.sides, strict=True):
-        tip = labels.radius * direction
-        axes.plot([0, tip[0]], [0, tip[1]], color=GRID, linewidth=0.8, zorder=1)
-        if side != "center":
-            outside = 0.03 if side == "right" else -0.03
-            axes.plot([tip[0], x + outside], [tip[1], y], color=GRID, linewidth=0.8, zorder=1)
-        axes.text(x, y, text, ha=side, va="center", fontsize=labels.size, linespacing=1.1)
-    for mark, values in series:
-        points = radius(np.asarray(values, np.float64))[:, None] * directions
-        closed = np.concatenate([points, points[:1]])
-        axes.plot(*closed.T, color=mark.colour, marker=mark.marker, linestyle=mark.dash, zorder=3)
-        # The paper's polygons are for orientation: one surface the more would hide ours.
-        if mark.colour != MUTED and not np.isnan(closed).any():
-            axes.fill(*points.T, color=mark.colour, alpha=0.10, linewidth=0, zorder=2)
-    axes.set_xlim(-labels.side, labels.side)
-    axes.set_ylim(labels.bottom, labels.top)
-    axes.set_axis_off()
 
 
 def sample_curves(
@@ -578,58 +376,21 @@ def forest(
 def forest_margins(labels: Sequence[str]) -> Margins:
     """The margins of a forest plot with rows of these labels."""
     longest = max((shortened(label, _FOREST_LETTERS) for label in labels), key=len)
-    return Margins(left=_text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
+    return Margins(left=text_width(longest, _STYLE["ytick.labelsize"]) + 0.12)
 
 
-def _figure(panel: Panel) -> Figure:
-    """The panel's figure, without a ground."""
-    margins = panel.margins
-    figure = Figure(figsize=(panel.width, panel.height), dpi=_DPI)
-    axes = figure.add_axes(
-        (
-            margins.left / panel.width,
-            margins.bottom / panel.height,
-            1 - (margins.left + margins.right) / panel.width,
-            1 - (margins.top + margins.bottom) / panel.height,
-        )
-    )
-    figure.patch.set_visible(False)
-    axes.patch.set_visible(False)
-    panel.draw(axes)
-    return figure
-
-
-def _vectors(figure: Figure) -> str:
-    buffer = io.StringIO()
-    # Not by savefig, which draws everything twice.
-    FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    return buffer.getvalue()
-
-
-def _pixels(figure: Figure) -> Image.Image:
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba()).copy())
-
-
-def _text_width(text: str, size: float) -> float:
+def text_width(text: str, size: float) -> float:
     """About how many inches a line of text takes in a font of ``size`` points."""
     letters = sum(1.05 if unicodedata.east_asian_width(one) in "WF" or one in "MWmw@%" else _EM_WIDE for one in text)
-    return letters * size / _POINTS_AN_INCH
+    return letters * size / POINTS_AN_INCH
 
 
-def _fitted(text: str, width: float, size: float) -> str:
+def fitted(text: str, width: float, size: float) -> str:
     """The text, shortened where it takes more than ``width`` inches."""
     most = len(text)
-    while most > 4 and _text_width(shortened(text, most), size) > width:
+    while most > 4 and text_width(shortened(text, most), size) > width:
         most -= 1
     return shortened(text, most)
-
-
-def _directions(count: int) -> np.ndarray:
-    """[count, 2] unit vectors, clockwise from the top."""
-    angles = np.pi / 2 - 2 * np.pi * np.arange(count) / count
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def _percent_axis(axis) -> None:
@@ -637,29 +398,6 @@ def _percent_axis(axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}%"))
 
 
-def _for_page(svg: str, key: str, panel: Panel) -> str:
-    """The svg element alone, with unique ids, the page's colours, and its own width as the largest."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', svg))
-    svg = re.sub(
-        r' id="([\w.-]+)"', lambda match: f' id="{key}-{match.group(1)}"' if match.group(1) in used else "", svg
-    )
-    svg = re.sub(r'(href="#|url\(#)([\w.-]+)', rf"\g<1>{key}-\g<2>", svg)
-    for colour, variable in _VARIABLES.items():
-        svg = svg.replace(colour, f"var({variable})")
-    view = re.search(r'viewBox="[^"]+"', svg).group(0)
-    pixels = round(panel.width * 96)
-    head = f'<svg {view} class="figure" style="max-width:{pixels}px" role="img" aria-labelledby="{key}-title">'
-    title = f'<title id="{key}-title">{_escaped(panel.description or panel.title)}</title>'
-    body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
-    return head + title + re.sub(r"\s*\n\s*", "\n", body).strip()
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
-
-
 def page_colour(colour: str) -> str:
     """What a page calls one of this module's colours."""
-    return f"var({_VARIABLES[colour]})"
+    return f"var({VARIABLES[colour]})"

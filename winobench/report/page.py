@@ -18,6 +18,7 @@ from winobench.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
 from winobench.report import figures, paper
 from winobench.report.labels import task_label
+from winobench.report.panels import to_svg
 from winobench.report.runs import Run, read_runs
 from winobench.report.sections import (
     bias,
@@ -35,7 +36,7 @@ from winobench.report.sections import (
     wscplus,
 )
 from winobench.report.sections.gallery import Gallery
-from winobench.report.sections.shared import Bar, Material, Section
+from winobench.report.sections.shared import Bar, ReportData, Section
 
 PAGE = "report.html"
 """Name of the page in its folder."""
@@ -46,7 +47,7 @@ GALLERY_EXAMPLES = 12
 MOST_RESAMPLES = 1_000_000
 """Resamples of a bootstrap: with more of them no digit that is shown changes, while time and memory grow."""
 
-SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
+SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     tasks.task_section,
     radar.radar_section,
     differences.difference_section,
@@ -58,7 +59,7 @@ SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
 )
 """The sections on runs with images, from top to bottom; one with nothing to say returns None. The gallery follows."""
 
-TEXT_SECTIONS: tuple[Callable[[Material], Section | None], ...] = (
+TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     tasks.task_section,
     radar.radar_section,
     differences.difference_section,
@@ -111,18 +112,18 @@ def write_report(
         raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
-    material = Material(read_runs(paths), resamples, seed, ratings, gallery_examples)
-    if ratings is not None and not wscplus.asked_tasks(material):
+    report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples)
+    if ratings is not None and not wscplus.asked_tasks(report_data):
         raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
     if out is not None:
         folder = pathlib.Path(user_path(out))
-    if material.is_text:
-        sections, galleries, gallery_files = _made(TEXT_SECTIONS, material), [], None
+    if report_data.is_text:
+        sections, galleries, gallery_files = _made(TEXT_SECTIONS, report_data), [], None
     else:
-        sections = _made(SECTIONS, material)
-        galleries, gallery_files = gallery.galleries(material, gallery_examples)
+        sections = _made(SECTIONS, report_data)
+        galleries, gallery_files = gallery.galleries(report_data, gallery_examples)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
@@ -131,7 +132,7 @@ def write_report(
         for section in everything:
             drawn |= section.write_files(folder)
         files = {section.key: section.files for section in everything}
-        page = render(material, sections, galleries, files, drawn, reproduce=reproduce, command=command)
+        page = render(report_data, sections, galleries, files, drawn, reproduce=reproduce, command=command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
         temporary.write_text(page, encoding="utf-8")
@@ -142,7 +143,7 @@ def write_report(
 
 
 def render(
-    material: Material,
+    report_data: ReportData,
     sections: Sequence[Section],
     galleries: Sequence[Gallery],
     files: Mapping[str, Sequence[str]],
@@ -170,32 +171,32 @@ def render(
     def svg(panel: figures.Panel, key: str) -> markupsafe.Markup:
         figure_numbers[key] = figure_numbers.get(key, 0) + 1
         # What the library writes: everything that came from outside has been escaped by it.
-        return markupsafe.Markup(figures.to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
+        return markupsafe.Markup(to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
 
     environment.globals["svg"] = svg
-    names = [run.label for run in material.runs]
+    names = [run.label for run in report_data.runs]
     by_task: dict[str, list[Gallery]] = {}
     for one in galleries:
         by_task.setdefault(one.task, []).append(one)
     html = environment.get_template("page.html.jinja").render(
         title=names[0] if len(names) == 1 else f"{len(names)} runs compared",
-        marks=material.marks,
-        facts=[what_was_run.run_facts(run) for run in material.runs],
-        commands=[reproduce(run) for run in material.runs],
-        summary=what_was_run.summary_sentences(material),
+        marks=report_data.marks,
+        facts=[what_was_run.run_facts(run) for run in report_data.runs],
+        commands=[reproduce(run) for run in report_data.runs],
+        summary=what_was_run.summary_sentences(report_data),
         sections=sections,
         galleries=by_task,
         files=files,
         colours=figures.COLOURS,
         version=winobench.__version__,
-        papers=paper.sources(material.runs),
+        papers=paper.sources(report_data.runs),
         command=shlex.join(command) if command else "",
     )
     return re.sub(r"\n\s*\n+", "\n", html)
 
 
-def _made(makers: Iterable[Callable[[Material], Section | None]], material: Material) -> list[Section]:
-    return [section for section in (maker(material) for maker in makers) if section is not None]
+def _made(makers: Iterable[Callable[[ReportData], Section | None]], report_data: ReportData) -> list[Section]:
+    return [section for section in (maker(report_data) for maker in makers) if section is not None]
 
 
 def _delete_former(folder: pathlib.Path) -> None:

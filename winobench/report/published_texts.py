@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from winobench import json_files
-from winobench.tasks import winoviz, wscplus
+from winobench.data.winoviz import published as winoviz
+from winobench.data.wscplus import published as wscplus
 
 _ASSETS = pathlib.Path(__file__).resolve().parents[1] / "assets"
 

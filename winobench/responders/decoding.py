@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
-from winobench.models import decoder, functional, t5
+from winobench.models import decoder, decoder_cache, functional, t5
+from winobench.models.decoder_cache import Cache
 
 # The generator is named, so that jax_default_prng_impl cannot change an answer.
 GENERATOR = "threefry2x32"
@@ -104,7 +105,7 @@ def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, len
     def run(params: list[jax.Array], ids: jax.Array, length: jax.Array) -> Any:
         model = program.structure.module(params)
         with functional.precision(program.dtype):
-            cache = decoder.make_cache(model.config, 1, ids.shape[1], program.dtype)
+            cache = decoder_cache.make_cache(model.config, 1, ids.shape[1], program.dtype)
             return model(ids, _positions(jnp.zeros(1, jnp.int32), length[None], ids.shape[1]), cache)[1]
 
     return program._over_rows(run, (_WHOLE, _WHOLE, _WHOLE), _WHOLE)(params, ids, length)
@@ -227,7 +228,7 @@ class _Decoder:
         self._model, self._dtype, self._prompts = model, dtype, prompts
         self.logits = model.logits
 
-    def read(self, more: int) -> tuple[jax.Array, decoder.Cache, jax.Array]:
+    def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
         """Reads the prompts.
 
         Args:
@@ -241,17 +242,17 @@ class _Decoder:
         rows, width = ids.shape
         # What is longer than the model can read is no more than padding.
         slots = width + more if config.longest is None else min(width + more, config.longest)
-        cache = decoder.make_cache(config, rows, slots, self._dtype, prefix)
+        cache = decoder_cache.make_cache(config, rows, slots, self._dtype, prefix)
         before = jnp.broadcast_to(prefix_length, (rows,))
         hidden, cache = self._model(ids, _positions(before, lengths, width), cache)
         last = hidden[jnp.arange(rows), lengths - 1]
         return self.logits(last), cache, before + lengths
 
-    def advance(self, state: decoder.Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, decoder.Cache]:
+    def advance(self, state: Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, Cache]:
         """Reads more tokens, int32 [rows, n] at these positions: what `logits` takes, [rows, n, ...], and the state."""
         return self._model(tokens, positions, state)
 
-    def repeat(self, state: decoder.Cache, count: int) -> decoder.Cache:
+    def repeat(self, state: Cache, count: int) -> Cache:
         """The state of each row, ``count`` times."""
         return state.repeat(count)
 

@@ -29,8 +29,9 @@ from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.models import functional
-from winobench.responders import decoding, prompts
+from winobench.responders import decoding, prompts, shapes
 from winobench.responders.language import Generation, Options, Raw, Request, Response, check_request
+from winobench.responders.shapes import Job, Shape
 from winobench.scorers import common
 from winobench.scorers.samples import check_seed
 
@@ -43,53 +44,11 @@ _CACHE_BYTES = Limit(4 << 30, cpu=1 << 29)
 _CACHE_SHARE = 4
 _TOKENS = Limit(16384, cpu=2048)
 _MAX_ROWS = Limit(64, cpu=32)
-# The smallest widths of a batch's arrays; others are powers of two, and from the second one on 1.5 times these.
-_SMALLEST_WIDTH, _FINER_FROM = 16, 64
 # Fewer shared tokens, or fewer requests that share them, would not make up for a program and batches of their own.
 _SHORTEST_PREFIX = 16
 _FEWEST_SHARING = 4
 # Batches that may be under way before a result is waited for: the device always has the next one at hand.
 _BATCHES_AHEAD = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """A request, tokenized.
-
-    Attributes:
-      index: of the request.
-      prompt: what comes before the answer, the shared prefix included.
-      shared: how many of these tokens other requests may begin with.
-      options: the options' tokens; none for a text.
-      limit: the most tokens of a text.
-      temperature: of a text.
-      key: of a text's draws, two words.
-    """
-
-    index: int
-    prompt: tuple[int, ...]
-    shared: int = 0
-    options: tuple[tuple[int, ...], ...] = ()
-    limit: int = 0
-    temperature: float = 0.0
-    key: tuple[int, int] = (0, 0)
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class _Shape:
-    """What batches of one program have in common.
-
-    Attributes:
-      prompt: width of the prompts behind the prefix.
-      options: number of options, 0 for texts.
-      answer: width of the longest option or text.
-      sampled: whether texts are drawn.
-    """
-
-    prompt: int
-    options: int
-    answer: int
-    sampled: bool
 
 
 class LanguageModel:
@@ -223,11 +182,11 @@ class LanguageModel:
         jobs = []
         for index, request in enumerate(requests):
             job = self._job(index, request)
-            if isinstance(job, _Job):
+            if isinstance(job, Job):
                 jobs.append(job)
             else:
                 yield index, job
-        waiting: collections.deque[tuple[list[_Job], Any]] = collections.deque()
+        waiting: collections.deque[tuple[list[Job], Any]] = collections.deque()
         for started in self._started(jobs):
             waiting.append(started)
             if len(waiting) > _BATCHES_AHEAD:
@@ -266,14 +225,14 @@ class LanguageModel:
         # Slower rotations reach as much farther, which files with this scaling do not count.
         return int(longest * scaling.factor) if scaling is not None and scaling.rope_type == "linear" else longest
 
-    def _job(self, index: int, request: Options | Generation) -> _Job | Raw:
+    def _job(self, index: int, request: Options | Generation) -> Job | Raw:
         """A request in tokens, or why there can be no answer."""
         if request.kind == "options":
             encoded = self.prompts.encode_options(request.turns, request.options)
             prompt, options = encoded.context, encoded.options
             needed = len(prompt) + max(map(len, options))
             shared = min(len(self._prefix(request)), len(prompt) - 1)
-            job = _Job(index, prompt, max(0, shared), options)
+            job = Job(index, prompt, max(0, shared), options)
         else:
             prompt = self.prompts.encode(request.turns)
             needed = len(prompt) + 1
@@ -282,7 +241,7 @@ class LanguageModel:
                 limit = min(limit, self._longest - len(prompt))
             temperature = float(request.temperature)
             key = _draw_key(self._seed, request) if temperature > 0 else (0, 0)
-            job = _Job(index, prompt, len(self._prefix(request)), (), limit, temperature, key)
+            job = Job(index, prompt, len(self._prefix(request)), (), limit, temperature, key)
         if not prompt:
             return _error("no_prompt", "the prompt has no token that an option could follow")
         if self._longest is not None and needed > self._longest:
@@ -295,9 +254,9 @@ class LanguageModel:
             return ()
         return self.prompts.encode_prefix(request.turns, request.prefix_turns)
 
-    def _groups(self, jobs: Sequence[_Job]) -> Iterator[tuple[tuple[int, ...], list[_Job]]]:
+    def _groups(self, jobs: Sequence[Job]) -> Iterator[tuple[tuple[int, ...], list[Job]]]:
         """Jobs by the prefix that is computed once for all of them; the prefix may be empty."""
-        groups: dict[tuple[int, ...], list[_Job]] = {}
+        groups: dict[tuple[int, ...], list[Job]] = {}
         for job in jobs:
             groups.setdefault(job.prompt[: job.shared], []).append(job)
         alone = []
@@ -308,10 +267,10 @@ class LanguageModel:
                 yield prefix, group
         yield (), alone
 
-    def _started(self, jobs: Sequence[_Job]) -> Iterator[tuple[list[_Job], Any]]:
+    def _started(self, jobs: Sequence[Job]) -> Iterator[tuple[list[Job], Any]]:
         """Starts batch after batch: the jobs of each, and their results, which may still be under way."""
         for prefix, group in self._groups(jobs):
-            shapes: dict[_Shape, list[_Job]] = {}
+            shapes: dict[Shape, list[Job]] = {}
             for job in sorted(group, key=lambda job: (len(job.prompt), job.index)):
                 shapes.setdefault(self._shape(job, len(prefix)), []).append(job)
             encoded = self._encoded(prefix) if prefix and shapes else None
@@ -321,7 +280,7 @@ class LanguageModel:
                     batch = same[start : start + rows]
                     yield batch, self._run(shape, batch, rows, encoded, len(prefix))
 
-    def _filled(self, shapes: Mapping[_Shape, list[_Job]]) -> Iterator[tuple[_Shape, list[_Job]]]:
+    def _filled(self, shapes: Mapping[Shape, list[Job]]) -> Iterator[tuple[Shape, list[Job]]]:
         """Shapes and their jobs, the narrow ones first; what does not fill a batch waits for a batch twice as wide.
 
         A text takes as many steps in a batch of few rows as in a full one, and few batches need few programs.
@@ -341,22 +300,22 @@ class LanguageModel:
             if same:
                 yield shape, same
 
-    def _shape(self, job: _Job, shared: int) -> _Shape:
+    def _shape(self, job: Job, shared: int) -> Shape:
         longest = max(map(len, job.options)) if job.options else job.limit
-        width = _width(len(job.prompt) - shared)
+        width = shapes.width(len(job.prompt) - shared)
         if (limit := getattr(self.config, "longest", None)) is not None:
             width = min(width, limit)
-        answer = _power_of_two(longest) if job.options else _width(longest)
-        return _Shape(width, len(job.options), answer, job.temperature > 0)
+        answer = shapes.power_of_two(longest) if job.options else shapes.width(longest)
+        return Shape(width, len(job.options), answer, job.temperature > 0)
 
-    def _rows(self, shape: _Shape, count: int) -> int:
+    def _rows(self, shape: Shape, count: int) -> int:
         """Rows of all devices' batches of a shape, alike for each device: batches are equally full."""
         most = self._most_rows(shape)
         parts = parallel.data_parallelism(self.mesh)
         batches = math.ceil(count / most)
-        return min(most, parts * _round_up(math.ceil(count / batches / parts)))
+        return min(most, parts * shapes.round_up(math.ceil(count / batches / parts)))
 
-    def _most_rows(self, shape: _Shape) -> int:
+    def _most_rows(self, shape: Shape) -> int:
         """Rows of all devices' largest batch of a shape."""
         parts = parallel.data_parallelism(self.mesh)
         if self._batch_size is not None:
@@ -386,7 +345,7 @@ class LanguageModel:
 
     def _encoded(self, prefix: tuple[int, ...]) -> Any:
         """The keys and values of a prefix, on all devices."""
-        width = _width(len(prefix))
+        width = shapes.width(len(prefix))
         if (limit := getattr(self.config, "longest", None)) is not None:
             width = min(width, limit)
         ids = np.zeros((1, width), np.int32)
@@ -397,7 +356,7 @@ class LanguageModel:
             self.mesh, decoding.encode_prefix(self._program, self._params, parallel.put(ids, whole), length)
         )
 
-    def _run(self, shape: _Shape, batch: list[_Job], rows: int, prefix: Any, shared: int) -> Any:
+    def _run(self, shape: Shape, batch: list[Job], rows: int, prefix: Any, shared: int) -> Any:
         """Starts a batch; what fills it up is its first job once more, which writes nothing."""
         split = parallel.split_axis(self.mesh)
 
@@ -408,12 +367,12 @@ class LanguageModel:
         asked = decoding.Prompts(
             prefix,
             parallel.put(np.int32(shared), parallel.replicated(self.mesh)),
-            put(_table([job.prompt[shared:] for job in filled], shape.prompt)),
+            put(shapes.table([job.prompt[shared:] for job in filled], shape.prompt)),
             put(np.asarray([len(job.prompt) - shared for job in filled], np.int32)),
         )
         if shape.options:
             options = [option for job in filled for option in job.options]
-            table = _table(options, shape.answer).reshape(rows, shape.options, shape.answer)
+            table = shapes.table(options, shape.answer).reshape(rows, shape.options, shape.answer)
             lengths = np.asarray([len(option) for option in options], np.int32).reshape(rows, shape.options)
             results: Any = decoding.score_options(self._program, self._params, asked, put(table), put(lengths))
         else:
@@ -428,7 +387,7 @@ class LanguageModel:
             array.copy_to_host_async()
         return results
 
-    def _finished(self, batch: list[_Job], results: Any) -> Iterator[tuple[int, Raw]]:
+    def _finished(self, batch: list[Job], results: Any) -> Iterator[tuple[int, Raw]]:
         """Waits for a batch and yields its answers."""
         if batch[0].options:
             for job, scores in zip(batch, parallel.fetch(results), strict=False):
@@ -438,7 +397,7 @@ class LanguageModel:
         for job, tokens, count in zip(batch, texts.tolist(), counts.tolist(), strict=False):
             yield job.index, self._written(job, tokens[:count])
 
-    def _written(self, job: _Job, tokens: list[int]) -> Raw:
+    def _written(self, job: Job, tokens: list[int]) -> Raw:
         if decoding.NOT_FINITE in tokens:
             return _error("not_finite", f"the logits of token {len(tokens)} of the answer are not finite numbers")
         ended = bool(tokens) and tokens[-1] in self._program.ends
@@ -450,7 +409,7 @@ class LanguageModel:
         }
 
 
-def _scored(job: _Job, scores: np.ndarray) -> Raw:
+def _scored(job: Job, scores: np.ndarray) -> Raw:
     if not np.isfinite(scores).all():
         return _error("not_finite", f"the log-likelihoods are not finite numbers: {scores.tolist()}")
     return {
@@ -470,29 +429,6 @@ def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
     asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
     digest = hashlib.sha256(json.dumps(asked).encode()).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:8], "little")
-
-
-def _table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
-    """int32 [number of rows, width], each at the left, and 0 behind it."""
-    table = np.zeros((len(rows), width), np.int32)
-    for line, row in zip(table, rows, strict=True):
-        line[: len(row)] = row
-    return table
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << max(0, number - 1).bit_length()
-
-
-def _round_up(number: int) -> int:
-    """The next number of 1, 2, 3, 4, 6, 8, 12, 16, ..."""
-    whole = _power_of_two(number)
-    return whole * 3 // 4 if number <= whole * 3 // 4 else whole
-
-
-def _width(length: int) -> int:
-    """The smallest width of an array that a text of this length fits in."""
-    return max(_SMALLEST_WIDTH, _round_up(length) if length > _FINER_FROM else _power_of_two(length))
 
 
 def _numbers(values: Any, count: int) -> bool:

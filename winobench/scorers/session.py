@@ -60,18 +60,18 @@ class Session:
         return self._images.capacity, self._texts.capacity
 
     def iter_errors(
-        self, triples: ArrayLike, among: ArrayLike | None = None, *, anew: bool = False
+        self, triples: ArrayLike, among: ArrayLike | None = None, *, choose_again: bool = False
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The errors of chosen triples; arguments, result and errors as of `DiffusionITM.iter_errors`.
 
         Finish one iteration before the next begins: they share the tables. The first call decides for how many texts
         about each image and sample programs are prepared, so it should be the same one each time, even if no triple is
-        left to be scored; ``anew`` decides again, by this call's triples.
+        left to be scored; ``choose_again`` decides again, by this call's triples.
         """
         limits = {"image": self._images.num_items, "text": self._texts.num_items, "sample": len(self._timesteps)}
         triples = common.checked_rows("triples", triples, limits)
         everything = triples if among is None else common.checked_rows("among", among, limits)
-        if (self._texts_to_share is None or anew) and len(everything):
+        if (self._texts_to_share is None or choose_again) and len(everything):
             # Not for each small part, as each number is a program to be compiled.
             self._texts_to_share = sharing.texts_to_share(everything) if self._shares_texts else 1
         texts = self._texts_to_share or 1

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import io
 import os
 import pathlib
 from collections.abc import Iterator
@@ -29,8 +28,16 @@ from winobench import memory, registry
 from winobench.diffusion import schedules
 from winobench.errors import InputError
 from winobench.models import autoencoder_kl, clip, unet_2d_condition
-from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 from winobench.training import autoencoder, denoiser, loop, optimizers
+from winobench.training.checkpoints import Checkpoints
+from winobench.training.clevr_tiny_networks import (
+    autoencoder_config,
+    schedule,
+    text_config,
+    unet_config,
+    zero_output_layers,
+)
+from winobench.training.pictures import decode_png, encode_png, save_pictures
 
 if TYPE_CHECKING:
     import ml_collections
@@ -40,82 +47,6 @@ _ENCODE_BATCH = 64
 JUDGED_TIMESTEPS = (300, 800)
 """The timesteps that the exported model is judged on: where it tells captions apart best, on scenes that it was neither
 trained nor judged on."""
-
-
-def autoencoder_config(config: ml_collections.ConfigDict) -> autoencoder_kl.AutoencoderKLConfig:
-    """The autoencoder's architecture, with a scaling factor of 1 that ``fit_scaling_factor`` replaces."""
-    settings = config.autoencoder
-    levels = len(settings.block_out_channels)
-    return autoencoder_kl.AutoencoderKLConfig.from_dict(
-        {
-            "block_out_channels": tuple(settings.block_out_channels),
-            "down_block_types": ("DownEncoderBlock2D",) * levels,
-            "up_block_types": ("UpDecoderBlock2D",) * levels,
-            "layers_per_block": settings.layers_per_block,
-            "latent_channels": settings.latent_channels,
-            "norm_num_groups": settings.norm_num_groups,
-            "sample_size": config.data.image_size,
-            "scaling_factor": 1.0,
-        }
-    )
-
-
-def unet_config(config: ml_collections.ConfigDict) -> UNet2DConditionConfig:
-    """The denoiser's architecture; the way up mirrors the way down."""
-    settings = config.denoiser
-    down_blocks = tuple(settings.down_block_types)
-    factor = 2 ** (len(config.autoencoder.block_out_channels) - 1)
-    return UNet2DConditionConfig.from_dict(
-        {
-            "sample_size": config.data.image_size // factor,
-            "in_channels": config.autoencoder.latent_channels,
-            "out_channels": config.autoencoder.latent_channels,
-            "block_out_channels": tuple(settings.block_out_channels),
-            "down_block_types": down_blocks,
-            "up_block_types": tuple(name.replace("Down", "Up") for name in reversed(down_blocks)),
-            "layers_per_block": settings.layers_per_block,
-            "attention_head_dim": settings.num_heads,
-            "norm_num_groups": 32,
-            "cross_attention_dim": config.text_encoder.hidden_size,
-            "use_linear_projection": True,
-        }
-    )
-
-
-def text_config(config: ml_collections.ConfigDict, vocab_size: int) -> clip.CLIPTextConfig:
-    """The text encoder's architecture; the end token is the last id of the vocabulary and also pads."""
-    settings = config.text_encoder
-    return clip.CLIPTextConfig.from_dict(
-        {
-            "vocab_size": vocab_size,
-            "hidden_size": settings.hidden_size,
-            "intermediate_size": 4 * settings.hidden_size,
-            "num_hidden_layers": settings.num_hidden_layers,
-            "num_attention_heads": settings.num_attention_heads,
-            "max_position_embeddings": config.data.max_length,
-            "hidden_act": "quick_gelu",
-            "bos_token_id": vocab_size - 2,
-            "eos_token_id": vocab_size - 1,
-            "pad_token_id": vocab_size - 1,
-        }
-    )
-
-
-def schedule(config: ml_collections.ConfigDict) -> schedules.NoiseSchedule:
-    """Stable Diffusion's noise schedule with the recipe's parametrisation."""
-    return schedules.NoiseSchedule.from_config(
-        {
-            "_class_name": "DDIMScheduler",
-            "num_train_timesteps": 1000,
-            "beta_schedule": "scaled_linear",
-            "beta_start": 0.00085,
-            "beta_end": 0.012,
-            "prediction_type": config.denoiser.prediction_type,
-            "clip_sample": False,
-            "set_alpha_to_one": False,
-            "steps_offset": 1,
-        }
-    )
 
 
 def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
@@ -299,7 +230,7 @@ def train_autoencoder(config: ml_collections.ConfigDict, workdir: pathlib.Path) 
             source, batch_size=settings.batch_size, seed=config.seed, transform=_only_image, first_batch=first
         )
 
-    checkpoints = loop.Checkpoints(folder / "checkpoints")
+    checkpoints = Checkpoints(folder / "checkpoints")
     state = loop.train(
         step,
         loop.create_state(params, optimizer),
@@ -420,7 +351,7 @@ def train_denoiser(
         pictures = bundle(config, workdir, state.ema).generate(SHOWN_CAPTIONS, num_steps=25, guidance_scale=3.0, seed=0)
         save_pictures(pictures / np.float32(127.5) - 1, workdir / "denoiser" / f"step-{int(state.step):06d}.png")
 
-    checkpoints = loop.Checkpoints(workdir / "denoiser" / "checkpoints")
+    checkpoints = Checkpoints(workdir / "denoiser" / "checkpoints")
     state = loop.train(
         step,
         state,
@@ -486,7 +417,7 @@ def _on_one_device(params: loop.Params) -> loop.Params:
 def _averaged_autoencoder(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
     """The finished autoencoder's averaged parameters, from its checkpoint."""
     _, params = _split_model(autoencoder_kl.AutoencoderKL, autoencoder_config(config), config.seed)
-    checkpoints = loop.Checkpoints(workdir / "autoencoder" / "checkpoints")
+    checkpoints = Checkpoints(workdir / "autoencoder" / "checkpoints")
     state = checkpoints.restore(loop.create_state(params, _optimizer(config.autoencoder)))
     checkpoints.close()
     return state.ema
@@ -500,47 +431,6 @@ def export(config: ml_collections.ConfigDict, workdir: str | os.PathLike, params
     return folder
 
 
-def encode_png(image: np.ndarray) -> np.ndarray:
-    """uint8 [height, width, 3] to the bytes of a PNG file, uint8 [num_bytes]."""
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "PNG", compress_level=1)
-    return np.frombuffer(buffer.getvalue(), np.uint8)
-
-
-def decode_png(data: np.ndarray) -> np.ndarray:
-    """The inverse of ``encode_png``."""
-    from PIL import Image
-
-    return np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))
-
-
-def save_pictures(images: np.ndarray, path: pathlib.Path, columns: int = 8) -> None:
-    """Saves images [count, height, width, 3] in [-1, 1] as one picture, row by row."""
-    from PIL import Image
-
-    images = np.clip(np.asarray(images, np.float32) * 127.5 + 127.5, 0, 255).astype(np.uint8)
-    count, height, width, _ = images.shape
-    rows = -(-count // columns)
-    grid = np.zeros((rows, columns, height, width, 3), np.uint8)
-    grid.reshape(-1, height, width, 3)[:count] = images
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(grid.transpose(0, 2, 1, 3, 4).reshape(rows * height, columns * width, 3)).save(path)
-
-
 def fit_scaling_factor(latents: np.ndarray) -> float:
     """1 / standard deviation of the latents, so that scaled latents have the noise's variance (Rombach et al. 2022)."""
     return float(1.0 / np.asarray(latents, np.float64).std())
-
-
-def zero_output_layers(unet: unet_2d_condition.UNet2DConditionModel) -> None:
-    """Zeroes the last layer of every residual branch and of the network, in place.
-
-    The network then starts as the identity around its skips, which speeds up early training (Ho et al. 2020).
-    """
-    for path, module in nnx.iter_modules(unet):
-        if path and path[-1] in ("conv2", "proj_out", "conv_out"):
-            module.kernel[...] = jnp.zeros_like(module.kernel[...])
-            if module.bias is not None:
-                module.bias[...] = jnp.zeros_like(module.bias[...])

@@ -29,6 +29,7 @@ from winobench.errors import InputError
 from winobench.models import lora
 from winobench.progress import Progress
 from winobench.training import hard_negatives, latent_cache, loop, optimizers, writers
+from winobench.training.checkpoints import Checkpoints
 from winobench.training.validation import MEAN, Validation
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Training:
         """Trains up to the last step, with validations, checkpoints and exports."""
         config = self._config
         best_metric = None if self._validation is None else MEAN
-        checkpoints = loop.Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
+        checkpoints = Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
         best = checkpoints.best()
         best_value = -math.inf if best is None else best[1]
 

@@ -21,6 +21,7 @@ from winobench import options, parallel
 from winobench.errors import InputError
 from winobench.progress import Progress
 from winobench.training import writers as metric_writers
+from winobench.training.checkpoints import Checkpoints, what_is_kept
 
 Params = Any  # a pytree of arrays
 Batch = Mapping[str, np.ndarray]
@@ -149,84 +150,6 @@ def make_step(
         return new, metrics
 
     return jax.jit(step, donate_argnums=0)
-
-
-class Checkpoints:
-    """Orbax checkpoints of a TrainState in a folder; written in the background, renamed when whole.
-
-    Args:
-      folder: made if needed.
-      max_to_keep: how many of the newest are kept.
-      best_metric: the one with the highest value of this metric is kept as well; of equal ones, the newest.
-    """
-
-    def __init__(self, folder: str | pathlib.Path, *, max_to_keep: int = 2, best_metric: str | None = None):
-        import orbax.checkpoint as ocp  # late: a bare accelerator machine trains without it
-        from orbax.checkpoint import checkpoint_managers
-
-        self._ocp = ocp
-        self._best_metric = best_metric
-        options: dict[str, Any] = {"max_to_keep": max_to_keep}
-        if best_metric is not None:
-
-            def value(metrics: Mapping[str, float]) -> float:
-                return metrics[best_metric]
-
-            best = checkpoint_managers.BestN(get_metric_fn=value, n=1, keep_checkpoints_without_metrics=False)
-            newest = checkpoint_managers.LatestN(max_to_keep)
-            policy = checkpoint_managers.AnyPreservationPolicy([newest, best])
-            options = {"preservation_policy": policy, "best_fn": value, "best_mode": "max"}
-        self.folder = pathlib.Path(folder).absolute()
-        self._manager = ocp.CheckpointManager(
-            self.folder, options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True, **options)
-        )
-
-    def latest_step(self) -> int | None:
-        """The newest complete checkpoint's step, or None."""
-        return self._manager.latest_step()
-
-    def best(self) -> tuple[int, float] | None:
-        """Step and value of the checkpoint with the highest ``best_metric``, or None while none was measured."""
-        step = None if self._best_metric is None else self._manager.best_step()
-        metrics = None if step is None else self._manager.metrics(step)
-        return None if metrics is None else (step, float(metrics[self._best_metric]))
-
-    def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
-        """Starts writing ``state``; a checkpoint that exists for this step is kept.
-
-        Args:
-          state: what to keep.
-          metrics: what validation says of it, the best metric among it.
-        """
-        step = int(state.step)
-        if step not in self._manager.all_steps():
-            values = None if metrics is None else {name: float(value) for name, value in metrics.items()}
-            self._manager.save(step, args=self._ocp.args.StandardSave(state), metrics=values)
-
-    def restore(self, like: TrainState, step: int | None = None) -> TrainState:
-        """Reads a checkpoint into the structure, shapes, dtypes and placement of ``like``.
-
-        Args:
-          like: a state.
-          step: of the checkpoint; the newest when None.
-        """
-        abstract = jax.tree.map(_abstract, like)
-        step = self.latest_step() if step is None else step
-        return self._manager.restore(step, args=self._ocp.args.StandardRestore(abstract))
-
-    def wait(self) -> None:
-        """Waits for writes under way."""
-        self._manager.wait_until_finished()
-
-    def close(self) -> None:
-        """Waits for writes under way, and ends."""
-        self.wait()
-        self._manager.close()
-
-
-def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and placement of an array, which is what Orbax restores into."""
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
 def local_rows(batch_size: int) -> slice:
@@ -382,34 +305,19 @@ def train(
       InputError: a batch cannot be shared equally by the devices.
     """
     mesh = parallel.as_mesh(mesh)
-    is_first_process = jax.process_index() == 0
     state = parallel.place_parameters(state, mesh)
     more = () if frozen is None else (parallel.place_parameters(frozen, mesh),)
     rows = parallel.split_rows(mesh)
     if checkpoints is not None and checkpoints.latest_step() is not None:
         state = checkpoints.restore(state)
     first = int(state.step)
-    outputs = [metric_writers.JsonLines(metrics_file), *writers] if is_first_process else []
+    outputs = [metric_writers.JsonLines(metrics_file), *writers] if jax.process_index() == 0 else []
     journal = _Journal(name, outputs, _Watch(watched, explosion_factor), checkpoints)
     started = time.monotonic()
 
-    def save(step: int, validates: bool) -> None:
-        """Validates if it is time to, and keeps the state."""
-        if not bool(_all_finite((state.params, state.ema, state.opt_state))):
-            journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
-        measured = validate(state) if validates else None
-        if measured is not None:
-            journal.write(step, measured)
-        if checkpoints is not None:
-            checkpoints.save(state, measured)
-        if on_checkpoint is not None and (row := on_checkpoint(state)):
-            journal.write(step, row)
-
     with contextlib.ExitStack() as stack:
-        for output in outputs:
-            stack.callback(output.close)
-            output.start(first)
-        bar = stack.enter_context(Progress(name, "steps", enabled=is_first_process))
+        journal.open(stack, first)
+        bar = stack.enter_context(Progress(name, "steps", enabled=bool(outputs)))
         bar.start(num_steps, first)
         if validate is not None and first == 0 < num_steps:
             journal.write(0, validate(state))
@@ -420,27 +328,41 @@ def train(
             state, metrics = step_fn(state, batch, *more)
             parallel.take_turns(mesh, metrics, communicates=True)  # gradients go from device to device
             journal.add(step, metrics, wait=step == first + 1)
+            bar.advance()
             if step == first + 1:
                 clock.start(step)  # the first step is spent on compiling
-            bar.advance()
             out_of_time = max_seconds is not None and _agreed(time.monotonic() - started > max_seconds, step, log_every)
             last = step == num_steps or out_of_time
             validates = validate is not None and bool(last or (validate_every and step % validate_every == 0))
             saves = last or validates or step % checkpoint_every == 0
             if saves or step % log_every == 0:
-                values = journal.look()
-                rates = _rates(clock.speed(step), len(next(iter(batch.values()))))
-                journal.write(step, {**rates, **values})
-                shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
-                if rates:
-                    shown.append(f"{rates['images_per_second']:,.0f} images/s")
-                bar.note(", ".join(shown))
+                bar.note(journal.log(step, _rates(clock.speed(step), len(next(iter(batch.values())))), watched))
             if saves:
-                save(step, validates)
+                _save(step, state, journal, validate if validates else None, on_checkpoint, checkpoints)
                 clock.start(step)
             if out_of_time:
                 break
     return state
+
+
+def _save(
+    step: int,
+    state: TrainState,
+    journal: _Journal,
+    validate: Callable[[TrainState], dict[str, float]] | None,
+    on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None,
+    checkpoints: Checkpoints | None,
+) -> None:
+    """Validates if it is time to, and keeps the state."""
+    if not bool(_all_finite((state.params, state.ema, state.opt_state))):
+        journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
+    measured = None if validate is None else validate(state)
+    if measured is not None:
+        journal.write(step, measured)
+    if checkpoints is not None:
+        checkpoints.save(state, measured)
+    if on_checkpoint is not None and (row := on_checkpoint(state)):
+        journal.write(step, row)
 
 
 def _rates(steps_per_second: float | None, images_per_step: int) -> dict[str, float]:
@@ -465,6 +387,12 @@ class _Journal:
         self._checkpoints = checkpoints
         self._pending: list[tuple[int, Metrics]] = []
 
+    def open(self, stack: contextlib.ExitStack, first: int) -> None:
+        """Has the outputs begin at a step, and close with a stack."""
+        for output in self._outputs:
+            stack.callback(output.close)
+            output.start(first)
+
     def add(self, step: int, metrics: Metrics, *, wait: bool) -> None:
         """Takes a step's metrics; waits for it, or else for the one a few steps before."""
         self._pending.append((step, metrics))
@@ -481,12 +409,21 @@ class _Journal:
         self._pending.clear()
         return values
 
+    def log(self, step: int, rates: Mapping[str, float], watched: str) -> str:
+        """Writes the line of a step, after a `look`; returns what the progress bar says of it."""
+        values = self.look()
+        self.write(step, {**rates, **values})
+        shown = [f"{name} {values[name]:.4f}" for name in dict.fromkeys(("loss", watched))]
+        if rates:
+            shown.append(f"{rates['images_per_second']:,.0f} images/s")
+        return ", ".join(shown)
+
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for output in self._outputs:
             output.write(step, values)
 
     def stop(self, fault: str) -> None:
-        raise DivergenceError(f"{self._name}: {fault}; {_what_is_kept(self._checkpoints)}.")
+        raise DivergenceError(f"{self._name}: {fault}; {what_is_kept(self._checkpoints)}.")
 
 
 class _Clock:
@@ -515,13 +452,3 @@ def _agreed(is_over: bool, step: int, log_every: int) -> bool:
     from jax.experimental import multihost_utils
 
     return bool(multihost_utils.broadcast_one_to_all(np.asarray(is_over)))
-
-
-def _what_is_kept(checkpoints: Checkpoints | None) -> str:
-    if checkpoints is None:
-        return "there is no checkpoint"
-    checkpoints.wait()
-    step = checkpoints.latest_step()
-    if step is None:
-        return f"there is no checkpoint in {checkpoints.folder} yet: lower the learning rate"
-    return f"the last good checkpoint is step {step} in {checkpoints.folder}: lower the learning rate and go on from it"

@@ -35,6 +35,7 @@ from winobench.models.bert import BertForSequenceClassification
 from winobench.responders import text_encoders
 from winobench.scorers import common
 from winobench.training import loop, optimizers, writers
+from winobench.training.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     import ml_collections
@@ -190,7 +191,7 @@ class Training:
         """Trains up to the last step, with validations, checkpoints and exports."""
         config = self._config
         best_metric = None if self._validation is None else ACCURACY
-        checkpoints = loop.Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
+        checkpoints = Checkpoints(self._workdir / "checkpoints", best_metric=best_metric)
         best = checkpoints.best()
         best_value = -math.inf if best is None else best[1]
 

@@ -2,14 +2,14 @@
 
 from winobench.report import runs
 from winobench.report.sections import radar
-from winobench.report.sections.shared import Material
+from winobench.report.sections.shared import ReportData
 
 
 def radar_tasks(folder, names):
     """The tasks on the radar of a run, and the section's words."""
     template = runs.read_run(folder).tasks["clevr"]
     run = runs.Run(folder, "one", {"config": {}, "identity": {}}, {"tasks": {}}, dict.fromkeys(names, template), {}, [])
-    section = radar.radar_section(Material([run], 10, 0))
+    section = radar.radar_section(ReportData([run], 10, 0))
     return [row["task"] for row in section.records["radar.csv"] if row["series"] == "one"], " ".join(section.intro)
 
 

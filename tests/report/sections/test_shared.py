@@ -4,13 +4,13 @@ import csv
 
 from winobench.report import figures, runs
 from winobench.report.sections import shared
-from winobench.report.sections.shared import Material
+from winobench.report.sections.shared import ReportData
 
 
 def test_more_than_three_runs_are_compared_with_the_first(run_folders):
     run = runs.read_run(run_folders[0])
-    assert Material([run] * 3, 10, 0).compared() == [(0, 1), (0, 2), (1, 2)]
-    assert Material([run] * 5, 10, 0).compared() == [(0, 1), (0, 2), (0, 3), (0, 4)]
+    assert ReportData([run] * 3, 10, 0).compared() == [(0, 1), (0, 2), (1, 2)]
+    assert ReportData([run] * 5, 10, 0).compared() == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
 def test_numbers_are_written_for_people():
@@ -25,13 +25,13 @@ def test_numbers_are_written_for_people():
 
 def test_panels_beyond_the_first_twelve_are_folded():
     panels = [(f"my_task_{number}", figures.Panel(str(number), print)) for number in range(20)]
-    shown, (fold,) = shared.folded(panels)
+    shown, (fold,) = shared.collapsed(panels)
     assert [*shown, *fold.panels] == [panel for _, panel in panels]
     assert len(shown) == 12
     assert fold.title == "8 more tasks"
     assert fold.names.startswith("My task 12; My task 13")
     assert not fold.is_open
-    assert shared.folded(panels[:15]) == ([panel for _, panel in panels[:15]], [])
+    assert shared.collapsed(panels[:15]) == ([panel for _, panel in panels[:15]], [])
 
 
 def test_csv_files_hold_no_formulas(tmp_path):

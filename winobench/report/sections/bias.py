@@ -19,8 +19,8 @@ from winobench.report.sections.shared import (
     ABSENT,
     NUMBER_COLUMNS,
     Cell,
-    Fold,
-    Material,
+    Details,
+    ReportData,
     Section,
     Table,
     TableRow,
@@ -37,9 +37,9 @@ STARS_BELOW = 0.01
 _TABLES = ("3", "5")
 
 
-def bias_section(material: Material) -> Section | None:
+def bias_section(report_data: ReportData) -> Section | None:
     """Effect sizes, p-values, groups and the forest plot (Tables 3 and 5)."""
-    tasks = [task for task in material.tasks if material.has_bias(task)]
+    tasks = [task for task in report_data.tasks if report_data.has_bias(task)]
     if not tasks:
         return None
     section = Section(
@@ -56,59 +56,61 @@ def bias_section(material: Material) -> Section | None:
             f"under {STARS_BELOW:g} after Holm's adjustment for all pairs of the task.",
             "A large effect size is evidence of bias; a small one is no proof of fairness.",
         ],
-        legend=material.legend,
+        legend=report_data.legend,
     )
     rows, group_rows = [], []
     for task in tasks:
-        pairs, totals, groups = _names(material, task)
-        section.tables.append(_effect_table(material, task, pairs, totals))
-        section.notes += _notes(material, task, totals)
-        rows += _effect_rows(material, task, [*pairs, *totals])
+        pairs, totals, groups = _names(report_data, task)
+        section.tables.append(_effect_table(report_data, task, pairs, totals))
+        section.notes += _notes(report_data, task, totals)
+        rows += _effect_rows(report_data, task, [*pairs, *totals])
         if groups:
-            section.folds.append(_group_fold(material, task, groups))
+            section.folds.append(_group_fold(report_data, task, groups))
             group_rows += [
-                row for name in groups for row in material.csv_rows(task, name, {"group": name}, NUMBER_COLUMNS)
+                row for name in groups for row in report_data.csv_rows(task, name, {"group": name}, NUMBER_COLUMNS)
             ]
         if pairs:
-            section.panels.append(_forest_panel(material, task, pairs))
+            section.panels.append(_forest_panel(report_data, task, pairs))
     section.records = {"bias.csv": rows} | ({"bias_groups.csv": group_rows} if group_rows else {})
     if section.panels:
         section.pictures = {"bias.png": (section.panels, section.legend, 2)}
     return section
 
 
-def _names(material: Material, task: str) -> tuple[list[str], list[str], list[str]]:
+def _names(report_data: ReportData, task: str) -> tuple[list[str], list[str], list[str]]:
     """The rows of a task's results: pairs of groups, averages over these, and groups."""
-    names = material.names(task)
-    pairs = [name for name in names if any(entry and "p_one_sided" in entry for entry in material.entries(task, name))]
+    names = report_data.names(task)
+    pairs = [
+        name for name in names if any(entry and "p_one_sided" in entry for entry in report_data.entries(task, name))
+    ]
     groups = [name for name in names if "/" in name]
     return pairs, [name for name in names if name not in pairs and name not in groups], groups
 
 
-def _effect_table(material: Material, task: str, pairs: Sequence[str], totals: Sequence[str]) -> Table:
+def _effect_table(report_data: ReportData, task: str, pairs: Sequence[str], totals: Sequence[str]) -> Table:
     models = paper.columns(_TABLES, task)
-    families = [_adjusted(record) for record in material.records(task)]
+    families = [_adjusted(record) for record in report_data.records(task)]
     lines, permutations = [], set()
     for name in [*pairs, *totals]:
-        entries = material.entries(task, name)
+        entries = report_data.entries(task, name)
         label = Cell(readable(name), style="strong") if name in totals else Cell(_pair_label(name))
         effects = [_effect(entry, family.get(name)) for entry, family in zip(entries, families, strict=True)]
         quoted = [_quoted(paper.cell(_TABLES, task, name, model)) for model in models]
         lines.append(TableRow([label, *effects, *quoted]))
         permutations |= {entry.get("permutations") for entry in entries if entry}
     counts = ", ".join(f"{count:,}" for count in sorted(permutations - {None}))
-    columns = ["first / second group", *range(len(material.runs)), *(f"{model} (paper)" for model in models)]
+    columns = ["first / second group", *range(len(report_data.runs)), *(f"{model} (paper)" for model in models)]
     return Table(columns, lines, f"{task_label(task)}. Permutations a pair: {counts}.")
 
 
-def _effect_rows(material: Material, task: str, names: Sequence[str]) -> list[dict[str, Any]]:
+def _effect_rows(report_data: ReportData, task: str, names: Sequence[str]) -> list[dict[str, Any]]:
     models = paper.columns(_TABLES, task)
-    families = [_adjusted(record) for record in material.records(task)]
+    families = [_adjusted(record) for record in report_data.records(task)]
     rows = []
     for name in names:
         quoted = [(model, paper.cell(_TABLES, task, name, model)) for model in models]
         printed = "; ".join(f"{other.printed} {model}" for model, other in quoted if other is not None)
-        for run, entry, family in zip(material.runs, material.entries(task, name), families, strict=True):
+        for run, entry, family in zip(report_data.runs, report_data.entries(task, name), families, strict=True):
             if entry:
                 rows.append(
                     {
@@ -125,11 +127,11 @@ def _effect_rows(material: Material, task: str, names: Sequence[str]) -> list[di
     return rows
 
 
-def _notes(material: Material, task: str, totals: Sequence[str]) -> list[str]:
+def _notes(report_data: ReportData, task: str, totals: Sequence[str]) -> list[str]:
     """Which pairs are left out, and what the averages would be without bias."""
     notes = []
     unbiased: dict[str, list[str]] = {}
-    for run, record in zip(material.runs, material.records(task), strict=True):
+    for run, record in zip(report_data.runs, report_data.records(task), strict=True):
         for entry in (record.results.get(name, {}) if record else {} for name in totals):
             if entry.get("without_bias") is not None:
                 unbiased.setdefault(number(entry["without_bias"]), []).append(run.label)
@@ -144,17 +146,17 @@ def _notes(material: Material, task: str, totals: Sequence[str]) -> list[str]:
     return notes
 
 
-def _group_fold(material: Material, task: str, groups: Sequence[str]) -> Fold:
+def _group_fold(report_data: ReportData, task: str, groups: Sequence[str]) -> Details:
     lines = []
     for name in groups:
-        entries = material.entries(task, name)
+        entries = report_data.entries(task, name)
         group, _, measure = name.rpartition("/")
         images = Cell(spread_of({entry["n"] for entry in entries if entry}))
         label = Cell(group, measure.removeprefix("association").strip())
         lines.append(TableRow([label, *map(_association, entries), images]))
     what = "mean over a group's images of their score with the first texts less that with the second"
-    table = Table(["group", *range(len(material.runs)), "images"], lines, f"The {what}, 95% interval.")
-    return Fold(f"Groups of {task_label(task)}", tables=[table])
+    table = Table(["group", *range(len(report_data.runs)), "images"], lines, f"The {what}, 95% interval.")
+    return Details(f"Groups of {task_label(task)}", tables=[table])
 
 
 def is_starred(entry: Mapping[str, Any]) -> bool:
@@ -204,9 +206,9 @@ def _pair_label(name: str) -> str:
     return name.replace("-", " / ") if re.fullmatch(r"\w+-\w+", name) else readable(name)
 
 
-def _forest_panel(material: Material, task: str, pairs: Sequence[str]) -> Panel:
+def _forest_panel(report_data: ReportData, task: str, pairs: Sequence[str]) -> Panel:
     series, stars = [], []
-    for mark, record in zip(material.marks, material.records(task), strict=True):
+    for mark, record in zip(report_data.marks, report_data.records(task), strict=True):
         if record is None:
             continue
         entries = [record.results.get(name) for name in pairs]

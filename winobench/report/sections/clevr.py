@@ -6,7 +6,7 @@ from winobench.report import paper
 from winobench.report.sections.shared import (
     NUMBER_COLUMNS,
     Cell,
-    Material,
+    ReportData,
     Section,
     Table,
     TableRow,
@@ -28,9 +28,9 @@ CLEVR_LABELS = {
 _TABLE = ("6",)
 
 
-def clevr_section(material: Material) -> Section | None:
+def clevr_section(report_data: ReportData) -> Section | None:
     """CLEVR's sub-tasks beside the paper's (Table 6)."""
-    records = material.records("clevr")
+    records = report_data.records("clevr")
     if not any(records):
         return None
     models = paper.columns(_TABLE, "clevr")
@@ -56,7 +56,7 @@ def clevr_section(material: Material) -> Section | None:
             )
         )
         of = {"sub_task": group or "average"}
-        for run, entry in zip(material.runs, entries, strict=True):
+        for run, entry in zip(report_data.runs, entries, strict=True):
             if entry:
                 rows.append({**of, "source": run.label, **{name: entry[name] for name in NUMBER_COLUMNS}})
         for model, other in zip(models, quoted, strict=True):
@@ -72,6 +72,6 @@ def clevr_section(material: Material) -> Section | None:
             "Accuracy in percent; chance is 50. The paper's columns are its Table 6, on images that its authors "
             "rendered: the question is the same, the pictures are not."
         ],
-        tables=[Table(["sub-task", *range(len(material.runs)), *(f"{model} (paper)" for model in models)], lines)],
+        tables=[Table(["sub-task", *range(len(report_data.runs)), *(f"{model} (paper)" for model in models)], lines)],
         records={"clevr.csv": rows},
     )

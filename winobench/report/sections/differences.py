@@ -14,7 +14,7 @@ from winobench.report.sections.shared import (
     FEW_RUNS,
     MINUS,
     Cell,
-    Material,
+    ReportData,
     Section,
     Table,
     TableRow,
@@ -28,16 +28,16 @@ from winobench.report.sections.shared import (
 _Found = dict[tuple[str, str], dict[int, analysis.Difference]]
 
 
-def difference_section(material: Material) -> Section | None:
+def difference_section(report_data: ReportData) -> Section | None:
     """Paired differences between runs."""
-    if len(material.runs) < 2:
+    if len(report_data.runs) < 2:
         return None
-    pairs = material.compared()
-    found, notes = _differences(material, pairs)
+    pairs = report_data.compared()
+    found, notes = _differences(report_data, pairs)
     main, parts = _rows(found, len(pairs))
     if not main and not notes:
         return None
-    clusters, a_cluster = ("pairs", "a pair") if material.is_text else ("images", "an image")
+    clusters, a_cluster = ("pairs", "a pair") if report_data.is_text else ("images", "an image")
     section = Section(
         "differences",
         "Differences between runs",
@@ -48,7 +48,7 @@ def difference_section(material: Material) -> Section | None:
         ],
         notes=notes,
     )
-    if len(material.runs) > FEW_RUNS:
+    if len(report_data.runs) > FEW_RUNS:
         section.intro.append("Each run is compared with the first one.")
     section.intro.append(
         "In small print: the interval, and below it on how many examples only the second run and only the first "
@@ -62,24 +62,24 @@ def difference_section(material: Material) -> Section | None:
             f"expected to be chance, and the runs differ on at least {analysis.FEW_CLUSTERS} independent {clusters}.  "
             "○ the interval excludes 0, but the difference is not clear."
         )
-    titles = [f"{material.runs[second].label} {MINUS} {material.runs[first].label}" for first, second in pairs]
+    titles = [f"{report_data.runs[second].label} {MINUS} {report_data.runs[first].label}" for first, second in pairs]
     columns = ["task and metric", *titles, "examples"]
     if main:
         section.tables.append(Table(columns, main))
     section.folds = sub_task_folds(columns, parts)
     if found:
-        section.records["differences.csv"] = _records(material, pairs, found, clusters)
+        section.records["differences.csv"] = _records(report_data, pairs, found, clusters)
     return section
 
 
-def _differences(material: Material, pairs: Sequence[tuple[int, int]]) -> tuple[_Found, list[str]]:
+def _differences(report_data: ReportData, pairs: Sequence[tuple[int, int]]) -> tuple[_Found, list[str]]:
     """The differences, and sentences on what was not compared, or not all of it."""
     found: _Found = {}
     notes = []
     for place, (first, second) in enumerate(pairs):
-        one, other = material.runs[first], material.runs[second]
-        for task in material.tasks:
-            if task not in one.tasks or task not in other.tasks or material.has_bias(task):
+        one, other = report_data.runs[first], report_data.runs[second]
+        for task in report_data.tasks:
+            if task not in one.tasks or task not in other.tasks or report_data.has_bias(task):
                 continue
             compared = _compare(one, other, task)
             if compared is None:
@@ -124,7 +124,7 @@ def _rows(found: _Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list
 
 
 def _records(
-    material: Material, pairs: Sequence[tuple[int, int]], found: _Found, clusters: str
+    report_data: ReportData, pairs: Sequence[tuple[int, int]], found: _Found, clusters: str
 ) -> list[dict[str, Any]]:
     rows = []
     for (task, name), by_pair in found.items():
@@ -133,8 +133,8 @@ def _records(
             first, second = pairs[place]
             rows.append(
                 {
-                    "first": material.runs[first].label,
-                    "second": material.runs[second].label,
+                    "first": report_data.runs[first].label,
+                    "second": report_data.runs[second].label,
                     "task": task,
                     "metric": metric,
                     "group": group,

@@ -12,7 +12,7 @@ import numpy as np
 from winobench.evaluation.gallery import margin
 from winobench.report.cards import Card, make_card
 from winobench.report.runs import Run, TaskRun
-from winobench.report.sections.shared import Material, Section
+from winobench.report.sections.shared import ReportData, Section
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,28 +25,28 @@ class Gallery:
     lacks_pictures: bool
 
 
-def galleries(material: Material, examples: int) -> tuple[list[Gallery], Section | None]:
+def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Section | None]:
     """The galleries of every task in every run, and the section that writes their CSV file.
 
     Args:
-      material: the runs.
+      report_data: the runs.
       examples: to show a task, over all kinds and runs; 0 for no gallery.
     """
     if not examples:
         return [], None
-    count = max(1, math.ceil(examples / 3 / len(material.runs)))
+    count = max(1, math.ceil(examples / 3 / len(report_data.runs)))
     found, lines = [], []
-    for task in material.tasks:
-        if material.has_bias(task):  # nothing is right or wrong
+    for task in report_data.tasks:
+        if report_data.has_bias(task):  # nothing is right or wrong
             continue
         pictures: dict[str, bytes] = {}
-        for run in material.runs:
+        for run in report_data.runs:
             if task in run.tasks:
                 pictures.update(run.pictures(task))
-        for run in material.runs:
+        for run in report_data.runs:
             record = run.tasks.get(task)
             if record is not None and record.examples is not None and record.metric is not None:
-                one, of_it = task_gallery(run, task, pictures, count, material.seed)
+                one, of_it = task_gallery(run, task, pictures, count, report_data.seed)
                 found.append(one)
                 lines += of_it
     return found, Section("gallery", "", [], records={"gallery.csv": lines}) if lines else None

@@ -17,12 +17,12 @@ from winobench.report.sections.shared import (
     FEWEST_EXAMPLES,
     SHOWN_PANELS,
     Cell,
-    Fold,
-    Material,
+    Details,
+    ReportData,
     Section,
     Table,
     TableRow,
-    folded,
+    collapsed,
     listed,
     number,
     percent,
@@ -34,9 +34,9 @@ _MOST_SETS = 8
 _Pair = tuple[Mark, Mark, analysis.Overlap]
 
 
-def overlap_section(material: Material) -> Section | None:
+def overlap_section(report_data: ReportData) -> Section | None:
     """Which examples two runs both have right (Figure 8)."""
-    everything = {task: _overlaps(material, task) for task in material.tasks if not material.has_bias(task)}
+    everything = {task: _overlaps(report_data, task) for task in report_data.tasks if not report_data.has_bias(task)}
     everything = {task: found for task, found in everything.items() if found}
     if not everything:
         return None
@@ -44,10 +44,10 @@ def overlap_section(material: Material) -> Section | None:
     panels = [(task, _overlap_panel(task, found)) for task, found in everything.items() if task not in few]
     legend = [
         Mark("both right", figures.BOTH, "s", figures.NO_LINE),
-        *(dataclasses.replace(mark, label=f"only {mark.label}") for mark in material.dots),
+        *(dataclasses.replace(mark, label=f"only {mark.label}") for mark in report_data.dots),
         Mark("neither", figures.GRID, "s", figures.NO_LINE),
     ]
-    shown, folds = folded(panels)
+    shown, folds = collapsed(panels)
     section = Section(
         "overlap",
         "Overlap of right answers",
@@ -68,22 +68,22 @@ def overlap_section(material: Material) -> Section | None:
         section.notes.append(
             f"No figures, as two runs have answered fewer than {FEWEST_EXAMPLES} examples of them: {listed(few)}."
         )
-    answers = {task: _common_answers(material.records(task)) for task, _ in panels if len(material.runs) >= 3}
+    answers = {task: _common_answers(report_data.records(task)) for task, _ in panels if len(report_data.runs) >= 3}
     answers = {task: correct for task, correct in answers.items() if correct.shape[1] >= FEWEST_EXAMPLES}
     if answers:
-        sets = [_sets_panel(material, task, correct) for task, correct in answers.items()]
+        sets = [_sets_panel(report_data, task, correct) for task, correct in answers.items()]
         is_open = len(sets) <= SHOWN_PANELS // 2
-        section.folds.append(Fold("Examples that exactly these runs have right", panels=sets, is_open=is_open))
-        section.records["right_sets.csv"] = _set_records(material, answers)
-        section.pictures["right_sets.png"] = (sets, material.dots, 3)
-    section.folds.append(Fold("The numbers", tables=[_table(everything)]))
+        section.folds.append(Details("Examples that exactly these runs have right", panels=sets, is_open=is_open))
+        section.records["right_sets.csv"] = _set_records(report_data, answers)
+        section.pictures["right_sets.png"] = (sets, report_data.dots, 3)
+    section.folds.append(Details("The numbers", tables=[_table(everything)]))
     return section
 
 
-def _overlaps(material: Material, task: str) -> list[_Pair]:
+def _overlaps(report_data: ReportData, task: str) -> list[_Pair]:
     """Of every two runs that have answered the same examples of a task."""
     found = []
-    answered = [pair for pair in zip(material.marks, material.records(task), strict=True) if pair[1] is not None]
+    answered = [pair for pair in zip(report_data.marks, report_data.records(task), strict=True) if pair[1] is not None]
     for (first, one), (second, other) in itertools.combinations(answered, 2):
         in_one, in_other = analysis.shared_rows(one, other)
         if len(in_one):
@@ -123,11 +123,11 @@ def _records(everything: Mapping[str, Sequence[_Pair]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _set_records(material: Material, answers: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+def _set_records(report_data: ReportData, answers: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     rows = []
     for task, correct in answers.items():
         for pattern, count in analysis.right_sets(correct):
-            right = "; ".join(run.label for run, is_right in zip(material.runs, pattern, strict=True) if is_right)
+            right = "; ".join(run.label for run, is_right in zip(report_data.runs, pattern, strict=True) if is_right)
             share = count / correct.shape[1]
             rows.append({"task": task, "right": right or "none", "examples": count, "share": share})
     return rows
@@ -156,11 +156,11 @@ def _overlap_panel(task: str, found: Sequence[_Pair]) -> Panel:
     )
 
 
-def _sets_panel(material: Material, task: str, correct: np.ndarray) -> Panel:
+def _sets_panel(report_data: ReportData, task: str, correct: np.ndarray) -> Panel:
     shown = analysis.right_sets(correct)[:_MOST_SETS]
     return Panel(
         task_label(task),
-        lambda axes: figures.set_bars(axes, material.marks, shown, correct.shape[1]),
+        lambda axes: figures.set_bars(axes, report_data.marks, shown, correct.shape[1]),
         height=0.1 + 0.27 * len(shown),
         margins=figures.NO_MARGINS,
         description=f"{task_label(task)}: number of examples that exactly the marked runs have right",

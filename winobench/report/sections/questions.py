@@ -10,7 +10,7 @@ import numpy as np
 
 from winobench.report.examples import Questions
 from winobench.report.labels import shortened, task_label
-from winobench.report.sections.shared import ABSENT, Cell, Fold, Material, Section, Table, TableRow
+from winobench.report.sections.shared import ABSENT, Cell, Details, ReportData, Section, Table, TableRow
 
 _RESPONSE_LETTERS = 280
 _QUESTION = "question"
@@ -18,13 +18,13 @@ _QUESTION = "question"
 _WHOLE = (_QUESTION,)
 
 
-def questions_section(material: Material) -> Section | None:
+def questions_section(report_data: ReportData) -> Section | None:
     """Questions that some of the runs have wrong, those that most runs have wrong first.
 
     Args:
-      material: runs of text benchmarks.
+      report_data: runs of text benchmarks.
     """
-    if not material.examples:
+    if not report_data.examples:
         return None
     section = Section(
         "questions",
@@ -36,10 +36,10 @@ def questions_section(material: Material) -> Section | None:
         ],
     )
     rows = []
-    for task in material.tasks:
+    for task in report_data.tasks:
         answered = [
             record.examples if record is not None and isinstance(record.examples, Questions) else None
-            for record in material.records(task)
+            for record in report_data.records(task)
         ]
         places = [{} if some is None else {some.key(row): row for row in range(len(some.ids))} for some in answered]
         keys = list(dict.fromkeys(key for place in places for key in place))
@@ -55,16 +55,16 @@ def questions_section(material: Material) -> Section | None:
                 for key in keys
             ]
         )
-        order = np.random.default_rng(material.seed).permutation(len(keys))
+        order = np.random.default_rng(report_data.seed).permutation(len(keys))
         most_first = order[np.argsort(-wrong[order], kind="stable")]
-        chosen = [place for place in most_first if wrong[place]][: material.examples]
+        chosen = [place for place in most_first if wrong[place]][: report_data.examples]
         if chosen:
             lines = [_line(keys[place], answered, places) for place in chosen]
-            columns = ["question", "right answer", *range(len(material.runs))]
+            columns = ["question", "right answer", *range(len(report_data.runs))]
             title = f"{task_label(task)} ({len(chosen)} of {int((wrong > 0).sum()):,} that a run has wrong)"
-            section.folds.append(Fold(title, tables=[Table(columns, lines)]))
+            section.folds.append(Details(title, tables=[Table(columns, lines)]))
         for key in keys:
-            rows += _records(material, task, key, answered, places)
+            rows += _records(report_data, task, key, answered, places)
     if not rows:
         return None
     section.records["questions.csv"] = rows
@@ -99,14 +99,14 @@ def _line(key: tuple, answered: Sequence[Questions | None], places: Sequence[Map
 
 
 def _records(
-    material: Material,
+    report_data: ReportData,
     task: str,
     key: tuple,
     answered: Sequence[Questions | None],
     places: Sequence[Mapping[tuple, int]],
 ) -> list[dict[str, Any]]:
     rows = []
-    for run, some, place in zip(material.runs, answered, places, strict=True):
+    for run, some, place in zip(report_data.runs, answered, places, strict=True):
         if some is None or key not in place:
             continue
         row = place[key]

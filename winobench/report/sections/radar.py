@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from winobench.report import figures, paper
+from winobench.report import figures, paper, radar
 from winobench.report.figures import Mark, Panel
-from winobench.report.sections.shared import Material, Section, above_chance, listed
+from winobench.report.sections.shared import ReportData, Section, above_chance, listed
 
 _FEWEST_AXES = 3
 # Where there are more axes than this without them, tasks that the paper lacks and that ask what others ask in another
@@ -17,17 +17,17 @@ _MANY_AXES = 12
 _OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo")
 
 
-def radar_section(material: Material) -> Section | None:
+def radar_section(report_data: ReportData) -> Section | None:
     """The tasks at a glance (Figures 2 and 10)."""
     axes = []
-    for task in material.tasks:
-        for metric in material.shown(task):
-            if material.has_bias(task):
+    for task in report_data.tasks:
+        for metric in report_data.shown(task):
+            if report_data.has_bias(task):
                 continue
-            entries = material.entries(task, metric)
+            entries = report_data.entries(task, metric)
             known = [entry for entry in entries if entry and entry["chance"] is not None]
             if known:
-                axes.append((material.measure(task, metric), task, metric, known[0]["chance"], entries))
+                axes.append((report_data.measure(task, metric), task, metric, known[0]["chance"], entries))
     without = [axis for axis in axes if axis[1] not in _OTHER_FORMS]
     left_out = list(dict.fromkeys(axis[1] for axis in axes if axis[1] in _OTHER_FORMS))
     if len(without) > _MANY_AXES and left_out:
@@ -37,14 +37,14 @@ def radar_section(material: Material) -> Section | None:
     if len(axes) < _FEWEST_AXES:
         return None
     chances = np.array([chance for *_, chance, _ in axes])
-    best = np.array([material.best(task) for _, task, *_ in axes])
+    best = np.array([report_data.best(task) for _, task, *_ in axes])
 
     def above(values: Sequence[float | None]) -> np.ndarray:
         found = np.array([np.nan if value is None else value for value in values], np.float64)
         return above_chance(found, chances, best)
 
     series, rows = [], []
-    for place, (run, mark) in enumerate(zip(material.runs, material.marks, strict=True)):
+    for place, (run, mark) in enumerate(zip(report_data.runs, report_data.marks, strict=True)):
         raw = [entries[place]["value"] if entries[place] else None for *_, entries in axes]
         series.append((mark, above(raw)))
         rows += _radar_rows(run.label, axes, raw, series[-1][1])
@@ -55,10 +55,10 @@ def radar_section(material: Material) -> Section | None:
             mark = Mark(f"{name} (paper)", figures.MUTED, "os^D"[len(quoted) % 4], figures.DASHES[1 + len(quoted) % 3])
             quoted.append((mark, above(raw)))
             rows += _radar_rows(mark.label, axes, raw, quoted[-1][1])
-    labels = figures.radar_labels([label for label, *_ in axes])
+    labels = radar.radar_labels([label for label, *_ in axes])
 
     def draw(where) -> None:
-        figures.radar(where, labels, [*quoted, *series])
+        radar.radar(where, labels, [*quoted, *series])
 
     everyone = [mark for mark, _ in series] + [mark for mark, _ in quoted]
     description = "Radar chart: how far each run is above chance, task by task"

@@ -9,7 +9,7 @@ from typing import Any
 from winobench.report import analysis, figures
 from winobench.report.figures import Panel
 from winobench.report.labels import task_label
-from winobench.report.sections.shared import Material, Section, folded, no_curve, percent, says_nothing
+from winobench.report.sections.shared import ReportData, Section, collapsed, percent, too_few_examples, without_curve
 
 
 @dataclasses.dataclass
@@ -23,39 +23,39 @@ class _Found:
     lost: list[str] = dataclasses.field(default_factory=list)
 
 
-def sample_section(material: Material) -> Section | None:
+def sample_section(report_data: ReportData) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
-    found = {task: _find(material, task) for task in material.tasks if not material.has_bias(task)}
+    found = {task: _find(report_data, task) for task in report_data.tasks if not report_data.has_bias(task)}
     panels = [
-        (task, _curve_panel(material, task, metric, one))
+        (task, _curve_panel(report_data, task, metric, one))
         for task, one in found.items()
-        for metric in _drawn(material, task, one)
+        for metric in _drawn(report_data, task, one)
     ]
     few = {task: one.few for task, one in found.items() if one.few}
     if not panels and not few:
         return None
     title = "Accuracy against the number of samples"
     if not panels:
-        return Section("samples", title, [no_curve(material, few)])
+        return Section("samples", title, [without_curve(report_data, few)])
     low, high = analysis.BAND
-    shown, folds = folded(panels)
+    shown, folds = collapsed(panels)
     section = Section(
         "samples",
         title,
         [
             f"Each point is the mean over {analysis.SUBSETS} random subsets of a run's own samples (seed "
-            f"{material.seed}), from the recorded errors and under the task's normalisation; the band holds the "
+            f"{report_data.seed}), from the recorded errors and under the task's normalisation; the band holds the "
             f"{low}th to {high}th percentile of the subsets. It closes at the full number by construction, because "
             "there is one such subset only. The dashed grey line is chance; runs that need no samples are horizontal.",
         ],
-        legend=material.legend,
+        legend=report_data.legend,
         panels=shown,
         folds=folds,
-        records={"samples.csv": [row for task, one in found.items() for row in _records(material, task, one)]},
-        pictures={"samples.png": ([panel for _, panel in panels], material.legend, 3)},
+        records={"samples.csv": [row for task, one in found.items() for row in _records(report_data, task, one)]},
+        pictures={"samples.png": ([panel for _, panel in panels], report_data.legend, 3)},
     )
     if few:
-        section.notes.append(no_curve(material, few))
+        section.notes.append(without_curve(report_data, few))
     raced = dict.fromkeys(label for one in found.values() for label in one.raced)
     if raced:
         section.notes.append(f"{', '.join(raced)} raced: pairs have different numbers of samples.")
@@ -65,14 +65,14 @@ def sample_section(material: Material) -> Section | None:
     return section
 
 
-def _find(material: Material, task: str) -> _Found:
+def _find(report_data: ReportData, task: str) -> _Found:
     found = _Found()
-    for place, (run, record) in enumerate(zip(material.runs, material.records(task), strict=True)):
+    for place, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
         if record is None or record.judge is None:
             continue
         if record.deterministic or record.num_samples == 1:
             found.levels[place] = {metric: entry["value"] for metric, entry in record.results.items()}
-        elif says_nothing(record):
+        elif too_few_examples(record):
             found.few.append(run.label)
         elif run.has_raced(task):
             found.raced.append(run.label)
@@ -80,38 +80,38 @@ def _find(material: Material, task: str) -> _Found:
             found.lost.append(run.label)
         else:
             targets = record.examples.targets
-            found.curves[place] = analysis.accuracy_by_samples(batches, targets, record.judge, seed=material.seed)
+            found.curves[place] = analysis.accuracy_by_samples(batches, targets, record.judge, seed=report_data.seed)
     return found
 
 
-def _drawn(material: Material, task: str, found: _Found) -> list[str]:
+def _drawn(report_data: ReportData, task: str, found: _Found) -> list[str]:
     """The metrics that a panel shows, each."""
-    return [metric for metric in material.shown(task) if any(metric in curves for curves in found.curves.values())]
+    return [metric for metric in report_data.shown(task) if any(metric in curves for curves in found.curves.values())]
 
 
-def _records(material: Material, task: str, found: _Found) -> list[dict[str, Any]]:
+def _records(report_data: ReportData, task: str, found: _Found) -> list[dict[str, Any]]:
     rows = []
     for place, curves in found.curves.items():
         for metric, curve in curves.items():
-            asked = {"run": material.runs[place].label, "task": task, "metric": metric}
+            asked = {"run": report_data.runs[place].label, "task": task, "metric": metric}
             rows += [
                 {**asked, "samples": int(size), "mean": float(mean), "low": float(low), "high": float(high)}
                 for size, mean, low, high in zip(curve.sizes, curve.mean, curve.low, curve.high, strict=True)
             ]
-    for metric in _drawn(material, task, found):
+    for metric in _drawn(report_data, task, found):
         for place, levels in found.levels.items():
             if metric in levels:
-                asked = {"run": material.runs[place].label, "task": task, "metric": metric}
+                asked = {"run": report_data.runs[place].label, "task": task, "metric": metric}
                 rows.append({**asked, "samples": 1, **dict.fromkeys(("mean", "low", "high"), levels[metric])})
     return rows
 
 
-def _curve_panel(material: Material, task: str, metric: str, found: _Found) -> Panel:
-    marks = material.marks
+def _curve_panel(report_data: ReportData, task: str, metric: str, found: _Found) -> Panel:
+    marks = report_data.marks
     curves = [(marks[place], values[metric]) for place, values in found.curves.items() if metric in values]
     lines = [(mark, curve.sizes, curve.mean, curve.low, curve.high) for mark, curve in curves]
     flat = [(marks[place], values[metric]) for place, values in found.levels.items() if metric in values]
-    chance = next((entry["chance"] for entry in material.entries(task, metric) if entry), None)
+    chance = next((entry["chance"] for entry in report_data.entries(task, metric) if entry), None)
     title = task_label(task) if metric == "accuracy" else f"{task_label(task)}, {metric}"
     ends = "; ".join(
         f"{mark.label} reaches {percent(mean[-1])}% with {sizes[-1]} samples" for mark, sizes, mean, *_ in lines

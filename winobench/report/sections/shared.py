@@ -15,6 +15,7 @@ from winobench.metrics.agreement import Rating
 from winobench.report import figures
 from winobench.report.figures import Mark, Panel
 from winobench.report.labels import task_label
+from winobench.report.panels import to_png
 from winobench.report.runs import Run, TaskRun
 
 FEW_RUNS = 3
@@ -90,7 +91,7 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
-class Fold:
+class Details:
     """Tables or panels that are shown when a reader opens them."""
 
     title: str
@@ -123,7 +124,7 @@ class Section:
     legend: list[Mark] = dataclasses.field(default_factory=list)
     panels: list[Panel] = dataclasses.field(default_factory=list)
     tables: list[Table] = dataclasses.field(default_factory=list)
-    folds: list[Fold] = dataclasses.field(default_factory=list)
+    folds: list[Details] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     records: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
     pictures: dict[str, tuple[list[Panel], list[Mark], int]] = dataclasses.field(default_factory=dict)
@@ -135,7 +136,7 @@ class Section:
                 file.write(csv_cells.write_rows(list(rows[0]), rows))
         drawn = {}
         for name, (panels, legend, columns) in self.pictures.items():
-            drawn |= figures.to_png(panels, folder / name, legend=legend, columns=columns)
+            drawn |= to_png(panels, folder / name, legend=legend, columns=columns)
         return drawn
 
     @property
@@ -145,7 +146,7 @@ class Section:
 
 
 @dataclasses.dataclass
-class Material:
+class ReportData:
     """The runs, and what several sections need of them.
 
     Attributes:
@@ -284,34 +285,34 @@ def drawn_values(entries: Sequence[Mapping[str, Any] | None]) -> np.ndarray:
     return np.array([[entry[key] if entry else np.nan for entry in entries] for key in keys], np.float64)
 
 
-def sub_task_folds(columns: Sequence[str | int], parts: Mapping[str, Sequence[TableRow]]) -> list[Fold]:
+def sub_task_folds(columns: Sequence[str | int], parts: Mapping[str, Sequence[TableRow]]) -> list[Details]:
     """The rows of tasks' sub-tasks, a fold a task."""
     return [
-        Fold(f"Sub-tasks of {task_label(task)} ({len(rows)})", tables=[Table(columns, rows)])
+        Details(f"Sub-tasks of {task_label(task)} ({len(rows)})", tables=[Table(columns, rows)])
         for task, rows in parts.items()
     ]
 
 
-def folded(panels: Sequence[tuple[str, Panel]]) -> tuple[list[Panel], list[Fold]]:
+def collapsed(panels: Sequence[tuple[str, Panel]]) -> tuple[list[Panel], list[Details]]:
     """What a section shows of many panels, each with its task, at once, and the others under the names of theirs."""
     drawn = [panel for _, panel in panels]
     if len(panels) <= SHOWN_PANELS + _FEW_MORE:
         return drawn, []
     tasks = list(dict.fromkeys(task for task, _ in panels[SHOWN_PANELS:]))
     title = "1 more task" if len(tasks) == 1 else f"{len(tasks)} more tasks"
-    return drawn[:SHOWN_PANELS], [Fold(title, "; ".join(map(task_label, tasks)), panels=drawn[SHOWN_PANELS:])]
+    return drawn[:SHOWN_PANELS], [Details(title, "; ".join(map(task_label, tasks)), panels=drawn[SHOWN_PANELS:])]
 
 
-def says_nothing(record: TaskRun) -> bool:
+def too_few_examples(record: TaskRun) -> bool:
     """Whether a sampled task has too few samples or examples for a curve."""
     if record.num_samples is not None and record.num_samples < _FEWEST_SAMPLES:
         return True
     return record.examples is not None and len(record.examples.ids) < FEWEST_EXAMPLES
 
 
-def no_curve(material: Material, few: Mapping[str, Sequence[str]]) -> str:
+def without_curve(report_data: ReportData, few: Mapping[str, Sequence[str]]) -> str:
     """The sentence on tasks, and the runs of each, that have no curve."""
-    sampled = [run for run in material.runs if any(not record.deterministic for record in run.tasks.values())]
+    sampled = [run for run in report_data.runs if any(not record.deterministic for record in run.tasks.values())]
     by_runs: dict[tuple[str, ...], list[str]] = {}
     for task, labels in few.items():
         by_runs.setdefault(tuple(labels), []).append(task)

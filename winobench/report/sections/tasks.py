@@ -12,8 +12,8 @@ from winobench.report.runs import Run, TaskRun
 from winobench.report.sections.shared import (
     PROPORTION_COLUMNS,
     Cell,
-    Fold,
-    Material,
+    Details,
+    ReportData,
     Section,
     Table,
     TableRow,
@@ -27,10 +27,10 @@ from winobench.report.sections.shared import (
 _SAME_VALUE = 1e-9
 
 
-def task_section(material: Material) -> Section:
+def task_section(report_data: ReportData) -> Section:
     """The task table: values, intervals, chance, the paper's numbers."""
-    tasks = [task for task in material.tasks if not material.has_bias(task)]
-    shared = "a pair widened to what their pairs" if material.is_text else "an image widened to what their images"
+    tasks = [task for task in report_data.tasks if not report_data.has_bias(task)]
+    shared = "a pair widened to what their pairs" if report_data.is_text else "an image widened to what their images"
     section = Section(
         "tasks",
         "Tasks",
@@ -39,7 +39,7 @@ def task_section(material: Material) -> Section:
             "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance.",
         ],
     )
-    if material.is_text:
+    if report_data.is_text:
         section.intro.append(
             "An answer that cannot be read is wrong too, and counted as unparsable. Questions whose calls failed count "
             "nowhere. Rows of kinds of errors are shares of all errors."
@@ -47,32 +47,32 @@ def task_section(material: Material) -> Section:
     main, parts, rows = [], {}, []
     for task in tasks:
         main.append(TableRow([Cell(task_label(task), task)], heading=True))
-        for name in material.names(task):
+        for name in report_data.names(task):
             group, _, metric = name.rpartition("/")
-            cells, said = _cells(material, task, name), _paper_says(material, task, name)
+            cells, said = _cells(report_data, task, name), _paper_says(report_data, task, name)
             if group:
                 parts.setdefault(task, []).append(TableRow(cells))
             else:
                 main.append(TableRow([*cells, Cell(said, style="paper")]))
-            rows += material.csv_rows(task, name, {"metric": metric, "group": group}, PROPORTION_COLUMNS, paper=said)
-    columns = ["task and metric", *range(len(material.runs)), "chance", "examples"]
+            rows += report_data.csv_rows(task, name, {"metric": metric, "group": group}, PROPORTION_COLUMNS, paper=said)
+    columns = ["task and metric", *range(len(report_data.runs)), "chance", "examples"]
     if main:
         section.tables.append(Table([*columns, "paper"], main))
     is_quoted = any(row["paper"] for row in rows)
     if is_quoted:
-        section.intro.append(_on_the_paper(material))
-    if is_quoted or (material.is_text and any(map(paper.of_task, tasks))):
-        section.folds.append(Fold("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
+        section.intro.append(_on_the_paper(report_data))
+    if is_quoted or (report_data.is_text and any(map(paper.of_task, tasks))):
+        section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)
-    section.notes = [note for run in material.runs for note in _notes(run, tasks, several=len(material.runs) > 1)]
+    section.notes = [note for run in report_data.runs for note in _notes(run, tasks, several=len(report_data.runs) > 1)]
     if rows:
         section.records["tasks.csv"] = rows
     return section
 
 
-def _cells(material: Material, task: str, name: str) -> list[Cell]:
+def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
     group, _, metric = name.rpartition("/")
-    entries = material.entries(task, name)
+    entries = report_data.entries(task, name)
     known = [entry for entry in entries if entry]
     chance, ties = known[0]["chance"], {entry["ties"] for entry in known}
     return [
@@ -83,15 +83,15 @@ def _cells(material: Material, task: str, name: str) -> list[Cell]:
     ]
 
 
-def _paper_says(material: Material, task: str, name: str) -> str:
-    quoted = paper.beside(material.runs, task, name)
+def _paper_says(report_data: ReportData, task: str, name: str) -> str:
+    quoted = paper.beside(report_data.runs, task, name)
     return "; ".join(f"{percent(other.in_our_unit)} {paper.described(other)}" for other in quoted)
 
 
-def _on_the_paper(material: Material) -> str:
-    cited = "; ".join(source["short"] for source in paper.sources(material.runs))
+def _on_the_paper(report_data: ReportData) -> str:
+    cited = "; ".join(source["short"] for source in paper.sources(report_data.runs))
     others = "or for Stable Diffusion 2.1 where it has no diffusion model like ours"
-    if material.is_text:
+    if report_data.is_text:
         others = "asked by the same prompt, or in WSC+ for people"
     return (
         f"Beside ours stands what the paper ({cited}) states for the same model, {others}; its row and table are named."

@@ -12,7 +12,7 @@ from winobench.report import analysis, figures
 from winobench.report.figures import Margins, Mark, Panel
 from winobench.report.labels import task_label
 from winobench.report.runs import Run, TaskRun
-from winobench.report.sections.shared import Fold, Material, Section, folded, no_curve, says_nothing
+from winobench.report.sections.shared import Details, ReportData, Section, collapsed, too_few_examples, without_curve
 
 # Above, a power of ten that the numbers of the vertical axis are to be multiplied by.
 _MARGINS = Margins(left=0.72, top=0.2)
@@ -25,32 +25,32 @@ _GAP = Mark("wrong − right", figures.BOTH, "D")
 _LEGEND = [_RIGHT, _WRONG, _GAP]
 
 
-def timestep_section(material: Material) -> Section | None:
+def timestep_section(report_data: ReportData) -> Section | None:
     """Error against timestep for right and wrong candidates (Figure 3)."""
     shown, folds, notes, rows, pictures = [], [], [], [], {}
     few: dict[str, list[str]] = {}
-    for place, run in enumerate(material.runs):
+    for place, run in enumerate(report_data.runs):
         sampled = [one for one in run.tasks.values() if not (one.is_bias or one.deterministic or one.metric is None)]
         timed = [record for record in sampled if record.timesteps is not None]
         if len(timed) < len(sampled):
             notes.append(f"{run.label} did not record its timesteps: evaluate again to see it here.")
-        for record in filter(says_nothing, timed):
+        for record in filter(too_few_examples, timed):
             few.setdefault(record.name, []).append(run.label)
-        profiles = {record.name: _profile(run, record) for record in timed if not says_nothing(record)}
+        profiles = {record.name: _profile(run, record) for record in timed if not too_few_examples(record)}
         profiles = {task: profile for task, profile in profiles.items() if profile is not None}
         rows += _records(run, profiles)
         panels = [(task, panel) for task, profile in profiles.items() for panel in _timestep_panels(task, profile)]
         if panels:
-            name = "timesteps.png" if len(material.runs) == 1 else f"timesteps-{place + 1}.png"
+            name = "timesteps.png" if len(report_data.runs) == 1 else f"timesteps-{place + 1}.png"
             pictures[name] = ([panel for _, panel in panels], _LEGEND, 4)
-            first, more = folded(panels)
-            if len(material.runs) == 1:
+            first, more = collapsed(panels)
+            if len(report_data.runs) == 1:
                 shown, folds = first, more
             else:
-                folds.append(Fold(run.label, panels=first, is_open=not folds))
+                folds.append(Details(run.label, panels=first, is_open=not folds))
                 folds += [dataclasses.replace(fold, title=f"{run.label}, {fold.title}") for fold in more]
     if few:
-        notes.append(no_curve(material, few))
+        notes.append(without_curve(report_data, few))
     title = "Error against timestep"
     if not rows:
         return Section("timesteps", title, notes) if few else None

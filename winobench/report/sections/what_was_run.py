@@ -9,7 +9,7 @@ from typing import Any
 
 from winobench.report.labels import task_label
 from winobench.report.runs import Run, TaskRun
-from winobench.report.sections.shared import DASH, Material, above_chance, percent
+from winobench.report.sections.shared import DASH, ReportData, above_chance, percent
 
 # Of what a model says about itself, what is said elsewhere or to machines alone.
 _NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")
@@ -69,10 +69,10 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
     return facts
 
 
-def summary_sentences(material: Material) -> list[str]:
+def summary_sentences(report_data: ReportData) -> list[str]:
     """What a reader should take away at once, a sentence a run."""
     sentences = []
-    for run in material.runs:
+    for run in report_data.runs:
         entries = [
             (task, metric, record.results[metric]["value"], _distances(record, metric))
             for task, record in run.tasks.items()
@@ -87,8 +87,8 @@ def summary_sentences(material: Material) -> list[str]:
         text = f"{run.label} is above chance on {above} of {len(entries)} measures"
         if clearest is not weakest:
             text += (
-                f", furthest on {material.measure(*clearest[:2])} ({percent(clearest[2])}%) and least on "
-                f"{material.measure(*weakest[:2])} ({percent(weakest[2])}%)"
+                f", furthest on {report_data.measure(*clearest[:2])} ({percent(clearest[2])}%) and least on "
+                f"{report_data.measure(*weakest[:2])} ({percent(weakest[2])}%)"
             )
         sentences.append(text + ".")
     return sentences

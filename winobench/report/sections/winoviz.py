@@ -15,7 +15,7 @@ from winobench.report.sections.shared import (
     ABSENT,
     PROPORTION_COLUMNS,
     Cell,
-    Material,
+    ReportData,
     Section,
     Table,
     TableRow,
@@ -60,9 +60,9 @@ class _Row:
     run: int | None = None
 
 
-def winoviz_section(material: Material) -> Section | None:
+def winoviz_section(report_data: ReportData) -> Section | None:
     """Tables 1 to 4 with our runs above the paper's rows, and the position bias of runs that asked in both orders."""
-    asked = {task for run in material.runs for task in run.tasks}
+    asked = {task for run in report_data.runs for task in run.tasks}
     sets = [name for name in SETS if any(task in asked for task in _tasks_of(name))]
     if not sets:
         return None
@@ -74,13 +74,13 @@ def winoviz_section(material: Material) -> Section | None:
             "that are scored stand among answers that are generated, as the small print says.",
         ],
     )
-    marks = material.dots
+    marks = report_data.dots
     panels: list[Panel] = []
     for name in sets:
         single, multi, decoupled = _tasks_of(name)
         whose = f", {SETS[name]}" if len(sets) > 1 or name != "winoviz" else ""
         hops = [(f"{hop} {metric}", f"{name}_{task}", key) for hop, task in _HOPS for metric, key in _METRICS]
-        ours = [_run_row(run, place) for place, run in enumerate(material.runs)]
+        ours = [_run_row(run, place) for place, run in enumerate(report_data.runs)]
         for caption, prompts, tables in _BLOCKS:
             wanted = ("zero_shot", *prompts) if tables == ("Table 2",) else prompts
             rows = [row for row in ours if _prompt(row.prompt) in wanted and _has(row, hops)]
@@ -93,7 +93,7 @@ def winoviz_section(material: Material) -> Section | None:
         if rows:
             caption = f"The two steps and both together, Ind. (Table 4){whose}"
             section.tables.append(_table(caption, [*rows, *_paper_rows((decoupled,), ("Table 4",))], steps))
-        bias = _bias_table(material, _tasks_of(name), whose)
+        bias = _bias_table(report_data, _tasks_of(name), whose)
         if bias is not None:
             section.tables.append(bias)
         for title, cells in ((f"Single-hop and multi-hop{whose}", hops), (f"The steps apart{whose}", steps)):
@@ -109,7 +109,7 @@ def winoviz_section(material: Material) -> Section | None:
     section.legend = marks if panels else []
     if panels:
         section.pictures["winoviz.png"] = (panels, marks, 2)
-    section.records["winoviz.csv"] = list(_records(material, sets))
+    section.records["winoviz.csv"] = list(_records(report_data, sets))
     return section
 
 
@@ -160,9 +160,9 @@ def _table(caption: str, rows: Sequence[_Row], cells: Sequence[tuple[str, str, s
     return Table(["model and prompt", *(label for label, *_ in cells)], lines, caption)
 
 
-def _bias_table(material: Material, tasks: Sequence[str], whose: str) -> Table | None:
+def _bias_table(report_data: ReportData, tasks: Sequence[str], whose: str) -> Table | None:
     lines = []
-    for place, run in enumerate(material.runs):
+    for place, run in enumerate(report_data.runs):
         for task in tasks:
             entries = run.tasks[task].results if task in run.tasks else {}
             if not any(key in entries for key in _BIAS):
@@ -188,10 +188,10 @@ def _bars(title: str, labels: Sequence[str], series: Sequence[tuple[Mark, np.nda
     )
 
 
-def _records(material: Material, sets: Sequence[str]) -> Iterable[dict[str, Any]]:
+def _records(report_data: ReportData, sets: Sequence[str]) -> Iterable[dict[str, Any]]:
     for name in sets:
         for task in _tasks_of(name):
-            for run in material.runs:
+            for run in report_data.runs:
                 for key, entry in (run.tasks[task].results if task in run.tasks else {}).items():
                     values = {column: entry[column] for column in PROPORTION_COLUMNS}
                     yield {"run": run.label, "protocol": run.protocol, "task": task, "metric": key, **values}

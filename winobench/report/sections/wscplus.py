@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from winobench import metrics
-from winobench.data.wscplus import GENERATORS, NEITHER, TYPES
+from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, published
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
@@ -22,8 +22,8 @@ from winobench.report.sections.shared import (
     NUMBER_COLUMNS,
     PROPORTION_COLUMNS,
     Cell,
-    Fold,
-    Material,
+    Details,
+    ReportData,
     Section,
     Table,
     TableRow,
@@ -60,21 +60,21 @@ _BY_TYPE = [(name, f"{name}/accuracy") for name in TYPES]
 _Counts = Sequence[Mapping[str, int] | None]
 
 
-def asked_tasks(material: Material) -> list[str]:
+def asked_tasks(report_data: ReportData) -> list[str]:
     """The tasks of WSC+ to which the runs have answers."""
-    return [task for task in TASKS if any(_answered(record) for record in material.records(task))]
+    return [task for task in TASKS if any(_answered(record) for record in report_data.records(task))]
 
 
-def wscplus_section(material: Material) -> Section | None:
+def wscplus_section(report_data: ReportData) -> Section | None:
     """The paper's Figures 6 to 9, drawn of the runs' answers, and people's answers in the layout of Table 6.
 
     Args:
-      material: runs of text benchmarks.
+      report_data: runs of text benchmarks.
 
     Raises:
       InputError: a rating is of no question, or no answer to it, or questions differ in the number of ratings.
     """
-    tasks = asked_tasks(material)
+    tasks = asked_tasks(report_data)
     if not tasks:
         return None
     section = Section(
@@ -88,29 +88,29 @@ def wscplus_section(material: Material) -> Section | None:
             "the means of five evaluators over 200 questions of the validation set (Table 6).",
         ],
     )
-    section.legend = [*material.dots, _PEOPLE]
+    section.legend = [*report_data.dots, _PEOPLE]
     rows, error_rows = [], []
     for task in tasks:
         before = "" if len(tasks) == 1 else f"{task_label(task)}: "
         people = people_said() if task == TASKS[0] else {}
-        writers = _writers(material, task)
+        writers = _writers(report_data, task)
         measured = [_ALL, *_BY_TYPE, *writers, ("pairs, both right", "pair_accuracy")]
-        counts = [error_counts(record) if _answered(record) else None for record in material.records(task)]
+        counts = [error_counts(record) if _answered(record) else None for record in report_data.records(task)]
         kinds = [kind for kind in ERROR_LABELS if kind != wscplus.NO_ANSWER or any(c and c[kind] for c in counts)]
         section.panels += [
-            _accuracy_bars(material, task, f"{before}right answers (Figure 6)", [_ALL], people),
-            _accuracy_bars(material, task, f"{before}by type (Figure 7)", _BY_TYPE, people),
-            _error_bars(material, f"{before}kinds of errors (Figure 8)", kinds, counts),
-            _accuracy_bars(material, task, f"{before}by writer of the sentences (Figure 9)", writers, people),
+            _accuracy_bars(report_data, task, f"{before}right answers (Figure 6)", [_ALL], people),
+            _accuracy_bars(report_data, task, f"{before}by type (Figure 7)", _BY_TYPE, people),
+            _error_bars(report_data, f"{before}kinds of errors (Figure 8)", kinds, counts),
+            _accuracy_bars(report_data, task, f"{before}by writer of the sentences (Figure 9)", writers, people),
         ]
-        section.tables.append(_accuracy_table(material, task, measured, people))
+        section.tables.append(_accuracy_table(report_data, task, measured, people))
         section.tables.append(_error_table(f"{before}errors by kind, with their share of all errors", kinds, counts))
-        section.folds += _pronouns(material, task)
+        section.folds += _pronouns(report_data, task)
         for label, key in measured:
-            rows += material.csv_rows(task, key, {"of": label}, PROPORTION_COLUMNS, people=people.get(key))
-        error_rows += _error_rows(material, task, kinds, counts)
-    if material.ratings is not None:
-        table, section.records["wscplus_raters.csv"] = _raters(material, tasks, material.ratings)
+            rows += report_data.csv_rows(task, key, {"of": label}, PROPORTION_COLUMNS, people=people.get(key))
+        error_rows += _error_rows(report_data, task, kinds, counts)
+    if report_data.ratings is not None:
+        table, section.records["wscplus_raters.csv"] = _raters(report_data, tasks, report_data.ratings)
         section.tables.append(table)
     section.pictures["wscplus.png"] = (section.panels, section.legend, 2)
     section.records["wscplus.csv"] = rows
@@ -120,12 +120,12 @@ def wscplus_section(material: Material) -> Section | None:
 
 
 def _accuracy_bars(
-    material: Material, task: str, title: str, measured: _Measured, people: Mapping[str, float]
+    report_data: ReportData, task: str, title: str, measured: _Measured, people: Mapping[str, float]
 ) -> Panel:
     labels, keys = [label for label, _ in measured], [key for _, key in measured]
     series = [
         (mark, drawn_values([record.results.get(key) for key in keys]))
-        for mark, record in zip(material.dots, material.records(task), strict=True)
+        for mark, record in zip(report_data.dots, report_data.records(task), strict=True)
         if record is not None
     ]
     if any(key in people for key in keys):
@@ -133,25 +133,25 @@ def _accuracy_bars(
     return _bars(title, labels, series)
 
 
-def _error_bars(material: Material, title: str, kinds: Sequence[str], counts: _Counts) -> Panel:
+def _error_bars(report_data: ReportData, title: str, kinds: Sequence[str], counts: _Counts) -> Panel:
     series = [
         (mark, _without_intervals([count[kind] for kind in kinds]))
-        for mark, count in zip(material.dots, counts, strict=True)
+        for mark, count in zip(report_data.dots, counts, strict=True)
         if count is not None
     ]
     return _bars(title, [ERROR_LABELS[kind] for kind in kinds], series, counted=True)
 
 
-def _accuracy_table(material: Material, task: str, measured: _Measured, people: Mapping[str, float]) -> Table:
+def _accuracy_table(report_data: ReportData, task: str, measured: _Measured, people: Mapping[str, float]) -> Table:
     rows = []
     for label, key in measured:
-        entries = material.entries(task, key)
+        entries = report_data.entries(task, key)
         if any(entries):
             cells = [proportion_cell(entry, place) for place, entry in enumerate(entries)]
             size = max(entry["n"] for entry in entries if entry)
             said = Cell(percent(people[key]) if key in people else "")
             rows.append(TableRow([Cell(label), *cells, said, Cell(f"{size:,}")]))
-    return Table(["", *range(len(material.runs)), "people (paper)", "questions"], rows, task_label(task))
+    return Table(["", *range(len(report_data.runs)), "people (paper)", "questions"], rows, task_label(task))
 
 
 def _error_table(title: str, kinds: Sequence[str], counts: _Counts) -> Table:
@@ -162,9 +162,9 @@ def _error_table(title: str, kinds: Sequence[str], counts: _Counts) -> Table:
     return Table(["error", *range(len(counts))], rows, title[0].upper() + title[1:])
 
 
-def _error_rows(material: Material, task: str, kinds: Sequence[str], counts: _Counts) -> list[dict[str, Any]]:
+def _error_rows(report_data: ReportData, task: str, kinds: Sequence[str], counts: _Counts) -> list[dict[str, Any]]:
     rows = []
-    for run, count in zip(material.runs, counts, strict=True):
+    for run, count in zip(report_data.runs, counts, strict=True):
         for kind in kinds if count is not None else ():
             total = sum(count.values())
             share = count[kind] / total if total else None
@@ -195,19 +195,21 @@ def error_counts(record: TaskRun) -> dict[str, int]:
 
 def people_said() -> dict[str, float]:
     """Metric -> what people reach (Table 6), in [0, 1]."""
-    return {number.metric: number.value for number in wscplus.published(place="Table 6", model=_HUMANS)}
+    return {number.metric: number.value for number in published.published(place="Table 6", model=_HUMANS)}
 
 
-def _raters(material: Material, tasks: Sequence[str], ratings: Sequence[Rating]) -> tuple[Table, list[dict[str, Any]]]:
+def _raters(
+    report_data: ReportData, tasks: Sequence[str], ratings: Sequence[Rating]
+) -> tuple[Table, list[dict[str, Any]]]:
     """How often people are right, by type, and how far they agree: a table, and a row a number."""
     answers: dict[str, str] = {}
     types: dict[str, str] = {}
-    for record in (record for task in tasks for record in material.records(task) if _answered(record)):
+    for record in (record for task in tasks for record in report_data.records(task) if _answered(record)):
         questions = record.examples
         for name, answer, groups in zip(questions.ids, questions.targets, questions.groups, strict=True):
             answers[name], types[name] = wscplus.LABELS[answer], groups[0]
     types = dict(sorted(types.items(), key=lambda one: TYPES.index(one[1])))
-    kappa = agreement.ratings_kappa(ratings, wscplus.LABELS, num_resamples=material.resamples, seed=material.seed)
+    kappa = agreement.ratings_kappa(ratings, wscplus.LABELS, num_resamples=report_data.resamples, seed=report_data.seed)
     found = agreement.rater_accuracy(ratings, answers, types)
     columns = [*dict.fromkeys(types.values()), agreement.TOTAL]
     lines, rows = [], []
@@ -226,7 +228,7 @@ def _raters(material: Material, tasks: Sequence[str], ratings: Sequence[Rating])
     quoted = [ABSENT if value is None else Cell(percent(value), style="paper") for value in said]
     lines.append(TableRow([Cell("people (paper)"), *quoted]))
     rows.append({"rater": "all", "of": "Fleiss' kappa", **{key: getattr(kappa, key) for key in NUMBER_COLUMNS}})
-    (printed,) = wscplus.published(metric="kappa")
+    (printed,) = published.published(metric="kappa")
     caption = f"People's answers, {kappa.num_raters} to each of {kappa.n:,} questions: {_kappa_said(kappa)}"
     return Table(["right answers", *columns], lines, f"{caption} (paper: {printed.printed})"), rows
 
@@ -242,9 +244,9 @@ def _answered(record: TaskRun | None) -> bool:
     return record is not None and isinstance(record.examples, Questions)
 
 
-def _writers(material: Material, task: str) -> _Measured:
+def _writers(report_data: ReportData, task: str) -> _Measured:
     """Who wrote the sentences, and the row of the results on it; the paper's first."""
-    there = [name.removesuffix("/accuracy") for name in material.names(task) if name.endswith("/accuracy")]
+    there = [name.removesuffix("/accuracy") for name in report_data.names(task) if name.endswith("/accuracy")]
     others = [name for name in there if name not in TYPES and name not in GENERATORS]
     names = [*(name for name in GENERATORS if name in there), *others]
     return [(GENERATOR_LABELS.get(name, name), f"{name}/accuracy") for name in names]
@@ -272,9 +274,9 @@ def _share(counts: Mapping[str, int], kind: str) -> Cell:
     return Cell(f"{counts[kind]:,}", f"{percent(counts[kind] / total)}%" if total else "", "value")
 
 
-def _pronouns(material: Material, task: str) -> list[Fold]:
+def _pronouns(report_data: ReportData, task: str) -> list[Details]:
     """How often each pronoun is asked about, and how often it is understood (compare Figure 4)."""
-    records = material.records(task)
+    records = report_data.records(task)
     asked = next(record.examples for record in records if _answered(record))
     counts = collections.Counter(named["pronoun"].strip().lower() for named in asked.named if "pronoun" in named)
     if not counts:
@@ -295,6 +297,6 @@ def _pronouns(material: Material, task: str) -> list[Fold]:
             entry = {**metrics.wilson(sum(right), len(right))._asdict(), "chance": _CHANCE} if right else None
             cells.append(proportion_cell(entry, place))
         rows.append(TableRow(cells))
-    columns = ["pronoun", "questions", *range(len(material.runs))]
+    columns = ["pronoun", "questions", *range(len(report_data.runs))]
     title = "Pronouns" if task == TASKS[0] else f"Pronouns of {task_label(task)}"
-    return [Fold(title, tables=[Table(columns, rows, "How often it is asked about, and right answers")])]
+    return [Details(title, tables=[Table(columns, rows, "How often it is asked about, and right answers")])]

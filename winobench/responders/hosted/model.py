@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import dataclasses
-import datetime
 import itertools
 import json
 import math
@@ -13,7 +10,6 @@ import os
 import queue
 import random
 import re
-import signal
 import threading
 import time
 import urllib.parse
@@ -23,10 +19,11 @@ from typing import Any
 
 from absl import logging
 
-from winobench import files, json_files
+from winobench import json_files
 from winobench.errors import InputError
 from winobench.responders.hosted.anthropic import Anthropic
 from winobench.responders.hosted.api import Api, exhausted
+from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
 from winobench.responders.hosted.prices import cost, is_price
 from winobench.responders.language import Raw, Request, Response, check_request
@@ -144,8 +141,8 @@ class HostedModel:
         self._key = _read_key(kind, needed=self._is_own)
         self._secret = _secret(self._key)
         self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
-        self._pace = _Pace()
-        self._log = _AttemptsLog(attempts_log)
+        self._pace = Pace()
+        self._log = AttemptsLog(attempts_log)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change an answer; the key is not among it."""
@@ -154,7 +151,7 @@ class HostedModel:
     def log_attempts(self, path: str | os.PathLike) -> None:
         """Appends every attempt from now on to a JSONL file, unless one was named before."""
         if self._log.path is None:
-            self._log = _AttemptsLog(path)
+            self._log = AttemptsLog(path)
 
     def cost(self, response: Response) -> float | None:
         """What a response has cost in US dollars; None where the price is not known.
@@ -180,14 +177,14 @@ class HostedModel:
         """
         bodies = self._bodies(requests)
         tasks: queue.SimpleQueue[tuple[int, dict[str, Any]] | None] = queue.SimpleQueue()
-        results = _Results()
+        results = Results()
         stop = threading.Event()
         threads = self._start(min(self.concurrency, len(bodies)), tasks, results, stop)
         waiting = iter(bodies.items())
         under_way, row = 0, 0
         end: BaseException | None = None  # why no more calls are begun
         deadline: float | None = None
-        interrupts = _Interrupts()
+        interrupts = Interrupts()
         try:
             interrupts.take_over()
             while True:
@@ -244,7 +241,7 @@ class HostedModel:
         return bodies
 
     def _start(
-        self, count: int, tasks: queue.SimpleQueue, results: _Results, stop: threading.Event
+        self, count: int, tasks: queue.SimpleQueue, results: Results, stop: threading.Event
     ) -> list[threading.Thread]:
         threads = [
             # Daemons: a call that hangs must not keep the process from ending.
@@ -279,23 +276,23 @@ class HostedModel:
         response = type(self._server).parse(content)
         return dataclasses.replace(response, text=self._blank(response.text))
 
-    def _work(self, tasks: queue.SimpleQueue, results: _Results, stop: threading.Event) -> None:
+    def _work(self, tasks: queue.SimpleQueue, results: Results, stop: threading.Event) -> None:
         while (task := tasks.get()) is not None:
             index, body = task
             try:
                 outcome = self._call(body, stop)
             except BaseException as error:  # else `ask` would wait for ever; it raises it
-                outcome = _Outcome(error=error)
+                outcome = Outcome(error=error)
             results.put(index, outcome)
 
-    def _call(self, body: dict[str, Any], stop: threading.Event) -> _Outcome:
+    def _call(self, body: dict[str, Any], stop: threading.Event) -> Outcome:
         """One call with its retries."""
         # The same in every attempt: a server that knows the header does not do the work twice.
         call_id = f"winobench-{uuid.uuid4()}"
         for attempt in range(1, self._attempts + 1):
             self._pace.wait(stop)
             if stop.is_set():
-                return _Outcome()
+                return Outcome()
             started = time.monotonic()
             try:
                 status, text, headers = self._server.send(body, call_id)
@@ -319,8 +316,8 @@ class HostedModel:
                 try:
                     self._log.add(body, attempt, status, seconds, "answered", None, identifier)
                 except InputError as error:  # the answer is paid for
-                    return _Outcome(raw=raw, error=error)
-                return _Outcome(raw=raw)
+                    return Outcome(raw=raw, error=error)
+                return Outcome(raw=raw)
             message = self._blank(failure.message)
             asked = failure.wait or 0.0
             last = attempt == self._attempts or not failure.passing
@@ -333,16 +330,16 @@ class HostedModel:
             level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
             logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt, self._attempts, outcome, then)
             if failure.fatal is not None:
-                return _Outcome(error=InputError(f"{self._name}: {self._blank(failure.fatal)}"))
+                return Outcome(error=InputError(f"{self._name}: {self._blank(failure.fatal)}"))
             if failure.passing and asked > self._longest_wait:
                 end = (
                     f"{self._name}: the server asks to be left alone for {asked:.0f} s ({message}): give the same"
                     " command again after that; what has been answered is kept."
                 )
-                return _Outcome(error=InputError(end))
+                return Outcome(error=InputError(end))
             if last:
                 error = {"kind": failure.kind, "message": message, "attempts": attempt}
-                return _Outcome(raw={"error": error}, passing=failure.passing)
+                return Outcome(raw={"error": error}, passing=failure.passing)
             if failure.kind == "rate limit":
                 self._pace.pause(asked)  # the others would meet the same
             stop.wait(wait)
@@ -351,137 +348,6 @@ class HostedModel:
     def _blank(self, text: str | None) -> str | None:
         """A text without the key."""
         return self._secret.sub(_BLANK, text) if self._secret is not None and text else text
-
-
-@dataclasses.dataclass(frozen=True)
-class _Outcome:
-    """What came of a call; all None for one that was not made because the run ends.
-
-    An error ends the run, and may come with an answer.
-    """
-
-    raw: Raw | None = None
-    error: BaseException | None = None
-    passing: bool = False
-
-
-class _Results:
-    """What the threads have for `ask`. Waiting and taking are apart, so that an interrupt of the wait loses nothing."""
-
-    def __init__(self):
-        self._there: collections.deque[tuple[int, _Outcome]] = collections.deque()
-        self._arrived = threading.Event()
-
-    def put(self, index: int, outcome: _Outcome) -> None:
-        self._there.append((index, outcome))
-        self._arrived.set()
-
-    def wait(self, seconds: float | None) -> bool:
-        """Waits for a result; False if there is none in time."""
-        if not self._there:
-            self._arrived.clear()
-            if not self._there:  # it may have come in between
-                self._arrived.wait(seconds)
-        return bool(self._there)
-
-    def take(self) -> tuple[int, _Outcome]:
-        return self._there.popleft()
-
-
-class _Interrupts:
-    """Ctrl-C while answers are asked for: it is raised where `ask` waits, and kept until then where others work.
-
-    Otherwise it would cut off whoever stores an answer, with that answer and those under way. A second one is raised
-    at once.
-    """
-
-    def __init__(self):
-        self.kept = False  # one has come that is not raised yet
-        self._taken = self._waiting = self._came = False
-
-    def take_over(self) -> None:
-        """From now on, where Python's own handler would raise it."""
-        self._taken = (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        )
-        if self._taken:
-            signal.signal(signal.SIGINT, self._handle)
-
-    def give_back(self) -> None:
-        if self._taken:
-            with contextlib.suppress(ValueError):  # a generator that another thread has cleared away
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
-        """Here interrupts are raised, one that was kept among them."""
-        self._waiting = True
-        try:
-            if self.kept:
-                self.kept = False
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._waiting = False
-
-    def _handle(self, *_: Any) -> None:
-        first, self._came = not self._came, True
-        if self._waiting or not first:
-            raise KeyboardInterrupt
-        self.kept = True
-
-
-class _Pace:
-    """Keeps all threads from sending while the server wants to be left alone."""
-
-    def __init__(self):
-        self._until = 0.0
-        self._lock = threading.Lock()
-
-    def pause(self, seconds: float) -> None:
-        with self._lock:
-            self._until = max(self._until, time.monotonic() + seconds)
-
-    def wait(self, stop: threading.Event) -> None:
-        while (left := self._until - time.monotonic()) > 0 and not stop.wait(left):
-            pass
-
-
-class _AttemptsLog:
-    """A line for each attempt."""
-
-    def __init__(self, path: str | os.PathLike | None):
-        self.path = path
-        self._lock = threading.Lock()
-
-    def add(
-        self,
-        body: dict[str, Any],
-        attempt: int,
-        status: int | None,
-        seconds: float,
-        outcome: str,
-        wait: float | None,
-        request_id: str | None,
-    ) -> None:
-        if self.path is None:
-            return
-        line = {
-            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-            "request": files.digest(body)[:16],
-            "attempt": attempt,
-            "status": status,
-            "seconds": round(seconds, 3),
-            "outcome": outcome,
-            "wait": None if wait is None else round(wait, 3),
-            "request_id": request_id,
-        }
-        try:
-            with self._lock, open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written: {error.strerror or error}.") from error
 
 
 APIS: dict[str, type[Api]] = {"openai": OpenAI, "anthropic": Anthropic}

@@ -1,0 +1,290 @@
+"""When a question of a race is decided: rankings of candidates, and pairs that have to win together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from winobench.metrics import sequential
+
+# Numbers of samples after which a candidate's rivals are chosen, on whom it is bet from there on, and the shares of the
+# level: 1 / 2, 1 / 4, ... With two candidates there is nothing to choose.
+_FIRST_CHOICE, _NEXT_CHOICE = 4, 4
+
+
+class Ranking:
+    """A question whose candidates are ranked: texts for an image, or images for a text.
+
+    Attributes:
+      num_samples: [candidates] int, the samples that each was judged on.
+    """
+
+    def __init__(
+        self,
+        rows: np.ndarray,
+        signs: np.ndarray,
+        tops: Sequence[int] = (1,),
+        weights: np.ndarray | None = None,
+        order: np.ndarray | None = None,
+    ):
+        """
+        Args:
+          rows: int [candidates, terms], rows of the errors that a candidate's score is made of.
+          signs: int [terms], of these errors in the score.
+          tops: the sets of best candidates that are asked for: the best one, the best five.
+          weights: float [samples], of each sample; equal ones when None.
+          order: int [samples], in which samples are met; as they are numbered when None.
+        """
+        self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
+        # Nothing is asked of a single candidate, but it has a score.
+        self._tops = [_TopK(len(rows), k) for k in sorted(tops) if k < len(rows)] or [_TopK(len(rows), len(rows))]
+        self.num_samples = np.zeros(len(rows), np.int64)
+
+    @property
+    def terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """What scores are made of: rows and signs, as they were given."""
+        return self._rows, self._signs
+
+    @property
+    def decided(self) -> bool:
+        """Whether nothing is open."""
+        return not self._running().any()
+
+    def _running(self) -> np.ndarray:
+        """[candidates] bool: those that another look needs; all of them before the first."""
+        if not self.num_samples.any():
+            return np.ones(len(self._rows), bool)
+        return np.any([top.is_open for top in self._tops], axis=0)
+
+    def needed(self) -> np.ndarray:
+        """Rows of the errors that the next look needs; none once all is decided."""
+        return self._rows[self._running()].ravel()
+
+    def interim_look(
+        self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
+    ) -> None:
+        """Decides what the first n samples can decide.
+
+        Args:
+          errors: [rows, samples] floats; of the needed rows, the first n in the order are known.
+          n: at most ``budget``.
+          budget: the samples that a decision should agree with.
+          level: probability that this question is decided otherwise at any look.
+          share: as of `winobench.metrics.sequential.will_stay_positive`.
+        """
+        running = self._running()
+        self.num_samples[running] = n
+        scores = self._scores(errors, n)
+        for top in self._tops:
+            if top.is_open.any():
+                top.interim_look(scores, budget, level / len(self._tops), share)
+
+    def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
+        """[candidates, n] float64, NaN where a sample is not known."""
+        return sample_scores(errors, self._rows, self._signs, self._weights, self._order, n)
+
+    def scores(self, errors: np.ndarray) -> np.ndarray:
+        """[candidates] float64, higher = better: that of the winner, and how far the others are from it.
+
+        Differences are means over the samples that both have. Where those of a few samples would order two candidates
+        in another way than was decided, the decision stands.
+        """
+        most = int(self.num_samples.max())
+        samples = self._scores(errors, most)
+        is_winner = self._tops[0].is_in if self._tops[0].is_in.any() else self.num_samples == most
+        winner = int(np.argmax(is_winner))
+        common = np.minimum(self.num_samples, self.num_samples[winner])
+        behind = np.array([(samples[winner, :n] - row[:n]).mean() for row, n in zip(samples, common, strict=True)])
+        scores = samples[winner, : self.num_samples[winner]].mean() - behind
+        for top in self._tops:
+            rest = ~top.is_in
+            if top.is_in.any() and rest.any():
+                scores[rest] = np.minimum(scores[rest], np.nextafter(scores[top.is_in].min(), -np.inf))
+        return scores
+
+
+class _TopK:
+    """Which of some candidates are the k best?
+
+    A candidate leaves when it is sure that k others are better, and enters when it is sure that it is better than all
+    but k - 1 others. Which others that shall be is chosen after a few samples, and only later ones are evidence: a
+    choice by the same samples would need a share of the level for each that might have been chosen. One that belongs to
+    the k best leaves only if one of its rivals that does not is held to be better: of the two kinds of mistakes there
+    are k, and as many as there are other candidates.
+    """
+
+    def __init__(self, num_candidates: int, k: int):
+        self.is_open = np.full(num_candidates, k < num_candidates)
+        self.is_in = ~self.is_open
+        self._k = k
+        # With one place, who enters is known when all others have left.
+        kinds = int(k > 0) + int(1 < k < num_candidates - 1)
+        others = num_candidates - k
+        self._leaving = 0.0 if others == 1 < k else 1 / (kinds * k)
+        self._entering = 0.0 if k == 1 else 1 / (kinds * max(others, 1))
+        # Samples used for choosing -> the share of the level, and open candidates from best to worst after them.
+        self._choices: dict[int, tuple[float, np.ndarray, int]] = {}
+
+    def interim_look(self, scores: np.ndarray, budget: int, level: float, share: float) -> None:
+        """Settles those whose fate the scores, [candidates, n], make sure."""
+        n = scores.shape[1]
+        if n >= budget:
+            enter, leave = self._by_means(scores)
+        else:
+            self._choose(scores, budget)
+            leave = self._sure(scores, budget, level, share, leaving=True)
+            enter = self._sure(scores, budget, level, share, leaving=False)
+        # No more than there are places, and rivals for them, even after a mistake.
+        enter = enter[: self._k - int(self.is_in.sum())]
+        self.is_in[enter] = True
+        self.is_open[enter] = False
+        leave = leave[: max(0, int(self.is_open.sum()) - (self._k - int(self.is_in.sum())))]
+        self.is_open[leave] = False
+        # All places taken, or none that could be taken from anybody.
+        flat_indices = self._k - int(self.is_in.sum())
+        if flat_indices in (0, int(self.is_open.sum())):
+            self.is_in |= self.is_open & (flat_indices > 0)
+            self.is_open[:] = False
+
+    def _by_means(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Who enters and who leaves by the means of the whole budget; neither where they are equal."""
+        candidates = np.flatnonzero(self.is_open)
+        flat_indices = self._k - int(self.is_in.sum())
+        order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
+        above, below = order[:flat_indices], order[flat_indices:]
+        better = (scores[above][:, None] - scores[below][None]).mean(axis=-1) > 0
+        return above[better.all(axis=1)], below[better.all(axis=0)]
+
+    def _choose(self, scores: np.ndarray, budget: int) -> None:
+        """Orders the open candidates by the first samples, as often as there are new numbers of them."""
+        candidates = np.flatnonzero(self.is_open)
+        flat_indices = self._k - int(self.is_in.sum())
+        if len(self.is_open) == 2:
+            self._choices.setdefault(0, (1.0, candidates, flat_indices))
+            return
+        number, part = _FIRST_CHOICE, 0.5
+        while number < min(scores.shape[1], budget / 2):
+            if number not in self._choices:
+                means = scores[candidates, :number].mean(axis=1)
+                self._choices[number] = (part, candidates[np.argsort(-means, kind="stable")], flat_indices)
+            number, part = number * _NEXT_CHOICE, part / 2
+
+    def _sure(self, scores: np.ndarray, budget: int, level: float, share: float, *, leaving: bool) -> np.ndarray:
+        """Candidates that surely leave, or surely enter."""
+        of_level = self._leaving if leaving else self._entering
+        found: set[int] = set()
+        if not of_level:
+            return np.zeros(0, np.int64)
+        # Whose comparisons are settled needs no other; one with who has gone the other way cannot be won.
+        settled = self.is_in if leaving else ~self.is_in & ~self.is_open
+        means = scores.mean(axis=1) * (1 if leaving else -1)
+        for start, (part, order, flat_indices) in self._choices.items():
+            number = flat_indices if leaving else len(order) - flat_indices
+
+            def are_sure(
+                one: Sequence[int], rivals: Sequence[int], start: int = start, part: float = part
+            ) -> np.ndarray:
+                """[n] bool: is each rival better than one that may leave, or worse than one that may enter?"""
+                sign = 1 if leaving else -1
+                differences = sign * (scores[list(rivals)] - scores[list(one)])
+                return sequential.will_stay_positive(differences, budget, level * of_level * part, share, start)
+
+            rivals_of = {}
+            for candidate in order[self.is_open[order]].tolist():
+                rivals = [rival for rival in (order if leaving else order[::-1]).tolist() if rival != candidate][
+                    :number
+                ]
+                rivals = [rival for rival in rivals if not settled[rival]]
+                if candidate not in found and rivals and all(self.is_open[rival] for rival in rivals):
+                    rivals_of[candidate] = sorted(rivals, key=lambda rival: means[rival])
+            # The closest rival of each first: most candidates need no other comparison.
+            close = are_sure(list(rivals_of), [rivals[0] for rivals in rivals_of.values()])
+            rivals_of = {one: rivals for (one, rivals), sure in zip(rivals_of.items(), close, strict=True) if sure}
+            pairs = [(one, rival) for one, rivals in rivals_of.items() for rival in rivals[1:]]
+            rest = are_sure([one for one, _ in pairs], [rival for _, rival in pairs])
+            found |= set(rivals_of) - {one for (one, _), sure in zip(pairs, rest, strict=True) if not sure}
+        return np.array(sorted(found), np.int64)
+
+
+class PairwiseQuestion:
+    """A question of n images and n texts that belong together in order (Winoground: two and two).
+
+    Its pairs go on together until the text score and the image score are both decided: all of a score's comparisons
+    are won, or one is lost.
+
+    Attributes:
+      num_samples: [n, n] int, the samples that each pair was judged on.
+      decided: whether nothing is open.
+    """
+
+    def __init__(
+        self,
+        rows: np.ndarray,
+        signs: np.ndarray,
+        weights: np.ndarray | None = None,
+        order: np.ndarray | None = None,
+    ):
+        """
+        Args:
+          rows: int [n, n, terms], as of `Ranking`.
+          signs: int [terms].
+          weights, order: as of `Ranking`.
+        """
+        self._rows, self._signs, self._weights, self._order = rows, signs, weights, order
+        self.decided = False
+        self.num_samples = np.zeros(rows.shape[:2], np.int64)
+
+    @property
+    def terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """As of `Ranking`."""
+        return self._rows, self._signs
+
+    def needed(self) -> np.ndarray:
+        """As of `Ranking`."""
+        return np.zeros(0, np.int64) if self.decided else self._rows.ravel()
+
+    def interim_look(
+        self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
+    ) -> None:
+        """As of `Ranking`."""
+        scores = self._scores(errors, n)
+        size = len(scores)
+        one, other = np.nonzero(~np.eye(size, dtype=bool))
+        own = scores[one, one]
+        margins = np.stack([own - scores[one, other], own - scores[other, one]])  # [text or image, comparisons, n]
+        # Half of the level for each score. It is won by mistake only if a comparison is that is lost, whichever; and
+        # lost by mistake if any of them is.
+        won = sequential.will_stay_positive(margins, budget, level / 2, share).all(axis=1)
+        lost = sequential.will_stay_positive(-margins, budget, level / 2 / len(one), share).any(axis=1)
+        means = margins.mean(axis=-1)
+        self.num_samples[:] = n
+        # What was sure at an earlier look has to be what the means say now: scores are means.
+        self._won, self._lost = self._won | won, self._lost | lost
+        by_means = (means > 0).all(axis=1)
+        settled = (self._won & by_means) | (self._lost & (means < 0).any(axis=1))
+        self.decided = bool(settled.all())
+
+    _won = _lost = np.zeros(2, bool)
+
+    def _scores(self, errors: np.ndarray, n: int) -> np.ndarray:
+        return sample_scores(errors, self._rows, self._signs, self._weights, self._order, n)
+
+    def scores(self, errors: np.ndarray) -> np.ndarray:
+        """[n, n] float64, means over the samples that the pairs were judged on."""
+        return self._scores(errors, int(self.num_samples.max())).mean(axis=-1)
+
+
+def sample_scores(
+    errors: np.ndarray,
+    rows: np.ndarray,
+    signs: np.ndarray,
+    weights: np.ndarray | None,
+    order: np.ndarray | None,
+    n: int,
+) -> np.ndarray:
+    """float64 [..., n], the scores of the first samples, from the rows [..., terms] of errors that they are made of."""
+    first = np.arange(n) if order is None else order[:n]
+    known = errors[np.moveaxis(rows, -1, 0)[..., None], first].astype(np.float64)
+    scores = np.tensordot(signs, known, axes=1)
+    return scores if weights is None else scores * weights[first]

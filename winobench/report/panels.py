@@ -1,0 +1,136 @@
+"""Panels as files: SVG for pages, in the page's colours, and PNG."""
+
+from __future__ import annotations
+
+import io
+import math
+import pathlib
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from PIL import Image
+
+from winobench.report.figures import VARIABLES, Mark, Panel, fitted, style, text_width
+
+_DPI = 160
+_TITLE_HEIGHT, _LEGEND_LINE, _GAP = 0.27, 0.21, 0.2  # inches, of a file's panels
+
+
+def to_svg(panel: Panel, key: str, drawn: str | None = None) -> str:
+    """The panel as an SVG element for a page that defines the colours' variables.
+
+    Text stays text, in the page's own font. Nothing in it is loaded from elsewhere.
+
+    Args:
+      panel: what to draw.
+      key: begins the ids of the element's parts, which must be unique in a page.
+      drawn: what `to_png` has returned for the panel; without it, the panel is drawn.
+    """
+    if drawn is None:
+        with style():
+            drawn = _vectors(_figure(panel))
+    return _for_page(drawn, key, panel)
+
+
+def to_png(
+    panels: Sequence[Panel], path: pathlib.Path, *, legend: Sequence[Mark] = (), columns: int = 3
+) -> dict[Panel, str]:
+    """All panels in one file, with their titles and a legend.
+
+    Returns:
+      Each panel's drawing for `to_svg`: most of the time goes into making figures, and this way each is made once.
+    """
+    columns = min(columns, len(panels))
+    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
+    handles = [mark.handle for mark in legend]
+    entry = 0.65 + text_width(max((handle.get_label() for handle in handles), key=len, default=""), 9)
+    column = max(panel.width for panel in panels)
+    width = max(columns * (column + _GAP) + _GAP, entry + 2 * _GAP)
+    a_line = max(1, min(len(handles), int((width - 2 * _GAP) / entry)))
+    lines = math.ceil(len(handles) / a_line)
+    heights = [max(panel.height for panel in row) + _TITLE_HEIGHT for row in rows]
+    height = sum(heights) + _GAP * (len(rows) + 1) + (lines * _LEGEND_LINE + _GAP if handles else 0)
+    drawn, places = {}, []
+    with style():
+        whole = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+        top = _GAP
+        for row, row_height in zip(rows, heights, strict=True):
+            for place, panel in enumerate(row):
+                left = (width - panel.width) / 2 if columns == 1 else _GAP + place * (column + _GAP)
+                size = min(10, max(8, 10 * panel.width / text_width(panel.title or " ", 10)))
+                title = fitted(panel.title, panel.width, size)
+                at = (left / width, 1 - (top + 0.04) / height)
+                whole.text(*at, title, va="top", fontsize=size, fontweight="bold")
+                places.append((round(left * _DPI), round((top + _TITLE_HEIGHT) * _DPI)))
+            top += row_height + _GAP
+        if handles:
+            anchor = (0.5, _GAP / 2 / height)
+            whole.legend(
+                handles=handles, loc="lower center", ncols=a_line, bbox_to_anchor=anchor, borderpad=0, borderaxespad=0
+            )
+        picture = _pixels(whole)
+        for panel, place in zip(panels, places, strict=True):
+            figure = _figure(panel)
+            pixels = _pixels(figure)
+            picture.paste(pixels, place, pixels)
+            drawn[panel] = _vectors(figure)
+    picture.convert("RGB").save(path, compress_level=4, dpi=(_DPI, _DPI))
+    return drawn
+
+
+def _figure(panel: Panel) -> Figure:
+    """The panel's figure, without a ground."""
+    margins = panel.margins
+    figure = Figure(figsize=(panel.width, panel.height), dpi=_DPI)
+    axes = figure.add_axes(
+        (
+            margins.left / panel.width,
+            margins.bottom / panel.height,
+            1 - (margins.left + margins.right) / panel.width,
+            1 - (margins.top + margins.bottom) / panel.height,
+        )
+    )
+    figure.patch.set_visible(False)
+    axes.patch.set_visible(False)
+    panel.draw(axes)
+    return figure
+
+
+def _vectors(figure: Figure) -> str:
+    buffer = io.StringIO()
+    # Not by savefig, which draws everything twice.
+    FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return buffer.getvalue()
+
+
+def _pixels(figure: Figure) -> Image.Image:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba()).copy())
+
+
+def _for_page(svg: str, key: str, panel: Panel) -> str:
+    """The svg element alone, with unique ids, the page's colours, and its own width as the largest."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', svg))
+    svg = re.sub(
+        r' id="([\w.-]+)"', lambda match: f' id="{key}-{match.group(1)}"' if match.group(1) in used else "", svg
+    )
+    svg = re.sub(r'(href="#|url\(#)([\w.-]+)', rf"\g<1>{key}-\g<2>", svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    view = re.search(r'viewBox="[^"]+"', svg).group(0)
+    pixels = round(panel.width * 96)
+    head = f'<svg {view} class="figure" style="max-width:{pixels}px" role="img" aria-labelledby="{key}-title">'
+    title = f'<title id="{key}-title">{_escaped(panel.description or panel.title)}</title>'
+    body = svg[svg.index(">") + 1 :].replace("xlink:href", "href")
+    return head + title + re.sub(r"\s*\n\s*", "\n", body).strip()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

@@ -1,0 +1,75 @@
+"""Shapes that a language model's programs are compiled for, and requests on their way through them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+# The smallest widths of a batch's arrays; others are powers of two, and from the second one on 1.5 times these.
+_SMALLEST_WIDTH, _FINER_FROM = 16, 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A request, tokenized.
+
+    Attributes:
+      index: of the request.
+      prompt: what comes before the answer, the shared prefix included.
+      shared: how many of these tokens other requests may begin with.
+      options: the options' tokens; none for a text.
+      limit: the most tokens of a text.
+      temperature: of a text.
+      key: of a text's draws, two words.
+    """
+
+    index: int
+    prompt: tuple[int, ...]
+    shared: int = 0
+    options: tuple[tuple[int, ...], ...] = ()
+    limit: int = 0
+    temperature: float = 0.0
+    key: tuple[int, int] = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Shape:
+    """What batches of one program have in common.
+
+    Attributes:
+      prompt: width of the prompts behind the prefix.
+      options: number of options, 0 for texts.
+      answer: width of the longest option or text.
+      sampled: whether texts are drawn.
+    """
+
+    prompt: int
+    options: int
+    answer: int
+    sampled: bool
+
+
+def table(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
+    """int32 [number of rows, width], each at the left, and 0 behind it."""
+    table = np.zeros((len(rows), width), np.int32)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return table
+
+
+def power_of_two(number: int) -> int:
+    """The smallest power of two that is at least a number."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def round_up(number: int) -> int:
+    """The next number of 1, 2, 3, 4, 6, 8, 12, 16, ..."""
+    whole = power_of_two(number)
+    return whole * 3 // 4 if number <= whole * 3 // 4 else whole
+
+
+def width(length: int) -> int:
+    """The smallest width of an array that a text of this length fits in."""
+    return max(_SMALLEST_WIDTH, round_up(length) if length > _FINER_FROM else power_of_two(length))

@@ -1,0 +1,101 @@
+"""Checkpoints of a training run, written while it goes on."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+if TYPE_CHECKING:
+    from winobench.training.loop import TrainState
+
+
+class Checkpoints:
+    """Orbax checkpoints of a TrainState in a folder; written in the background, renamed when whole.
+
+    Args:
+      folder: made if needed.
+      max_to_keep: how many of the newest are kept.
+      best_metric: the one with the highest value of this metric is kept as well; of equal ones, the newest.
+    """
+
+    def __init__(self, folder: str | pathlib.Path, *, max_to_keep: int = 2, best_metric: str | None = None):
+        import orbax.checkpoint as ocp  # late: a bare accelerator machine trains without it
+        from orbax.checkpoint import checkpoint_managers
+
+        self._ocp = ocp
+        self._best_metric = best_metric
+        options: dict[str, Any] = {"max_to_keep": max_to_keep}
+        if best_metric is not None:
+
+            def value(metrics: Mapping[str, float]) -> float:
+                return metrics[best_metric]
+
+            best = checkpoint_managers.BestN(get_metric_fn=value, n=1, keep_checkpoints_without_metrics=False)
+            newest = checkpoint_managers.LatestN(max_to_keep)
+            policy = checkpoint_managers.AnyPreservationPolicy([newest, best])
+            options = {"preservation_policy": policy, "best_fn": value, "best_mode": "max"}
+        self.folder = pathlib.Path(folder).absolute()
+        self._manager = ocp.CheckpointManager(
+            self.folder, options=ocp.CheckpointManagerOptions(cleanup_tmp_directories=True, **options)
+        )
+
+    def latest_step(self) -> int | None:
+        """The newest complete checkpoint's step, or None."""
+        return self._manager.latest_step()
+
+    def best(self) -> tuple[int, float] | None:
+        """Step and value of the checkpoint with the highest ``best_metric``, or None while none was measured."""
+        step = None if self._best_metric is None else self._manager.best_step()
+        metrics = None if step is None else self._manager.metrics(step)
+        return None if metrics is None else (step, float(metrics[self._best_metric]))
+
+    def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
+        """Starts writing ``state``; a checkpoint that exists for this step is kept.
+
+        Args:
+          state: what to keep.
+          metrics: what validation says of it, the best metric among it.
+        """
+        step = int(state.step)
+        if step not in self._manager.all_steps():
+            values = None if metrics is None else {name: float(value) for name, value in metrics.items()}
+            self._manager.save(step, args=self._ocp.args.StandardSave(state), metrics=values)
+
+    def restore(self, like: TrainState, step: int | None = None) -> TrainState:
+        """Reads a checkpoint into the structure, shapes, dtypes and placement of ``like``.
+
+        Args:
+          like: a state.
+          step: of the checkpoint; the newest when None.
+        """
+        abstract = jax.tree.map(_abstract, like)
+        step = self.latest_step() if step is None else step
+        return self._manager.restore(step, args=self._ocp.args.StandardRestore(abstract))
+
+    def wait(self) -> None:
+        """Waits for writes under way."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits for writes under way, and ends."""
+        self.wait()
+        self._manager.close()
+
+
+def _abstract(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    """Shape, dtype and placement of an array, which is what Orbax restores into."""
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+
+def what_is_kept(checkpoints: Checkpoints | None) -> str:
+    """The newest checkpoint, in words, for the message of a run that ends early."""
+    if checkpoints is None:
+        return "there is no checkpoint"
+    checkpoints.wait()
+    step = checkpoints.latest_step()
+    if step is None:
+        return f"there is no checkpoint in {checkpoints.folder} yet: lower the learning rate"
+    return f"the last good checkpoint is step {step} in {checkpoints.folder}: lower the learning rate and go on from it"
