@@ -24,8 +24,6 @@ compiled kernels of a GPU, which is a bound.
   python -m launch.plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
   python -m launch.plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
   python -m launch.plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
-  python -m launch.plan --config=hardneg:paper --config.model=sd21-base --accelerator=h100,v5e:2x2   a training step
-  python -m launch.plan --config=wscplus --config.model=llama2-13b --accelerator=h100:2              a language model
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
 "winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.

@@ -13,9 +13,9 @@ _AMPERE, _HOPPER = (8, 0), (9, 0)
 # A TPU's registers are this wide; positions come in as many.
 _LANES = 128
 # Bytes of a head's numbers, up to which the memory on the chip holds these blocks -> queries and keys of one step of
-# the kernel, at most, and keys that are multiplied at once. The largest blocks need the fewest cycles of those that were
-# tried, by the compiler's final schedules, on a v5e, a v5p and a v6e alike: a head of 64 attends to 4,096 positions in
-# 85,000, 86,000 and 50,000 cycles.
+# the kernel, at most, and keys that are multiplied at once. The largest blocks need the fewest cycles of those that
+# were tried, by the compiler's final schedules, on a v5e, a v5p and a v6e alike: for each head of 64, and the 4,096
+# positions of an image, 85,000, 86,000 and 50,000 cycles.
 _BLOCKS = {256: (1024, 2048, 1024), 1024: (512, 1024, 512), 2048: (256, 1024, 512)}
 # Backward, more arrays share the memory on the chip.
 _BACKWARD_BLOCK = 512

@@ -222,7 +222,8 @@ def _kernels(module: Module, name: str, times: int) -> Iterator[Kernel]:
     instructions = module.computations[name]
     by_name = {each.name: each for each in instructions}
     for each in instructions:
-        if each.opcode in _FREE or _is_free_call(each):
+        # What is started and waited for counts where it starts.
+        if each.opcode in _FREE or each.opcode.endswith("-done") or _is_free_call(each):
             continue
         if each.opcode in ("call", "while", "conditional"):
             runs = _trip_count(module, each) if each.opcode == "while" else 1
@@ -275,7 +276,7 @@ def _work(
     each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction], module: Module
 ) -> tuple[str, float, str, float]:
     """Kind, operations of the matrix units, dtype of their factors, and transcendentals."""
-    if each.opcode.removesuffix("-start").removesuffix("-done") in COLLECTIVES:
+    if each.opcode.removesuffix("-start") in COLLECTIVES:
         return COLLECTIVE, 0.0, "", 0.0
     target = each.attribute("custom_call_target") or "" if each.opcode == "custom-call" else ""
     if any(name in target + each.name for name in _ATTENTION_CALLS) and target:

@@ -114,12 +114,13 @@ def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[
         raise InputError(
             f"compiling for {text} needs the package libtpu, which is not installed: pip install 'winobench[tpu]'"
         )
+    # libtpu ends the process over flags of other platforms, such as those of CPUs; its own are in LIBTPU_INIT_ARGS.
+    os.environ.pop("XLA_FLAGS", None)
     # A single chip of v5p comes on a board of four.
     asked = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape)) if len(shape) == 3 else shape
+    name = f"{accelerator.name}:{'x'.join(map(str, asked))}"
     try:
-        described = topologies.get_topology_desc(
-            platform="tpu", topology_name=f"{accelerator.name}:{'x'.join(map(str, asked))}"
-        )
+        described = topologies.get_topology_desc(platform="tpu", topology_name=name)
     except jax.errors.JaxRuntimeError as error:
         raise InputError(f"the TPU compiler knows no {text}: {str(error).splitlines()[0][:200]}") from error
     return tuple(described.devices[: math.prod(shape)])
