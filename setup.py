@@ -71,6 +71,9 @@ setuptools.setup(
     ],
     extras_require={
         "api": API,
+        # Running on these, and compiling for them on a machine that has none (python -m launch.plan).
+        "tpu": ["jax[tpu]>=0.10,<0.12"],
+        "cuda": ["jax[cuda13]>=0.10,<0.12"],
         "quantization": QUANTIZATION,
         # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
         "cloud": ["skypilot>=0.14,<0.15"],
@@ -79,6 +82,8 @@ setuptools.setup(
             "jsonschema>=4.26,<5",
             *API,
             *QUANTIZATION,
+            # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
+            "jax[tpu]>=0.10,<0.12",
             "hypothesis>=6,<7",
             # The models of JobSet and of Kubernetes' pods.
             "kubeflow_trainer_api>=2.3,<3",

@@ -138,14 +138,14 @@ def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
     }
 
 
-def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str, default: str, usage: str) -> None:
+def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | None, default: str, usage: str) -> None:
     """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it.
 
     Bad input of any kind, here or in ``main``, becomes ``error: <one sentence>`` on stderr and exit status 2.
 
     Args:
       main: the launcher's function.
-      launcher: its name, as configs state it in ``LAUNCHER``.
+      launcher: its name, as configs state it in ``LAUNCHER``; None for one that takes every config.
       default: what ``--config`` is when it is not given.
       usage: the text of ``--help``; the fields of the chosen config and the launcher's flags are added to it.
     """
@@ -266,7 +266,7 @@ def _check_working_directory() -> None:
         raise InputError(f"the working directory is gone ({reason}): change to another one with cd") from None
 
 
-def _parse(argv: Sequence[str], launcher: str, default: str, usage: str) -> ml_collections.ConfigDict:
+def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) -> ml_collections.ConfigDict:
     """Parses the flags into ``flags.FLAGS`` and returns the config."""
     rest, overrides = _split(argv)
     wants_help, words = _parse_flags(rest)
@@ -413,7 +413,7 @@ def _described(error: BaseException) -> str:
     return f"{type(error).__name__}{f': {said}' if said else ''}".rstrip(".") + line
 
 
-def _help(spec: str, config: ml_collections.ConfigDict, launcher: str, usage: str) -> str:
+def _help(spec: str, config: ml_collections.ConfigDict, launcher: str | None, usage: str) -> str:
     explained, values = field_help(spec), flat(config)
     width = max(map(len, values), default=0) + len("--config.")
     lines = [usage.strip(), "", "Flags:"]

@@ -29,6 +29,8 @@ os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 # A shell that starts the tests in the background has them ignore interrupts, which some of them are about.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Nor look for the TPU that the compiler in libtpu is for.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # No test may depend on the network; those about the hub bring their own cache.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Nor on data sets that this machine happens to have prepared.

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from winobench.accelerators import ACCELERATORS
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,12 +39,22 @@ def of_host() -> int:
 
 
 def of_device(device: jax.Device) -> int:
-    """Bytes of memory of a device; of a CPU's those of the host."""
+    """Bytes of memory of a device; of a CPU's those of the host, of one that is only described what its kind has."""
     try:
         limit = (device.memory_stats() or {}).get("bytes_limit")
     except Exception:  # backends that keep no such numbers say so in ways of their own
         limit = None
+    if not limit and device.platform != "cpu":
+        kinds = {each.device_kind: each.usable_memory for each in ACCELERATORS.values()}
+        limit = kinds.get(device.device_kind)
     return int(limit) if limit else of_host()
+
+
+def of_arrays(tree: Any) -> int:
+    """Bytes of all arrays of a pytree, or of anything with sizes and dtypes; of sharded ones, of all parts together."""
+    import jax
+
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def shown(number: int) -> str:

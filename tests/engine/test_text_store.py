@@ -51,6 +51,6 @@ def test_errors_are_the_same_and_texts_are_encoded_once(folder, monkeypatch):
 
 def test_encoders_are_not_on_the_devices(folder):
     staged = load(folder, encoders="staged")
-    assert jax.tree.leaves(staged._texts.encoder._params) == []
+    assert jax.tree.leaves(staged._texts.encoder.params) == []
     with pytest.raises(InputError, match="encoders"):
         load(folder, encoders="sometimes")

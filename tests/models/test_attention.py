@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax.experimental.pallas import tpu as pltpu
 
-from winobench.models import attention
+from winobench import parallel
+from winobench.models import attention, fused_attention, plain_attention
 
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
 
@@ -59,9 +61,10 @@ def test_parts_are_the_whole(monkeypatch, limits, shape):
     call = jax.value_and_grad(lambda *a: jnp.sum(jnp.sin(attention.dot_product_attention(*a))), (0, 1, 2))
     expected = call(query, key, value)
     called = []
-    original = attention._attend_in_parts
-    monkeypatch.setattr(attention, "_attend_in_parts", lambda *a: called.append(1) or original(*a))
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    original = plain_attention.attend_in_parts
+    monkeypatch.setattr(
+        plain_attention, "attend_in_parts", lambda *a, **keywords: called.append(1) or original(*a, **keywords)
+    )
     for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_SCORES"), limits, strict=True):
         monkeypatch.setattr(attention, name, limit)
     for ours, theirs in zip(jax.tree.leaves(call(query, key, value)), jax.tree.leaves(expected), strict=True):
@@ -91,25 +94,105 @@ def test_scores_are_float32_in_bfloat16():
     np.testing.assert_allclose(np.asarray(result, np.float64), expected, atol=4e-3)
 
 
+@pytest.mark.parametrize("forget", [False, True])
+@pytest.mark.parametrize("part_bytes", [4 * 12 * 12 * 4, 4 * 12 * 4, 1])
+@pytest.mark.parametrize("keywords", [{"is_causal": True}, {"lengths": np.array([3, 12], np.int32)}])
+def test_parts_with_masks(part_bytes, keywords, forget):
+    arrays = [normal(2, 3, 12, 8, seed=seed) for seed in range(3)]
+
+    def total(*arrays):
+        result = plain_attention.attend_in_parts(*arrays, part_bytes, forget=forget, **keywords)
+        return jnp.sum(jnp.sin(result)), result
+
+    def expected(*arrays):
+        heads_second = [jnp.swapaxes(array, 1, 2) for array in arrays]
+        lengths = keywords.get("lengths")
+        result = jax.nn.dot_product_attention(
+            *heads_second, is_causal="is_causal" in keywords, key_value_seq_lengths=lengths
+        )
+        return jnp.sum(jnp.sin(result)), jnp.swapaxes(result, 1, 2)
+
+    for ours, theirs in zip(
+        *(jax.tree.leaves(jax.grad(f, (0, 1, 2), has_aux=True)(*arrays)) for f in (total, expected)), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
+
+
+GPUS = {"9.0": "NVIDIA H100 80GB HBM3", "8.0": "NVIDIA A100-SXM4-80GB", "8.9": "NVIDIA L4"}
+
+
 @pytest.mark.parametrize(
-    ("backend", "capability", "dtype", "head_size", "taken"),
+    ("platform", "capability", "dtype", "head_size", "form"),
     [
-        ("gpu", "9.0", jnp.bfloat16, 160, True),
-        ("gpu", "8.6", jnp.bfloat16, 160, False),
-        ("gpu", "8.6", jnp.float16, 128, True),
-        ("gpu", "9.0", jnp.bfloat16, 264, False),
-        ("gpu", "9.0", jnp.bfloat16, 20, False),
-        ("gpu", "9.0", jnp.float32, 64, False),
-        ("gpu", "7.5", jnp.float16, 64, False),
-        ("gpu", "gfx90a", jnp.bfloat16, 64, False),
-        ("cpu", "9.0", jnp.bfloat16, 64, False),
+        ("gpu", "9.0", jnp.bfloat16, 160, fused_attention.cudnn),
+        ("gpu", "8.9", jnp.bfloat16, 160, attention._in_large_parts),
+        ("gpu", "8.0", jnp.float16, 128, fused_attention.cudnn),
+        ("gpu", "9.0", jnp.bfloat16, 264, attention._in_large_parts),
+        ("gpu", "9.0", jnp.bfloat16, 20, attention._in_large_parts),
+        ("gpu", "9.0", jnp.float32, 64, attention._in_large_parts),
+        ("gpu", "7.5", jnp.float16, 64, attention._in_large_parts),  # no GPU here, and none that is known
+        ("tpu", "", jnp.bfloat16, 64, fused_attention.flash),
+        ("tpu", "", jnp.float32, 160, fused_attention.flash),
+        ("cpu", "", jnp.bfloat16, 64, attention._in_parts),
     ],
 )
-def test_choice_of_cudnn(monkeypatch, backend, capability, dtype, head_size, taken):
-    device = types.SimpleNamespace(compute_capability=capability)
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    monkeypatch.setattr(jax, "local_devices", lambda: [device])
-    assert attention._cudnn_takes(jax.ShapeDtypeStruct((1, 4, 2, head_size), dtype)) is taken
+def test_form_for_a_device(platform, capability, dtype, head_size, form):
+    arrays = jax.ShapeDtypeStruct((32, 4096, 2, head_size), dtype)
+    device = parallel.Device(platform, GPUS.get(capability, "another kind"))
+    assert attention._attention_of(device, arrays, arrays) is form
+
+
+def test_few_scores_are_worked_on_at_once():
+    few = jax.ShapeDtypeStruct((2, 64, 2, 20), jnp.bfloat16)
+    for platform in ("cpu", "gpu", "tpu"):
+        assert attention._attention_of(parallel.Device(platform), few, few) is attention._whole
+
+
+def test_the_device_is_that_of_the_mesh():
+    """Not the process's own: this one has CPUs only."""
+    seen = []
+
+    def look(x):
+        seen.append(parallel.traced_device())
+        return x
+
+    devices = types.SimpleNamespace(platform="tpu", device_kind="TPU v5 lite")
+    mesh = parallel.make_mesh(jax.devices()[:1])
+    look(1)
+    split = jax.sharding.PartitionSpec("data")
+    jax.jit(parallel.map_over_data(look, mesh, (split,), split))(jnp.ones(4))
+    assert seen == [None, parallel.Device("cpu", jax.devices()[0].device_kind)]
+    abstract = jax.sharding.AbstractDevice(devices.device_kind, 1, devices.platform)
+    described = jax.sharding.AbstractMesh((1,), ("data",), axis_types=mesh.axis_types, abstract_device=abstract)
+    with jax.sharding.use_abstract_mesh(described):
+        assert parallel.traced_device() == parallel.Device("tpu", "TPU v5 lite")
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "head_size", "keywords"),
+    [
+        (256, 256, 40, {}),
+        (300, 300, 64, {}),  # positions that fill no register
+        (256, 77, 64, {}),  # a text
+        (256, 512, 160, {}),
+        (256, 1536, 160, {}),  # several blocks of keys, and heads that fill no two registers
+        (256, 256, 64, {"is_causal": True}),
+        (256, 256, 64, {"lengths": np.array([1, 200], np.int32)}),
+    ],
+)
+def test_flash_is_the_plain_form(queries, keys, head_size, keywords):
+    """JAX's TPU kernel in interpret mode, forward and backward, to float32 rounding."""
+    query = normal(2, queries, 1, head_size)
+    key, value = normal(2, keys, 1, head_size, seed=1), normal(2, keys, 1, head_size, seed=2)
+
+    def total(function):
+        return lambda *arrays: jnp.sum(jnp.sin(function(*arrays, **keywords)))
+
+    with pltpu.force_tpu_interpret_mode():
+        ours = jax.value_and_grad(total(fused_attention.flash), (0, 1, 2))(query, key, value)
+    plain = jax.value_and_grad(total(attention.dot_product_attention), (0, 1, 2))(query, key, value)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
 
 def test_kept_keys_and_values():

@@ -42,6 +42,18 @@ def read_description(source: str | os.PathLike | Source, *, revision: str | None
     return family_of(source).read_description(source)
 
 
+def released(name: str) -> Description | None:
+    """What a published pipeline is, from its sizes in code, without a file of it; None for other names.
+
+    Args:
+      name: in `winobench.registry.MODELS`.
+    """
+    for family in map(_family, FAMILIES):
+        if name in family.RELEASED:
+            return family.RELEASED[name]()
+    return None
+
+
 def family_of(source: Source) -> type[Pipeline]:
     """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has.
 

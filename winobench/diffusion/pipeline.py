@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
@@ -61,6 +61,8 @@ class Pipeline(abc.ABC):
     """What else ``model_index.json`` says."""
     DENOISER: ClassVar[str] = "unet"
     AUTOENCODER: ClassVar[str] = "vae"
+    RELEASED: ClassVar[Mapping[str, Callable[[], Description]]] = {}
+    """Name in `winobench.registry.MODELS` -> what that published model is, from its sizes in code."""
     SETTINGS: ClassVar[Mapping[str, options.Range]] = {}
     """Field -> what it may be, of the options that only this family has."""
 

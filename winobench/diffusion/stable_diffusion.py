@@ -11,16 +11,23 @@ import numpy as np
 
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion import identity
+from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
-from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.base import Network
-from winobench.models.clip import CLIPTextModel
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 if TYPE_CHECKING:
     import transformers
+
+
+def _released(unet: UNet2DConditionConfig, text_encoder: CLIPTextConfig, prediction_type: str) -> Description:
+    configs = {"unet": unet, "vae": AutoencoderKLConfig.sd(), "text_encoder": text_encoder}
+    return Description(StableDiffusion, published_schedule(prediction_type), None, configs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +57,11 @@ class StableDiffusion(Pipeline):
         "vae": ("diffusers", "AutoencoderKL"),
         "text_encoder": ("transformers", "CLIPTextModel"),
         "tokenizer": ("transformers", "CLIPTokenizer"),
+    }
+    RELEASED: ClassVar = {
+        "sd15": lambda: _released(UNet2DConditionConfig.sd15(), CLIPTextConfig.sd15(), "epsilon"),
+        "sd21-base": lambda: _released(UNet2DConditionConfig.sd21_base(), CLIPTextConfig.sd21(), "epsilon"),
+        "sd21": lambda: _released(UNet2DConditionConfig.sd21(), CLIPTextConfig.sd21(), "v_prediction"),
     }
     INDEX: ClassVar = {
         "feature_extractor": [None, None],
@@ -95,6 +107,19 @@ class StableDiffusion(Pipeline):
     def own_identity(self) -> dict[str, Any]:
         """As of `Pipeline`, but as it was before there were other families, so that runs recorded then go on."""
         return {"tokenizer": [*identity.tokenizer_identity(self.tokenizer), self.max_text_tokens]}
+
+
+def published_schedule(prediction_type: str) -> NoiseSchedule:
+    """The noise schedule of Stable Diffusion 1.x, 2.x and XL as published."""
+    return NoiseSchedule.from_config(
+        {
+            "num_train_timesteps": 1000,
+            "beta_start": 0.00085,
+            "beta_end": 0.012,
+            "beta_schedule": "scaled_linear",
+            "prediction_type": prediction_type,
+        }
+    )
 
 
 def max_text_tokens(tokenizer: Any, text_encoder: CLIPTextModel) -> int:

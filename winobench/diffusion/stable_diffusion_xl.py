@@ -13,14 +13,20 @@ import numpy as np
 from winobench import options
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion import stable_diffusion
+from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
-from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.base import Network
-from winobench.models.clip import CLIPTextModel, CLIPTextModelWithProjection
+from winobench.models.clip import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    CLIPTextProjectionConfig,
+)
 from winobench.models.unet_2d_condition import UNet2DConditionModel
-from winobench.models.unet_2d_condition_config import ADDITION
+from winobench.models.unet_2d_condition_config import ADDITION, UNet2DConditionConfig
 
 if TYPE_CHECKING:
     import transformers
@@ -79,6 +85,7 @@ class StableDiffusionXL(Pipeline):
         "force_zeros_for_empty_prompt": True,
         "image_encoder": [None, None],
     }
+    RELEASED: ClassVar = {"sdxl": lambda: _released()}
     SETTINGS: ClassVar = {"zero_empty_text": options.flag()}
 
     @property
@@ -152,3 +159,13 @@ class StableDiffusionXL(Pipeline):
     def own_identity(self) -> dict[str, Any]:
         """As of `Pipeline`."""
         return {**super().own_identity(), "max_text_tokens": self.max_text_tokens}
+
+
+def _released() -> Description:
+    configs = {
+        "unet": UNet2DConditionConfig.sdxl(),
+        "vae": AutoencoderKLConfig.sdxl(),
+        "text_encoder": CLIPTextConfig.sd15(),
+        "text_encoder_2": CLIPTextProjectionConfig.sdxl_2(),
+    }
+    return Description(StableDiffusionXL, stable_diffusion.published_schedule("epsilon"), None, configs)

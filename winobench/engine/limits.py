@@ -10,6 +10,13 @@ from jax.sharding import Mesh
 
 _MAX_ROWS = 4096
 
+# Bytes of a denoiser's temporaries for each position of the latents and each byte of a number of its first layer's
+# width, of one triple: what XLA's compilers for TPUs and GPUs need for the UNets of SD 2.1 and SDXL, and some more
+# (benchmarks/results/compiled.json).
+_COPIES_OF_A_LAYER = 30
+# What is left to the allocator, to what is under way, and to the compiled program itself.
+_SPARE = 0.1
+
 
 class Limit(NamedTuple):
     """A number for each kind of device."""
@@ -31,3 +38,20 @@ def table_rows(encoded: Any, num_bytes: int) -> int:
     """
     of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
     return min(max(1, num_bytes // of_a_row), _MAX_ROWS)
+
+
+def steps_that_fit(positions: int, width: int, itemsize: int, memory: int, resident: int) -> int:
+    """How many triples of a step an accelerator's memory holds, by a rule of thumb; at least 1.
+
+    The rule errs on the safe side. ``python -m launch.plan`` has the compiler say what a step needs, and a step that
+    does not fit is halved in any case (`winobench.engine.batch_size`).
+
+    Args:
+      positions: of the latents of one triple, height x width.
+      width: channels of the denoiser's first layer.
+      itemsize: bytes of a number that it computes with.
+      memory: bytes of the device.
+      resident: bytes of parameters and tables on it.
+    """
+    of_a_triple = positions * width * itemsize * _COPIES_OF_A_LAYER
+    return max(1, int((memory * (1 - _SPARE) - resident) // of_a_triple))

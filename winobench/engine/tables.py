@@ -83,6 +83,11 @@ def _encode(how: _Encoding, params: Any, batch: Any) -> Any:
     return parallel.map_over_data(how.function, how.mesh, (PartitionSpec(), split), split)(params, batch)
 
 
+def lower_encoder(function: Callable[[Any, Any], Any], mesh: Mesh, params: Any, batch: Any) -> jax.stages.Lowered:
+    """What an `Encoder` compiles, for shapes of parameters and of a batch at their places."""
+    return _encode.lower(_Encoding(function, mesh), params, batch)
+
+
 @functools.partial(jax.jit, static_argnames="mesh", donate_argnames="table")
 def _write(mesh: Mesh, table: Any, rows: jax.Array, values: list[Any]) -> Any:
     """Each device writes all parts of the values into its own copy of the table, and waits for no other."""
@@ -110,6 +115,7 @@ class Encoder:
 
     Attributes:
       size: how many items a batch has.
+      params: the function's parameters, on the mesh.
     """
 
     def __init__(
@@ -131,7 +137,7 @@ class Encoder:
           noun: what messages call an item.
         """
         self._how = _Encoding(function, mesh)
-        self._params = params
+        self.params = params
         self.size = batch_sizes.BatchSize(batch_per_device, mesh, noun)
 
     @property
@@ -150,11 +156,11 @@ class Encoder:
 
     def empty_table(self, rows: int, example: Any) -> Any:
         """A table of zeros for encoded items like ``example``."""
-        return _empty(self._how, rows, self._params, self._put([example]))
+        return _empty(self._how, rows, self.params, self._put([example]))
 
     def encode(self, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
-        return parallel.take_turns(self._how.mesh, _encode(self._how, self._params, self._put(items)))
+        return parallel.take_turns(self._how.mesh, _encode(self._how, self.params, self._put(items)))
 
     def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""

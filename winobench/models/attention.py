@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from winobench import parallel
+from winobench.models import fused_attention, plain_attention
 from winobench.models.base import linear
-
-# Major compute capabilities: cuDNN's fused attention begins with the first, its heads above 128 with the second.
-_AMPERE = 8
-_HOPPER = 9
 
 # Attention on CPUs, in bytes of float32 scores: matrices of one head from the first size on are worth taking apart, if
 # all heads together have more than the second, above which memory is given back to the system after each use; a part
@@ -20,6 +19,9 @@ _HOPPER = 9
 _LARGE_MATRIX = 1 << 20
 _MANY_SCORES = 1 << 25
 _PART_SCORES = 1 << 22
+# The same on accelerators, where no fused kernel takes a shape: more than the first fill their memory.
+_MANY_SCORES_THERE = 1 << 29
+_PART_SCORES_THERE = 1 << 28
 
 
 def dot_product_attention(
@@ -27,10 +29,9 @@ def dot_product_attention(
 ) -> jax.Array:
     """Softmax attention with scores and softmax in float32.
 
-    Runs as cuDNN's fused attention where that takes the dtype and head size, otherwise as plain products in which the
-    softmax is divided by its sum after the product with the values. On CPUs that is 1.2 to 4 times as fast as
-    ``jax.nn.dot_product_attention``, forward and backward: the array of weights is passed over less often. Large arrays
-    of scores are worked through in parts there.
+    Runs as a fused kernel where there is one for the device, the dtype and the shape (`winobench.models.
+    fused_attention`), otherwise as plain products (`winobench.models.plain_attention`), in parts where there are many
+    scores. The device is that of the mesh (`winobench.parallel.traced_device`), or what the function is lowered for.
 
     Args:
       query: [B, T, heads, head_size].
@@ -42,82 +43,47 @@ def dot_product_attention(
     Returns:
       [B, T, heads, head_size] in the dtype of ``query``.
     """
-    if _cudnn_takes(query):
-        return jax.nn.dot_product_attention(
-            query, key, value, is_causal=is_causal, key_value_seq_lengths=lengths, implementation="cudnn"
-        )
+    device = parallel.traced_device()
+    if device is not None:
+        return _attention_of(device, query, key)(query, key, value, is_causal=is_causal, lengths=lengths)
+    forms = {platform: _attention_of(parallel.Device(platform), query, key) for platform in ("cpu", "tpu", "gpu")}
+    if len(set(forms.values())) == 1:
+        return forms["cpu"](query, key, value, is_causal=is_causal, lengths=lengths)
+
+    def call(platform):
+        return lambda *arrays: forms[platform](*arrays[:3], is_causal=is_causal, lengths=arrays[3])
+
+    return jax.lax.platform_dependent(query, key, value, lengths, cpu=call("cpu"), tpu=call("tpu"), default=call("gpu"))
+
+
+def _attention_of(device: parallel.Device, query: jax.Array, key: jax.Array) -> Callable[..., jax.Array]:
+    """The form of attention for a device and arrays [B, positions, heads, head_size]."""
+    if device.platform == "gpu" and fused_attention.cudnn_takes(query, parallel.compute_capability(device.kind)):
+        return fused_attention.cudnn
+    if device.platform == "tpu" and fused_attention.flash_takes(query, key):
+        return fused_attention.flash
+    matrix_bytes = 4 * query.shape[1] * key.shape[1]
+    all_bytes = matrix_bytes * query.shape[0] * query.shape[2]
+    if device.platform == "cpu":
+        return _in_parts if matrix_bytes >= _LARGE_MATRIX and all_bytes > _MANY_SCORES else _whole
+    return _in_large_parts if all_bytes > _MANY_SCORES_THERE else _whole
+
+
+def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool, lengths: jax.Array | None):
+    ends = None if lengths is None else lengths[:, None]
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    matrix_bytes = 4 * query.shape[2] * key.shape[2]
-    all_bytes = matrix_bytes * query.shape[0] * query.shape[1]
-    whole = is_causal or lengths is not None
-    if jax.default_backend() == "cpu" and not whole and matrix_bytes >= _LARGE_MATRIX and all_bytes > _MANY_SCORES:
-        result = _attend_in_parts(query, key, value)
-    else:
-        result = _attend(query, key, value, is_causal=is_causal, lengths=lengths)
+    return jnp.swapaxes(plain_attention.attend(query, key, value, is_causal=is_causal, lengths=ends), 1, 2)
+
+
+def _in_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
+    query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
+    return jnp.swapaxes(plain_attention.attend_in_parts(query, key, value, _PART_SCORES, **keywords), 1, 2)
+
+
+def _in_large_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
+    query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
+    result = plain_attention.attend_in_parts(query, key, value, _PART_SCORES_THERE, forget=True, **keywords)
     return jnp.swapaxes(result, 1, 2)
-
-
-def _attend(
-    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
-) -> jax.Array:
-    """Attention with the positions last but one: [..., T, head_size] and twice [..., S, head_size].
-
-    With ``lengths`` the first axis is the batch's and there is one more before the positions, that of the heads.
-    """
-    scores = jnp.einsum("...th,...sh->...ts", query, key, preferred_element_type=jnp.float32)
-    scores = scores * query.shape[-1] ** -0.5
-    if is_causal:
-        scores = jnp.where(jnp.tri(*scores.shape[-2:], dtype=bool), scores, -jnp.inf)
-    if lengths is not None:
-        scores = jnp.where(jnp.arange(scores.shape[-1]) < lengths[:, None, None, None], scores, -jnp.inf)
-    # The result does not depend on the subtracted maximum, so cutting its gradient is exact.
-    weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
-    total = jnp.sum(weights, axis=-1)[..., None]
-    result = jnp.einsum("...ts,...sh->...th", weights.astype(value.dtype), value, preferred_element_type=jnp.float32)
-    return (result / total).astype(query.dtype)
-
-
-def _attend_in_parts(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
-    """Attention with few scores at a time, for CPUs: up to 7 times as fast for large score matrices.
-
-    Their cache holds the scores of one part between the two products, and the products' scratch memory is used again,
-    where that of all scores at once is given back to the system after each product and cleared by it before the next.
-
-    Args:
-      query: [B, heads, T, head_size].
-      key: [B, heads, S, head_size].
-      value: [B, heads, S, head_size].
-    """
-    batch, heads, length, width = query.shape
-    rows = _PART_SCORES // (4 * key.shape[2])
-    # Whole heads where one fits, otherwise a head's queries in parts of equal size.
-    at_once = _largest_divisor(batch * heads, max(1, rows // length))
-    part = _largest_divisor(length, max(1, rows)) if at_once == 1 else length
-    query = query.reshape(-1, at_once, length // part, part, width).swapaxes(1, 2)
-    key, value = (x.reshape(-1, at_once, *x.shape[2:]) for x in (key, value))
-
-    def heads_at_once(arrays: tuple[jax.Array, ...]) -> jax.Array:
-        parts, key, value = arrays
-        return jax.lax.map(lambda part: _attend(part, key, value), parts)
-
-    result = jax.lax.map(heads_at_once, (query, key, value))
-    return result.swapaxes(1, 2).reshape(batch, heads, length, width)
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    return next(divisor for divisor in range(min(number, limit), 0, -1) if number % divisor == 0)
-
-
-def _cudnn_takes(query: jax.Array) -> bool:
-    """True if the default device is an NVIDIA GPU whose fused attention takes this dtype and head size."""
-    if query.dtype not in (jnp.bfloat16, jnp.float16) or jax.default_backend() != "gpu":
-        return False
-    # "9.0" on NVIDIA GPUs, another form or nothing elsewhere.
-    major, _, minor = str(getattr(jax.local_devices()[0], "compute_capability", "")).partition(".")
-    if not (major.isdigit() and minor.isdigit()) or int(major) < _AMPERE:
-        return False
-    head_size = query.shape[-1]
-    return head_size % 8 == 0 and head_size <= (256 if int(major) >= _HOPPER else 128)
 
 
 class Attention(nnx.Module):

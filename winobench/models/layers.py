@@ -75,11 +75,17 @@ class GroupNorm(nnx.Module):
         self.scale = nnx.Param(jnp.ones((channels,), param_dtype))
         self.bias = nnx.Param(jnp.zeros((channels,), param_dtype))
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [B, ..., channels] -> the same shape in the compute dtype."""
+    def __call__(self, x: jax.Array, added: jax.Array | None = None) -> jax.Array:
+        """x [B, ..., channels] -> the same shape in the compute dtype.
+
+        What is ``added``, [B, channels], to each position first: here, in float32, where it is part of the kernels that
+        normalise. Added to the result of a convolution it is written out at full size, for cuDNN to add.
+        """
         batch, channels = x.shape[0], x.shape[-1]
         spatial = tuple(range(1, x.ndim - 1))
         values = x.astype(jnp.float32)
+        if added is not None:
+            values = values + added.astype(jnp.float32).reshape(batch, *(1 for _ in spatial), channels)
 
         def per_channel(a):  # [B, groups] -> [B, 1, ..., channels]
             a = jnp.repeat(a, channels // self.groups, axis=-1)

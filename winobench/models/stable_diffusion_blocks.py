@@ -51,9 +51,8 @@ class ResnetBlock2D(nnx.Module):
     def __call__(self, x: jax.Array, time: jax.Array | None = None) -> jax.Array:
         """x [B, h, w, inputs], time [B, time_channels] -> [B, h, w, outputs]."""
         y = self.conv1(jax.nn.silu(self.norm1(x)))
-        if self.time_emb_proj is not None:
-            y = y + self.time_emb_proj(jax.nn.silu(time))[:, None, None, :]
-        y = self.conv2(jax.nn.silu(self.norm2(y)))
+        added = None if self.time_emb_proj is None else self.time_emb_proj(jax.nn.silu(time))
+        y = self.conv2(jax.nn.silu(self.norm2(y, added)))
         shortcut = x if self.conv_shortcut is None else self.conv_shortcut(x)
         return (shortcut + y) / self.output_scale
 

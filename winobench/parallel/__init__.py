@@ -1,5 +1,6 @@
 """Devices and processes: meshes and where arrays live on them, and programs of several processes."""
 
+from winobench.parallel.devices import Device, compute_capability, traced_device
 from winobench.parallel.mesh import (
     DATA_AXIS,
     MODEL_AXIS,
@@ -33,10 +34,12 @@ from winobench.parallel.processes import (
 __all__ = [
     "DATA_AXIS",
     "MODEL_AXIS",
+    "Device",
     "all_gather_object",
     "as_mesh",
     "broadcast_from_host0",
     "check_first_process",
+    "compute_capability",
     "data_parallelism",
     "fetch",
     "held_by_all",
@@ -56,4 +59,5 @@ __all__ = [
     "split_axis",
     "split_rows",
     "take_turns",
+    "traced_device",
 ]

@@ -24,6 +24,7 @@ from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import batch_size as batch_sizes
+from winobench.engine import layouts, limits
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.metrics import normalization
@@ -127,7 +128,7 @@ class DiffusionITM:
         self.image_size = pipeline.check_image_size(image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        self._params = parallel.place_parameters(params, self.mesh)
+        self._params = layouts.place_parameters(params, self.mesh)
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
         self._images = ImageTables(pipeline, self.image_size, self.mesh, table_rows)
@@ -138,8 +139,10 @@ class DiffusionITM:
         self._choose_batch_size(batch_size)
 
     def _choose_batch_size(self, batch_size: int | str | None) -> None:
-        height, width = self.latent_shape[:2]
-        chosen = min(max(1, _POSITIONS_PER_STEP.on(self.mesh) // (height * width)), _MAX_BATCH.on(self.mesh))
+        weights = memory.of_arrays((self._params, self._images.encoder.params, self._texts.encoder.params))
+        resident = weights // self.mesh.shape.get(parallel.MODEL_AXIS, 1)
+        resident += self._images.table_bytes + self._texts.table_bytes
+        chosen = usual_batch_size(self.pipeline, self.latent_shape, self.mesh, resident)
         if isinstance(batch_size, str) and batch_size != batch_sizes.SEARCH:
             raise InputError(
                 f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or {batch_sizes.SEARCH}"
@@ -479,6 +482,26 @@ class DiffusionITM:
             "dtype": self._dtype,
             "latent_shape": list(self.latent_shape),
         }
+
+
+def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Mesh, resident: int) -> int:
+    """Triples that a device works on at once where nobody says how many.
+
+    Args:
+      pipeline: the model; of its denoiser only the config and the dtype are read.
+      latent_shape: (h, w, c).
+      mesh: the devices; what matters is their kind.
+      resident: bytes of parameters and tables on each of them.
+    """
+    device = mesh.devices.flat[0]
+    positions = latent_shape[0] * latent_shape[1]
+    chosen = min(max(1, _POSITIONS_PER_STEP.on(mesh) // positions), _MAX_BATCH.on(mesh))
+    if device.platform == "cpu":
+        return chosen
+    # Other networks than ours need not say how wide they are.
+    widths = getattr(getattr(pipeline.denoiser, "config", None), "block_out_channels", (latent_shape[2],))
+    itemsize = jnp.dtype(pipeline.denoiser.dtype).itemsize
+    return min(chosen, limits.steps_that_fit(positions, widths[0], itemsize, memory.of_device(device), resident))
 
 
 def _timestep_range(pipeline: Pipeline, asked: tuple[int, int] | str | None) -> tuple[int, int] | None:

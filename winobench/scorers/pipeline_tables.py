@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from winobench import caches, parallel
+from winobench import caches, memory, parallel
 from winobench.checkpoints import models
 from winobench.data import images as image_files
 from winobench.diffusion.pipeline import Pipeline
@@ -20,10 +20,15 @@ from winobench.engine.limits import Limit
 
 # Images and texts that each device encodes at once, at most, and the pixels of these images. On a CPU, large images are
 # encoded faster one by one, and places of a batch that stay empty cost as much as others.
-_IMAGE_BATCH, _TEXT_BATCH = Limit(8, cpu=4), Limit(64, cpu=8)
+_IMAGE_BATCH, TEXT_BATCH = Limit(8, cpu=4), Limit(64, cpu=8)
 _PIXELS_PER_BATCH = Limit(1 << 21, cpu=1 << 16)
 # Memory of each table of latents or text states.
-_TABLE_BYTES = Limit(1 << 30, cpu=1 << 27)
+TABLE_BYTES = Limit(1 << 30, cpu=1 << 27)
+
+
+def image_batch(image_size: int, mesh: Mesh) -> int:
+    """Images of this height and width, in pixels, that each device encodes at once."""
+    return min(max(1, _PIXELS_PER_BATCH.on(mesh) // image_size**2), _IMAGE_BATCH.on(mesh))
 
 
 class ImageTables:
@@ -32,6 +37,7 @@ class ImageTables:
     Attributes:
       encoder: what fills the tables.
       latent_shape: (h, w, c) of an image's latents.
+      table_bytes: of a table.
     """
 
     def __init__(self, pipeline: Pipeline, image_size: int, mesh: Mesh, rows: int | None):
@@ -47,9 +53,10 @@ class ImageTables:
         function, params = pipeline.image_function()
         latents = jax.eval_shape(function, params, jax.ShapeDtypeStruct((1, *self.blank.shape), np.uint8))
         self.latent_shape = tuple(latents.shape[1:])
-        self._rows = rows or limits.table_rows(latents, _TABLE_BYTES.on(mesh))
-        batch = min(max(1, _PIXELS_PER_BATCH.on(mesh) // image_size**2), _IMAGE_BATCH.on(mesh))
-        self.encoder = tables.Encoder(function, parallel.place_parameters(params, mesh), mesh, batch, "image")
+        self._rows = rows or limits.table_rows(latents, TABLE_BYTES.on(mesh))
+        self.table_bytes = self._rows * memory.of_arrays(latents)
+        params = parallel.place_parameters(params, mesh)
+        self.encoder = tables.Encoder(function, params, mesh, image_batch(image_size, mesh), "image")
 
     @property
     def blank(self) -> np.ndarray:
@@ -81,6 +88,7 @@ class TextTables:
     Attributes:
       encoder: what fills the tables.
       store: of encoders that are staged, what keeps their results; otherwise None.
+      table_bytes: of a table.
     """
 
     def __init__(self, pipeline: Pipeline, image_size: int, dtype: str, mesh: Mesh, rows: int | None, *, staged: bool):
@@ -97,8 +105,9 @@ class TextTables:
         self._pipeline, self._image_size = pipeline, image_size
         function, params = pipeline.text_function(dtype)
         states = jax.eval_shape(function, params, self._token_ids([""]))
-        self._rows = rows or limits.table_rows(states, _TABLE_BYTES.on(mesh))
-        batch = _TEXT_BATCH.on(mesh)
+        self._rows = rows or limits.table_rows(states, TABLE_BYTES.on(mesh))
+        self.table_bytes = self._rows * memory.of_arrays(states)
+        batch = TEXT_BATCH.on(mesh)
         self.store: text_store.TextStore | None = None
         if staged:
             networks = pipeline.text_encoders

@@ -1,0 +1,147 @@
+"""Reading of compiled programs: what JAX compiles here, and lines as the compilers for GPUs and TPUs write them."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from winobench.accelerators import ACCELERATORS
+from winobench.planning import hlo, roofline
+
+
+def read(text):
+    return hlo.kernels(hlo.parse(text))
+
+
+def compiled(function, *shapes):
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return read(jax.jit(function).lower(*arrays).compile().as_text())
+
+
+def test_products_of_a_program():
+    (product,) = [k for k in compiled(jnp.matmul, (8, 32), (32, 16)) if k.operations]
+    assert (product.kind, product.operations, product.dtype) == (hlo.PRODUCT, 2 * 8 * 32 * 16, "float32")
+    assert product.bytes == 4 * (8 * 32 + 32 * 16 + 8 * 16)
+
+
+def test_convolutions_of_a_program():
+    def convolve(x, kernel):
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    (convolution,) = [k for k in compiled(convolve, (2, 8, 8, 3), (3, 3, 3, 5)) if k.operations]
+    assert (convolution.kind, convolution.operations) == (hlo.CONVOLUTION, 2 * (2 * 8 * 8 * 5) * (3 * 3 * 3))
+
+
+def test_loops_count_as_often_as_they_run():
+    def loop(x):
+        return jax.lax.fori_loop(0, 7, lambda _, y: jnp.tanh(y @ x), x)
+
+    products = [k for k in compiled(loop, (64, 64)) if k.operations]
+    assert sum(k.times * k.operations for k in products) == 7 * 2 * 64**3
+
+
+GPU = """HloModule jit_step, is_scheduled=true
+
+%fused_slice (p: bf16[32,64,64,320]) -> f32[32,1,1,320] {
+  %p = bf16[32,64,64,320]{3,2,1,0} parameter(0)
+  %wide = f32[32,64,64,320]{3,2,1,0} convert(%p)
+  ROOT %first = f32[32,1,1,320]{3,2,1,0} slice(%wide), slice={[0:32], [0:1], [0:1], [0:320]}
+}
+
+%fused_gate (p: bf16[128,2560]) -> bf16[128,1280] {
+  %p.1 = bf16[128,2560]{1,0} parameter(0)
+  %left = bf16[128,1280]{1,0} slice(%p.1), slice={[0:128], [0:1280]}
+  %right = bf16[128,1280]{1,0} slice(%p.1), slice={[0:128], [1280:2560]}
+  ROOT %product = bf16[128,1280]{1,0} multiply(%left, %right)
+}
+
+ENTRY %main (x: bf16[32,64,64,320], k: bf16[3,3,320,320], q: bf16[32,4096,5,64], h: bf16[128,2560]) -> bf16[128,1280] {
+  %x = bf16[32,64,64,320]{3,2,1,0} parameter(0)
+  %k = bf16[3,3,320,320]{2,1,0,3} parameter(1)
+  %q = bf16[32,4096,5,64]{3,2,1,0} parameter(2)
+  %h = bf16[128,2560]{1,0} parameter(3)
+  %shift = f32[32,1,1,320]{3,2,1,0} fusion(%x), kind=kLoop, calls=%fused_slice, metadata={op_name="jit(step)/slice"}
+  %conv = (bf16[32,64,64,320]{3,2,1,0}, u8[0]{0}) custom-call(%x, %k), window={size=3x3 pad=1_1x1_1}, \
+dim_labels=b01f_01io->b01f, custom_call_target="__cudnn$convForward", backend_config={"x":{}}
+  %got = bf16[32,64,64,320]{3,2,1,0} get-tuple-element(%conv), index=0
+  %fmha = (bf16[32,5,4096,64]{3,1,2,0}, u8[0]{0}) custom-call(%q, %q, %q), \
+custom_call_target="__cudnn$fmhaSoftmax", backend_config={"cudnn_fmha_backend_config": {"intermediate_tensor_shape": \
+{"element_type": "BF16", "dimensions": ["32", "5", "4096", "4096"]}}}
+  %sum = bf16[128,2560]{1,0} all-reduce(%h), replica_groups={}, to_apply=%fused_gate
+  ROOT %gate = bf16[128,1280]{1,0} fusion(%sum), kind=kLoop, calls=%fused_gate
+}
+"""
+
+
+def test_a_program_of_a_gpu():
+    found = {kernel.name: kernel for kernel in read(GPU)}
+    assert list(found) == ["shift", "conv", "fmha", "sum", "gate"]
+    # Of its operand it reads the slice alone.
+    assert (found["shift"].kind, found["shift"].bytes) == (hlo.COPY, 32 * 320 * (2 + 4))
+    assert found["shift"].source == "jit(step)/slice"
+    assert found["conv"].kind == hlo.CONVOLUTION
+    assert found["conv"].operations == 2 * (32 * 64 * 64 * 320) * (3 * 3 * 320)
+    assert found["fmha"].kind == hlo.ATTENTION
+    assert found["fmha"].operations == 2 * 2 * 32 * 5 * 4096 * 4096 * 64
+    assert found["sum"].kind == hlo.COLLECTIVE
+    assert (found["gate"].kind, found["gate"].bytes) == (hlo.OTHER, 128 * (2560 + 1280) * 2)
+
+
+TPU = """HloModule jit_step, is_scheduled=true
+
+ENTRY %main (a: bf16[32,77,64], b: bf16[32,64,77], q: bf16[1,2,256,64]) -> bf16[32,77,77] {
+  %a = bf16[32,77,64]{2,1,0:T(8,128)(2,1)} parameter(0)
+  %b = bf16[32,64,77]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)
+  %q = bf16[1,2,256,64]{3,2,1,0} parameter(2)
+  %flash = bf16[1,2,256,64]{3,2,1,0} custom-call(%q, %q, %q), custom_call_target="tpu_custom_call", \
+metadata={op_name="jit(step)/pallas_call"}, backend_config={"custom_call_config":{"cost_estimate":{"flops":"1000",\
+"transcendentals":"2000","bytes_accessed":"1"}}}, frontend_attributes={kernel="flash_attention"}
+  ROOT %flash_attention.product = bf16[32,77,77]{2,1,0} convolution(%a, %b), \
+window={size=32 stride=31 lhs_dilate=32}, dim_labels=0bf_0io->0bf, backend_config={"estimated_cycles":"1500"}
+}
+"""
+
+
+def test_a_program_of_a_tpu():
+    flash, product = read(TPU.replace("%flash =", "%flash_attention.1 ="))
+    assert (flash.kind, flash.operations, flash.transcendentals) == (hlo.ATTENTION, 1000, 2000)
+    # Written as a convolution over the batch, which is no convolution; the second factor lies on the chip.
+    assert (product.kind, product.operations) == (hlo.PRODUCT, 2 * 32 * 77 * 77 * 64)
+    assert product.bytes == 2 * 32 * 77 * (64 + 77)
+    assert product.cycles == 1500
+    assert roofline.seconds(product, ACCELERATORS["v5e"]) == pytest.approx(1e-6)
+
+
+def test_heads_of_a_tpu_are_no_convolution():
+    text = """HloModule jit_step
+
+ENTRY %main (x: bf16[32,4096,320,1], k: bf16[5,64,320,1]) -> bf16[32,4096,5,64] {
+  %x = bf16[32,4096,320,1]{3,2,1,0} parameter(0)
+  %k = bf16[5,64,320,1]{3,2,1,0} parameter(1)
+  ROOT %p = bf16[32,4096,5,64]{3,2,1,0} convolution(%x, %k), window={size=1x5 pad=0_0x4_4 rhs_reversal=0x1}, \
+dim_labels=0bf1_1oi0->0b1f
+}
+"""
+    (product,) = read(text)
+    assert (product.kind, product.operations) == (hlo.PRODUCT, 2 * 32 * 4096 * 320 * 320)
+
+
+def test_roofline():
+    h100 = ACCELERATORS["h100"]
+
+    def kernel(**numbers):
+        defaults = dict.fromkeys(("operations", "bytes", "transcendentals"), 0)
+        return hlo.Kernel(
+            "k", hlo.OTHER, **{**defaults, "dtype": "bfloat16", "cycles": None, "times": 3, "source": ""} | numbers
+        )
+
+    assert roofline.seconds(kernel(operations=989e12), h100) == pytest.approx(1)
+    assert roofline.seconds(kernel(operations=989e12, bytes=2 * 3.35232e12), h100) == pytest.approx(2)
+    assert roofline.seconds(kernel(operations=67e12, dtype="float32"), h100) == pytest.approx(1)
+    assert roofline.seconds(kernel(transcendentals=16 * 132 * 1.98e9), h100) == pytest.approx(1)
+    sums = roofline.by_kind([kernel(bytes=10), kernel(bytes=5)], h100)
+    assert sums == {hlo.OTHER: roofline.Sum(6, 0, 45, pytest.approx(45 / 3.35232e12))}
+
+
+def test_another_text():
+    with pytest.raises(ValueError, match="entry computation"):
+        hlo.parse("no program")

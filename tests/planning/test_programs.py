@@ -1,0 +1,136 @@
+"""Programs compiled for accelerators that are not here: what their compilers make of a small network.
+
+TPUs need the package libtpu, which comes with ``winobench[test]``; GPUs JAX's CUDA plugin (``winobench[cuda]``).
+"""
+
+import importlib.util
+import os
+import types
+
+import jax
+import pytest
+
+from tests.planning import small
+from winobench import parallel
+from winobench.planning import abstract, compiling, fit, hlo, programs, topologies
+from winobench.scorers import diffusion_itm
+
+HAS_CUDA = importlib.util.find_spec("jax_plugins") is not None
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, tmp_path):
+    """As `topologies.prepare` sets it, for these tests alone."""
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", dict(os.environ))
+        topologies.prepare()
+        wanted = dict(os.environ)
+    for name, value in wanted.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def scoring(text, **options):
+    target = topologies.find(text)
+    pipeline = abstract.make_pipeline(small.description(), "bfloat16")
+    return target, programs.scoring(pipeline, parallel.make_mesh(target.devices), **options)
+
+
+def text_of(program):
+    return program.lower().compile().as_text()
+
+
+def scores_in_memory(module, positions):
+    """Float32 arrays of a program's entry, in the device's memory, with scores of all positions against others."""
+    return [
+        array
+        for instruction in module.computations[module.entry]
+        for array in instruction.results
+        if array.dtype == "f32" and not array.on_chip and len(array.dims) >= 3 and array.dims[-2] == positions
+    ]
+
+
+def test_the_step_on_a_tpu():
+    pytest.importorskip("libtpu")
+    _, found = scoring("v5e:2x2")
+    compiled = found.step(4).lower().compile()
+    module = hlo.parse(compiled.as_text())
+    kernels = hlo.kernels(module)
+    attention = [kernel for kernel in kernels if kernel.kind == hlo.ATTENTION]
+    # The image to itself and to the text, in each of two blocks down and up, and in the middle.
+    assert sum(kernel.times for kernel in attention) == 8
+    assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
+    assert not [array for array in scores_in_memory(module, 1024) if array.dims[-1] in (77, 128, 1024)]
+    # Beside the table of latents, which is turned around once, there is room for what lies between layers.
+    assert compiled.memory_analysis().temp_size_in_bytes - 4 * found.tables < 20e6
+    assert all(kernel.cycles is not None for kernel in kernels if kernel.operations and kernel.kind != hlo.ATTENTION)
+
+
+def test_what_a_compiler_has_said_is_kept(monkeypatch):
+    pytest.importorskip("libtpu")
+    target, found = scoring("v5e:1x1")
+    text_encoder = found.encoders[1]
+    first = compiling.compile_program(text_encoder, target)
+    assert first.items == 64
+    assert first.seconds > 0
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda *_: pytest.fail("it was compiled again"))
+    assert compiling.compile_program(text_encoder, target) == first
+
+
+def test_no_more_than_fits(monkeypatch):
+    """A step that the compiler finds too large is halved, as the scorer would halve it."""
+    target, found = None, None
+    asked = []
+
+    def compiled(program, target):
+        asked.append(program.items)
+        if program.noun == "pass" and program.items > 4:
+            return None
+        return compiling.Compiled(program.name, program.noun, program.items, 1000 * program.items, 0, 0, {}, {}, 1.0)
+
+    class Target:
+        text = "v5e:1x1"
+        accelerator = topologies.ACCELERATORS["v5e"]
+
+    monkeypatch.setattr(fit, "compile_program", compiled)
+    made = programs.Scoring(
+        {}, 0, 16, lambda size: programs.Program("step", "pass", size, None), (programs.Program("e", "image", 8, None),)
+    )
+    target, found = Target(), fit.fit_scorer(made, Target(), largest=False, say=lambda _: None)
+    assert found.step.items == 4
+    assert asked == [8, 16, 8, 4]
+    assert found.total == 8000
+    assert target.text == "v5e:1x1"
+
+
+@pytest.mark.skipif(not HAS_CUDA, reason="JAX's CUDA plugin is not installed: pip install 'winobench[cuda]'")
+@pytest.mark.slow
+def test_the_step_on_a_gpu():
+    _, found = scoring("h100:8")
+    module = hlo.parse(text_of(found.step(4)))
+    kernels = hlo.kernels(module)
+    assert sum(kernel.times for kernel in kernels if kernel.kind == hlo.ATTENTION) == 8
+    assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
+    # Kernels of convolutions lie as cuDNN takes them.
+    assert not [kernel for kernel in kernels if kernel.kind == hlo.COPY and "params" in kernel.source]
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "resident", "batch"),
+    [
+        (64, "bfloat16", 4.3e9, 32),  # SD 2.1-base
+        (96, "bfloat16", 4.3e9, 14),  # SD 2.1
+        (128, "bfloat16", 10.9e9, 8),  # SDXL
+        (128, "float32", 16.0e9, 1),
+        (64, "float32", 11e9, 26),
+    ],
+)
+def test_batch_of_a_kind_of_device(size, dtype, resident, batch):
+    """By the memory of the device that is described, not of this machine's."""
+    pytest.importorskip("libtpu")
+    mesh = parallel.make_mesh(topologies.find("v5e:1x1").devices)
+    denoiser = types.SimpleNamespace(config=types.SimpleNamespace(block_out_channels=(320, 640)), dtype=dtype)
+    pipeline = types.SimpleNamespace(denoiser=denoiser)
+    assert diffusion_itm.usual_batch_size(pipeline, (size, size, 4), mesh, int(resident)) == batch

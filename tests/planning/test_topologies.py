@@ -1,0 +1,50 @@
+"""What names devices that are not at hand."""
+
+import pytest
+
+from winobench.accelerators import ACCELERATORS
+from winobench.errors import InputError
+from winobench.planning import topologies
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "shape"),
+    [("v5e:4x4", "v5e", (4, 4)), ("v5p:2x2x1", "v5p", (2, 2, 1)), ("h100:8", "h100", (8,)), ("l4", "l4", (1,))],
+)
+def test_names(text, name, shape):
+    assert topologies.parse(text) == (ACCELERATORS[name], shape)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "h1000:8", "h100:0", "h100:8x8", "v5e:4", "v5p:2x2", "v5e:4x", "h100:-1", "l4: 1"]
+)
+def test_names_without_sense(text):
+    with pytest.raises(InputError, match="accelerator"):
+        topologies.parse(text)
+
+
+def test_too_many():
+    with pytest.raises(InputError, match="8,192"):
+        topologies.parse("h100:10000")
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "text"),
+    [
+        ("h100", 64, "h100:64"),
+        ("v5e", 1, "v5e:1x1"),
+        ("v5e", 8, "v5e:2x4"),
+        ("v5e", 256, "v5e:16x16"),
+        ("v5p", 4, "v5p:2x2x1"),
+    ],
+)
+def test_text_of_a_number(name, count, text):
+    assert topologies.of_size(ACCELERATORS[name], count) == text
+
+
+def test_without_a_compiler(monkeypatch):
+    monkeypatch.setattr(topologies.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"libtpu.*winobench\[tpu\]"):
+        topologies.find("v5e:2x2")
+    with pytest.raises(InputError, match=r"CUDA plugin.*winobench\[cuda\]"):
+        topologies.find("h100:8")

@@ -1,0 +1,138 @@
+"""What is known of the accelerators that teams rent: memory, rates, and what their compilers are told of them.
+
+Rates are the vendors' peaks for dense products; what a program reaches of them is another matter. Sources: Google
+Cloud's pages on TPU v5e, v5p and v6e; NVIDIA's data sheets of A100, L4, H100, H200 and B200; and, for cores, clocks,
+caches and memory as the driver reports them, the device descriptions that OpenXLA publishes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Accelerator:
+    """One kind of device.
+
+    Attributes:
+      name: short name, as in ``--accelerator=v5e:2x2``.
+      platform: ``tpu`` or ``gpu``.
+      device_kind: what JAX calls it.
+      memory: bytes of a device.
+      memory_rate: bytes per second.
+      matrix_rates: operations per second of products, by the dtype of their factors; float32 stands for products that
+        keep all of its bits.
+      vector_rate: float32 operations per second outside of the matrix units.
+      clock: cycles per second of what the TPU compiler counts; 0 for GPUs.
+      compute_capability: (major, minor) of an NVIDIA GPU.
+      cores: streaming multiprocessors of a GPU.
+      units_per_core: float32 units in each of them.
+      l2_cache: bytes.
+      core_memory: (shared memory of a core, of that for one block at most), bytes.
+      core_threads: threads that a core holds.
+    """
+
+    name: str
+    platform: str
+    device_kind: str
+    memory: int
+    memory_rate: float
+    matrix_rates: dict[str, float]
+    vector_rate: float
+    clock: float = 0.0
+    compute_capability: tuple[int, int] | None = None
+    cores: int = 0
+    units_per_core: int = 128
+    l2_cache: int = 0
+    core_memory: tuple[int, int] = (233_472, 232_448)
+    core_threads: int = 2048
+
+    @property
+    def usable_memory(self) -> int:
+        """Bytes that JAX gives to programs: of a GPU three quarters, as XLA_PYTHON_CLIENT_MEM_FRACTION has it."""
+        return self.memory * 3 // 4 if self.platform == "gpu" else self.memory
+
+
+_GIB = 1 << 30
+
+
+def _tpu(name: str, kind: str, gib: float, gb_per_s: float, teraflops: float, teraops: float, clock: float):
+    tera = 1e12
+    # Float32 products are six of bfloat16; vectors are 8 x 128 numbers, four at a time.
+    rates = {"bfloat16": teraflops * tera, "int8": teraops * tera, "float32": teraflops * tera / 6}
+    return Accelerator(name, "tpu", kind, int(gib * _GIB), gb_per_s * 1e9, rates, 4 * 1024 * clock, clock=clock)
+
+
+def _gpu(name: str, kind: str, memory: int, memory_rate: float, rates: tuple[float, float, float, float], **keywords):
+    names = ("bfloat16", "int8", "float8_e4m3fn", "float32")
+    teraflops = {dtype: rate * 1e12 for dtype, rate in zip(names, rates, strict=True) if rate}
+    return Accelerator(name, "gpu", kind, memory, memory_rate, teraflops, rates[3] * 1e12, **keywords)
+
+
+ACCELERATORS = {
+    each.name: each
+    for each in (
+        _tpu("v5e", "TPU v5 lite", 15.75, 819, 197, 394, 1.5e9),
+        _tpu("v5p", "TPU v5", 95.0, 2765, 459, 918, 1.75e9),
+        _tpu("v6e", "TPU v6 lite", 31.25, 1640, 918, 1836, 1.75e9),
+        _gpu(
+            "a100-80",
+            "NVIDIA A100-SXM4-80GB",
+            85_100_068_864,
+            2.03904e12,
+            (312, 624, 0, 19.5),
+            compute_capability=(8, 0),
+            cores=108,
+            units_per_core=64,
+            clock=1.41e9,
+            l2_cache=41_943_040,
+            core_memory=(167_936, 166_912),
+        ),
+        _gpu(
+            "l4",
+            "NVIDIA L4",
+            23_654_000_000,
+            3.00e11,
+            (121, 242, 242, 30.3),
+            compute_capability=(8, 9),
+            cores=58,
+            clock=2.04e9,
+            l2_cache=50_331_648,
+            core_memory=(102_400, 101_376),
+            core_threads=1536,
+        ),
+        _gpu(
+            "h100",
+            "NVIDIA H100 80GB HBM3",
+            84_942_979_072,
+            3.35232e12,
+            (989, 1979, 1979, 67),
+            compute_capability=(9, 0),
+            cores=132,
+            clock=1.98e9,
+            l2_cache=52_428_800,
+        ),
+        _gpu(
+            "h200",
+            "NVIDIA H200 141GB HBM3e",
+            151_397_597_184,
+            4.8e12,
+            (989, 1979, 1979, 67),
+            compute_capability=(9, 0),
+            cores=132,
+            clock=1.98e9,
+            l2_cache=52_428_800,
+        ),
+        _gpu(
+            "b200",
+            "NVIDIA B200",
+            191_514_411_008,
+            7.67232e12,
+            (2250, 4500, 4500, 75),
+            compute_capability=(10, 0),
+            cores=148,
+            clock=1.965e9,
+            l2_cache=132_644_864,
+        ),
+    )
+}

@@ -1,0 +1,53 @@
+"""The order in which the numbers of an array lie in a device's memory, where the device's kernels want another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.layout import Format, Layout
+from jax.sharding import Mesh
+
+from winobench import parallel
+
+# cuDNN reads a convolution's kernel with its outputs first: [height, width, inputs, outputs] in this order of axes.
+# In JAX's own order, each step of the program would begin with turning all kernels around.
+_OUTPUTS_FIRST = Layout(major_to_minor=(3, 0, 1, 2))
+
+
+def parameter_formats(parameters: Any, mesh: Mesh) -> Any:
+    """Where the parameters of a network live, and in which order: as `winobench.parallel.parameter_shardings`, for GPUs
+    with the kernels of convolutions as cuDNN takes them.
+
+    Args:
+      parameters: a pytree of arrays, or of anything with a shape and a dtype.
+      mesh: the mesh.
+
+    Returns:
+      The same pytree with a `NamedSharding` or a `jax.experimental.layout.Format` at each leaf.
+    """
+    shardings = parallel.parameter_shardings(parameters, mesh)
+    if mesh.devices.flat[0].platform != "gpu":
+        return shardings
+    return jax.tree.map(_format, parameters, shardings)
+
+
+def place_parameters(parameters: Any, mesh: Mesh) -> Any:
+    """Puts parameters on the devices of the mesh, as `parameter_formats` says."""
+    return jax.tree.map(_put, parameters, parameter_formats(parameters, mesh))
+
+
+def _format(parameter: Any, sharding: Any) -> Any:
+    is_convolution = len(parameter.shape) == 4 and parameter.shape[0] > 1
+    return (
+        Format(_OUTPUTS_FIRST, sharding)
+        if is_convolution and jnp.issubdtype(parameter.dtype, jnp.floating)
+        else sharding
+    )
+
+
+def _put(parameter: Any, where: Any) -> jax.Array:
+    if not isinstance(where, Format):
+        return parallel.put(parameter, where)
+    return jax.device_put(parallel.put(parameter, where.sharding), where)

@@ -1,0 +1,118 @@
+"""Attention as one kernel, which keeps the scores on the chip: cuDNN's on NVIDIA GPUs, JAX's Pallas kernel on TPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+# Compute capabilities: cuDNN's fused attention begins with the first, its heads above 128 with the second.
+_AMPERE, _HOPPER = (8, 0), (9, 0)
+
+# A TPU's registers are this wide; positions come in as many.
+_LANES = 128
+# Bytes of a head's numbers, up to which the memory on the chip holds these blocks -> queries and keys of one step of
+# the kernel, at most, and keys that are multiplied at once. The largest blocks need the fewest cycles of those that
+# were tried, by the compiler's final schedules, on a v5e, a v5p and a v6e alike: for each head of 64, and the 4,096
+# positions of an image, 85,000, 86,000 and 50,000 cycles.
+_BLOCKS = {256: (1024, 2048, 1024), 1024: (512, 1024, 512), 2048: (256, 1024, 512)}
+# Backward, more arrays share the memory on the chip.
+_BACKWARD_BLOCK = 512
+
+
+def cudnn_takes(query: jax.Array, capability: tuple[int, int] | None) -> bool:
+    """Whether cuDNN's fused attention takes queries of this dtype and head size on a GPU of this compute capability."""
+    if query.dtype not in (jnp.bfloat16, jnp.float16) or capability is None or capability < _AMPERE:
+        return False
+    head_size = query.shape[-1]
+    return head_size % 8 == 0 and head_size <= (256 if capability >= _HOPPER else 128)
+
+
+def cudnn(
+    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
+) -> jax.Array:
+    """As `winobench.models.attention.dot_product_attention`, of what `cudnn_takes`."""
+    return jax.nn.dot_product_attention(
+        query, key, value, is_causal=is_causal, key_value_seq_lengths=lengths, implementation="cudnn"
+    )
+
+
+def flash_takes(query: jax.Array, key: jax.Array) -> bool:
+    """Whether the TPU kernel takes queries and keys [B, positions, heads, head_size], and is worth its copies.
+
+    With few positions, XLA's own products keep the scores on the chip. Texts of 77 tokens are padded to 128: of SD
+    2.1-base's step on a v5e the compiler's cycles are 1.6% more with that than with products, whose float32 scores go
+    through the device's memory.
+    """
+    if _head_bytes(query) > max(_BLOCKS):
+        return False
+    return query.shape[1] >= 2 * _LANES and key.shape[1] >= _LANES // 2
+
+
+def flash(
+    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
+) -> jax.Array:
+    """As `winobench.models.attention.dot_product_attention`, by JAX's Pallas kernel for TPUs, forward and backward.
+
+    Positions are padded to whole registers, and so are heads of more than one; keys that are padding are no query's.
+    """
+    from jax.experimental.pallas.ops.tpu import flash_attention
+
+    batch, length, _, width = query.shape
+    num_keys = key.shape[1]
+    query, key, value = (_padded(x) for x in (query, key, value))
+    segments = None
+    if lengths is not None or key.shape[1] != num_keys:
+        ends = jnp.full((batch,), num_keys) if lengths is None else lengths
+        is_padding = jnp.arange(key.shape[1]) >= ends[:, None]
+        queries = jnp.zeros((batch, query.shape[1]), jnp.int32)
+        segments = flash_attention.SegmentIds(queries, is_padding.astype(jnp.int32))
+    result = flash_attention.flash_attention(
+        *(jnp.swapaxes(x, 1, 2) for x in (query, key, value)),
+        segment_ids=segments,
+        causal=is_causal,
+        sm_scale=width**-0.5,
+        block_sizes=_block_sizes(query, key),
+    )
+    return jnp.swapaxes(result, 1, 2)[:, :length, :, :width]
+
+
+def _padded(array: jax.Array) -> jax.Array:
+    """[B, positions, heads, head_size] with zeros to multiples of the register's width."""
+    width = array.shape[-1]
+    more = -width % _LANES if width > _LANES else 0
+    return jnp.pad(array, ((0, 0), (0, -array.shape[1] % _LANES), (0, 0), (0, more)))
+
+
+def _head_bytes(query: jax.Array) -> int:
+    """Bytes of the numbers of one head at one position, as they lie in registers."""
+    width = query.shape[-1]
+    return (width + -width % _LANES) * query.dtype.itemsize
+
+
+def _block_sizes(query: jax.Array, key: jax.Array) -> Any:
+    from jax.experimental.pallas.ops.tpu.flash_attention import BlockSizes
+
+    queries, keys = query.shape[1], key.shape[1]
+    limits = next(blocks for most, blocks in _BLOCKS.items() if _head_bytes(query) <= most)
+    major = _block(keys, limits[1])
+    back_q, back_k = _block(queries, _BACKWARD_BLOCK), _block(keys, _BACKWARD_BLOCK)
+    return BlockSizes(
+        block_b=1,
+        block_q=_block(queries, limits[0]),
+        block_k_major=major,
+        block_k=_block(major, limits[2]),
+        block_q_major_dkv=back_q,
+        block_q_dkv=back_q,
+        block_k_major_dkv=back_k,
+        block_k_dkv=back_k,
+        block_q_dq=back_q,
+        block_k_major_dq=back_k,
+        block_k_dq=back_k,
+    )
+
+
+def _block(positions: int, limit: int) -> int:
+    """The largest divisor of some positions, a multiple of the register's width, up to a limit."""
+    return next(size for size in range(min(positions, limit), 0, -_LANES) if positions % size == 0)

@@ -1,0 +1,58 @@
+"""The kind of device that a computation will run on, while it is traced: by its mesh, not by the process's default.
+
+What is compiled ahead for other devices than the process has, or for some of several kinds, is then right as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+
+from winobench import accelerators
+
+
+class Device(NamedTuple):
+    """A kind of device.
+
+    Attributes:
+      platform: ``cpu``, ``gpu`` or ``tpu``.
+      kind: as the platform calls it, such as ``NVIDIA H100 80GB HBM3`` or ``TPU v5 lite``; empty where unknown.
+    """
+
+    platform: str
+    kind: str = ""
+
+
+def traced_device() -> Device | None:
+    """The device of the mesh around the function that is being traced; None where there is no mesh.
+
+    Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh`. JAX keeps what it
+    has traced for one mesh apart from what it has traced for another. Where this is None, `jax.lax.platform_dependent`
+    chooses between forms when the function is lowered.
+    """
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return None if device is None else Device(device.platform, device.device_kind)
+
+
+@functools.cache
+def compute_capability(kind: str = "") -> tuple[int, int] | None:
+    """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if there is no such GPU.
+
+    Args:
+      kind: as of `Device`.
+    """
+    for known in accelerators.ACCELERATORS.values():
+        if kind and known.device_kind == kind:
+            return known.compute_capability
+    try:
+        devices = jax.local_devices(backend="gpu")
+    except RuntimeError:  # This process has no GPU.
+        return None
+    for device in devices:
+        # "9.0" on NVIDIA GPUs, another form or nothing elsewhere.
+        major, _, minor = str(getattr(device, "compute_capability", "")).partition(".")
+        if kind in ("", device.device_kind) and major.isdigit() and minor.isdigit():
+            return int(major), int(minor)
+    return None

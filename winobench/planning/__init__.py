@@ -1,0 +1,1 @@
+"""What a program will take on accelerators that are not at hand: compiled ahead of time, and read."""

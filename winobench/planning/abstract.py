@@ -1,0 +1,80 @@
+"""Pipelines without weights: networks whose parameters are shapes and dtypes, which is all that a compiler asks for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench import registry
+from winobench.diffusion import families
+from winobench.diffusion.folders import Description
+from winobench.diffusion.pipeline import Pipeline
+from winobench.models import quantized
+
+
+class _Tokens(dict):
+    """What a tokenizer returns: ids under a name, and nothing that was cut off."""
+
+    encodings = ()
+
+
+class LengthOfTokens:
+    """Stands for a tokenizer where only the shape of what it returns matters: every text is zeros."""
+
+    model_max_length = 1 << 30
+
+    def __len__(self) -> int:
+        return 0
+
+    def __call__(self, texts: list[str], *, max_length: int, **keywords: Any) -> _Tokens:
+        """Ids of some texts, [number of texts, max_length]."""
+        return _Tokens(input_ids=[[0] * max_length for _ in texts])
+
+
+def read_description(source: str | os.PathLike, *, revision: str | None = None) -> Description:
+    """What a pipeline is, by its configs alone.
+
+    Args:
+      source: a name in `winobench.registry.MODELS`, a folder, or a hub id. The sizes of well-known models are in the
+        code, so that these need no file and no network.
+      revision: branch, tag or commit of a hub id.
+
+    Raises:
+      InputError: it is no pipeline.
+    """
+    known = families.released(str(source)) if revision is None else None
+    return known or families.read_description(source, revision=revision)
+
+
+def make_pipeline(description: Description, dtype: str, *, quantization: str = "none") -> Pipeline:
+    """A pipeline as `DiffusionITM.from_pretrained` loads it, with shapes and dtypes in place of parameters.
+
+    Args:
+      description: from `read_description`.
+      dtype: of the denoiser; the encoders are float32, as in scoring.
+      quantization: as of `DiffusionITM`.
+    """
+    family = description.family
+    networks = {}
+    for name, network in family.NETWORKS.items():
+        its_dtype = jnp.dtype(dtype if name == family.DENOISER else "float32")
+        config = description.configs[name]
+
+        def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype) -> nnx.Module:
+            return network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
+
+        networks[name] = nnx.eval_shape(make)
+    if quantization != "none":
+        denoiser = networks[family.DENOISER]
+        networks[family.DENOISER] = nnx.eval_shape(lambda: quantized.quantize(denoiser, quantization))
+    tokenizers = {name: LengthOfTokens() for name in family.TOKENIZERS}
+    return family(**networks, **tokenizers, schedule=description.schedule, timestep_range=description.timestep_range)
+
+
+def is_pipeline(source: str) -> bool:
+    """Whether a name of the registry is that of a diffusion model; other names may be."""
+    model = registry.MODELS.get(source)
+    return model is None or model.scorer == "diffusion_itm"

@@ -1,0 +1,159 @@
+"""Programs compiled for devices that are not at hand, and what the compiler says of them; kept on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import time
+
+import jax
+import jaxlib
+
+import winobench
+from winobench import caches, files, json_files
+from winobench.engine import batch_size
+from winobench.errors import InputError
+from winobench.planning import hlo, roofline
+from winobench.planning.programs import Program
+from winobench.planning.roofline import Sum
+from winobench.planning.topologies import Target
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What a compiler says of a program, for one device.
+
+    Attributes:
+      name, noun, items: as of `Program`.
+      temporaries: bytes that the program needs beside what it is given and gives.
+      arguments: bytes of what it is given.
+      code: bytes of the program itself.
+      kernels: sums by kind (`winobench.planning.hlo.KINDS`).
+      collectives: instruction -> how many run.
+      compile_seconds: on this machine, when it was compiled.
+    """
+
+    name: str
+    noun: str
+    items: int
+    temporaries: int
+    arguments: int
+    code: int
+    kernels: dict[str, Sum]
+    collectives: dict[str, int]
+    compile_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Estimated, of one run (`winobench.planning.roofline`)."""
+        return sum(each.seconds for each in self.kernels.values())
+
+    @property
+    def bytes(self) -> float:
+        """Read and written by all kernels."""
+        return sum(each.bytes for each in self.kernels.values())
+
+    @property
+    def operations(self) -> float:
+        """Of the matrix units."""
+        return sum(each.operations for each in self.kernels.values())
+
+
+def compile_program(program: Program, target: Target) -> Compiled | None:
+    """Compiles a program for some devices, or finds what its compiler said before.
+
+    Args:
+      program: made for a mesh of the target's devices.
+      target: the devices.
+
+    Returns:
+      What the compiler says; None if it finds that the program does not fit into a device's memory.
+    """
+    lowered = program.lower()
+    identity = {
+        "program": files.digest(_without_places(lowered.as_text())),
+        "target": target.text,
+        "versions": [jax.__version__, jaxlib.__version__, winobench.__version__, *_compiler_version(target)],
+        "reader": _READER,
+    }
+    path = os.path.join(caches.folder(), "plans", f"{files.digest(identity)}.json")
+    known = _read(path)
+    if known is not None:
+        return _compiled(known["compiled"])
+    begin = time.perf_counter()
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        if not batch_size.is_out_of_memory(error):
+            raise InputError(
+                f"the compiler for {target.text} fails on the {program.name}: {str(error).splitlines()[0][:300]}"
+            ) from error
+        _write(path, {"identity": identity, "compiled": None})
+        return None
+    seconds = time.perf_counter() - begin
+    stats = compiled.memory_analysis()
+    kernels = hlo.kernels(hlo.parse(compiled.as_text()))
+    collectives: dict[str, int] = {}
+    for kernel in kernels:
+        if kernel.kind == hlo.COLLECTIVE:
+            name = re.sub(r"[.\d]+$", "", kernel.name).removesuffix("-start")
+            collectives[name] = collectives.get(name, 0) + kernel.times
+    result = Compiled(
+        program.name,
+        program.noun,
+        program.items,
+        stats.temp_size_in_bytes,
+        stats.argument_size_in_bytes,
+        stats.generated_code_size_in_bytes,
+        roofline.by_kind(kernels, target.accelerator),
+        collectives,
+        seconds,
+    )
+    _write(path, {"identity": identity, "compiled": dataclasses.asdict(result)})
+    return result
+
+
+# Raised whenever what is read of a compiled program changes.
+_READER = 1
+
+
+def _compiled(content: dict | None) -> Compiled | None:
+    if content is None:
+        return None
+    kernels = {kind: Sum(**numbers) for kind, numbers in content["kernels"].items()}
+    return Compiled(**{**content, "kernels": kernels})
+
+
+def _read(path: str) -> dict | None:
+    try:
+        content = json_files.load(path)
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) and "compiled" in content else None
+
+
+def _write(path: str, content: dict) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        files.write_json(path, content)
+    except OSError:  # Then the next plan compiles again.
+        return
+
+
+def _without_places(text: str) -> str:
+    """A program's text without names of files and lines, which say nothing of what it computes."""
+    return re.sub(r"loc\(.*?\)", "", text)
+
+
+def _compiler_version(target: Target) -> list[str]:
+    import importlib.metadata
+
+    names = ("libtpu",) if target.accelerator.platform == "tpu" else ("jax-cuda13-plugin", "nvidia-cudnn-cu13")
+    found = []
+    for name in names:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(name)
+    return found

@@ -1,0 +1,90 @@
+"""Hours and dollars of a benchmark on some devices, from what its programs take; every other number has a name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from winobench.planning.fit import Fit
+from winobench.planning.topologies import Target
+from winobench.planning.work import Total
+
+# Devices that one host feeds.
+_DEVICES_PER_HOST = {"tpu": 4, "gpu": 8}
+
+
+@dataclasses.dataclass(frozen=True)
+class Assumptions:
+    """What no compiler knows.
+
+    Attributes:
+      storage_rate: bytes per second that a host reads.
+      bytes_per_image: as stored; COCO's and ImageCoDe's archives come to 148 and 149 kB per image.
+      rounds: groups of tasks with the same samples, each of which ends with a step that is not full.
+    """
+
+    storage_rate: float = 1e9
+    bytes_per_image: float = 150e3
+    rounds: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Duration:
+    """Seconds of an evaluation, in parts that do not overlap; but for ``compiling`` none has been measured.
+
+    Attributes:
+      devices: how many there are.
+      scoring: passes, at the estimated rate.
+      encoding: images, at the estimated rate.
+      loading: weights and images, at the assumed rate of storage.
+      compiling: all programs, as long as it took on this machine; next to nothing where the persistent compilation
+        cache has them (JAX_COMPILATION_CACHE_DIR).
+      tails: steps that are not full, at most.
+    """
+
+    devices: int
+    scoring: float
+    encoding: float
+    loading: float
+    compiling: float
+    tails: float
+
+    @property
+    def total(self) -> float:
+        """All parts, with programs compiled anew."""
+        return self.scoring + self.encoding + self.loading + self.compiling + self.tails
+
+    @property
+    def with_cache(self) -> float:
+        """All parts, with programs from the compilation cache."""
+        return self.total - self.compiling
+
+
+def passes_per_second(fit: Fit) -> float:
+    """Of one device, estimated."""
+    return fit.step.items / fit.step.seconds
+
+
+def duration(fit: Fit, target: Target, work: Total, devices: int, assumed: Assumptions) -> Duration:
+    """How long an evaluation takes on some devices of a kind. The fit must have a step.
+
+    Args:
+      fit: the programs on one device. Those of a scorer hold no collectives, so that more devices run the same.
+      target: the kind of device.
+      work: passes and images.
+      devices: how many.
+      assumed: the rest.
+    """
+    hosts = -(-devices // _DEVICES_PER_HOST[target.accelerator.platform])
+    image_encoder = fit.encoders[0]
+    per_image = 0.0 if image_encoder is None else image_encoder.seconds / image_encoder.items
+    weights = sum(fit.scoring.weights.values())
+    # Every host reads all weights, and its share of the images.
+    stored = weights + work.images * assumed.bytes_per_image / hosts
+    return Duration(
+        devices=devices,
+        scoring=work.passes / passes_per_second(fit) / devices,
+        encoding=work.images * per_image / devices,
+        loading=stored / assumed.storage_rate,
+        compiling=sum(each.compile_seconds for each in (fit.step, *fit.encoders) if each),
+        tails=assumed.rounds * (fit.step.seconds + (image_encoder.seconds if image_encoder else 0.0)),
+    )

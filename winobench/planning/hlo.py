@@ -1,0 +1,407 @@
+"""Compiled programs, read: the kernels of XLA's scheduled HLO text, with operations, bytes and the compiler's cycles.
+
+A *kernel* is an instruction of the program that runs by itself on the device: a fusion, a call of a library, a copy.
+Instructions that only rename memory are none. Loops count as often as they run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+PRODUCT, CONVOLUTION, ATTENTION, COPY, COLLECTIVE, OTHER = KINDS = (
+    "matrix product",
+    "convolution",
+    "attention",
+    "copy",
+    "collective",
+    "other",
+)
+"""``copy`` are kernels that only move numbers: transposes, slices, conversions, gathers, broadcasts."""
+
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
+MATRIX_KINDS = (PRODUCT, CONVOLUTION, ATTENTION)
+
+_BITS = {"pred": 8, "token": 0, "opaque": 0}
+# What names memory or ends of work that something else does.
+_FREE = {
+    "parameter",
+    "constant",
+    "bitcast",
+    "get-tuple-element",
+    "tuple",
+    "after-all",
+    "opt-barrier",
+    "partition-id",
+    "replica-id",
+    "copy-done",
+    "slice-done",
+    "async-done",
+    "async-update",
+    "domain",
+    "add-dependency",
+    # Prefetches of the TPU, which run beside other kernels and are counted where the data are used.
+    "copy-start",
+    "slice-start",
+}
+_MOVES = {
+    "parameter",
+    "constant",
+    "bitcast",
+    "bitcast-convert",
+    "broadcast",
+    "concatenate",
+    "convert",
+    "copy",
+    "dynamic-slice",
+    "dynamic-update-slice",
+    "gather",
+    "get-tuple-element",
+    "iota",
+    "pad",
+    "reshape",
+    "slice",
+    "transpose",
+    "tuple",
+}
+_SLICES = {"slice", "dynamic-slice", "gather"}
+_FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
+_ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """The shape of one array of a program.
+
+    Attributes:
+      dtype: as HLO writes it, e.g. ``bf16``.
+      dims: of the whole array.
+      on_chip: whether it lies in a TPU's own memory, so that no bytes of the device's memory are moved for it.
+    """
+
+    dtype: str
+    dims: tuple[int, ...]
+    on_chip: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.dims)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the device's memory, without what tiles are padded by."""
+        if self.on_chip:
+            return 0
+        bits = _BITS.get(self.dtype)
+        if bits is None:
+            bits = int(re.match(r"[a-z]+(\d+)", self.dtype)[1])
+        return (self.size * bits + 7) // 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One line of HLO; ``number`` is what a ``parameter`` or ``constant`` has in its brackets."""
+
+    name: str
+    opcode: str
+    results: tuple[Array, ...]
+    operands: tuple[str, ...]
+    attributes: str
+    is_root: bool
+    number: int | None = None
+
+    def attribute(self, name: str) -> str | None:
+        """The value of ``name=value``, or of ``name={value}``."""
+        match = re.search(rf"(?<![\w]){name}=(\{{[^}}]*\}}|\"[^\"]*\"|[^,\s]+)", self.attributes)
+        return None if match is None else match[1].strip('{}"%')
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """A program: computations by name, each a list of instructions in the order in which they run."""
+
+    computations: dict[str, list[Instruction]]
+    entry: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """What runs by itself.
+
+    Attributes:
+      name: of the instruction.
+      kind: one of ``KINDS``.
+      operations: of the matrix units.
+      dtype: of the factors, in NumPy's words; ``""`` for kernels without products.
+      bytes: read and written in the device's memory.
+      transcendentals: exponentials and their like of an attention kernel; 0 for others.
+      cycles: by the TPU's compiler; None where it says none.
+      times: how often it runs.
+      source: the JAX operation that it comes from.
+    """
+
+    name: str
+    kind: str
+    operations: float
+    dtype: str
+    bytes: int
+    transcendentals: float
+    cycles: int | None
+    times: int
+    source: str
+
+
+def parse(text: str) -> Module:
+    """Reads the text of a compiled program (``compiled.as_text()``).
+
+    Raises:
+      ValueError: it has no entry computation.
+    """
+    computations: dict[str, list[Instruction]] = {}
+    entry, current = None, None
+    for line in text.splitlines():
+        if line[:1] in ("%", "E") and line.endswith("{"):
+            name = re.match(r"(?:ENTRY )?%?([^\s(]+)", line)[1]
+            current = computations.setdefault(name, [])
+            if line.startswith("ENTRY"):
+                entry = name
+        elif line[:1] == "}":
+            current = None
+        elif current is not None and (instruction := _instruction(line)) is not None:
+            current.append(instruction)
+    if entry is None:
+        raise ValueError("the text has no entry computation: it is not a compiled HLO module")
+    return Module(computations, entry)
+
+
+def kernels(module: Module) -> list[Kernel]:
+    """All kernels of a program, in the order of the entry computation; those of loops after each other."""
+    return list(_kernels(module, module.entry, 1))
+
+
+def _instruction(line: str) -> Instruction | None:
+    match = re.match(r"\s+(ROOT )?%?([^\s=]+) = ", line)
+    if match is None:
+        return None
+    rest = line[match.end() :]
+    end = _closing(rest, 0) + 1 if rest.startswith("(") else rest.index(" ")
+    results, rest = _arrays(rest[:end]), rest[end:].lstrip()
+    opening = rest.index("(")
+    closing = _closing(rest, opening)
+    operands = tuple(re.findall(r"%([^\s,()]+)", rest[opening + 1 : closing]))
+    inside = rest[opening + 1 : closing]
+    number = int(inside) if inside.isdigit() else None
+    return Instruction(match[2], rest[:opening], results, operands, rest[closing + 1 :], match[1] is not None, number)
+
+
+def _closing(text: str, opening: int) -> int:
+    """Index of the bracket that closes the one at an index."""
+    depth = 0
+    for index in range(opening, len(text)):
+        if text[index] == "(":
+            depth += 1
+        elif text[index] == ")":
+            depth -= 1
+            if depth == 0:
+                return index
+    raise ValueError(f"a bracket is not closed in the line {text[:80]!r}")
+
+
+def _arrays(text: str) -> tuple[Array, ...]:
+    found = re.findall(r"(\w+)\[([\d,<=]*)\](?:\{([^}]*)\})?", text)
+    return tuple(
+        Array(dtype, tuple(int(d.lstrip("<=")) for d in dims.split(",") if d), "S(1)" in layout)
+        for dtype, dims, layout in found
+    )
+
+
+def _kernels(module: Module, name: str, times: int) -> Iterator[Kernel]:
+    instructions = module.computations[name]
+    by_name = {each.name: each for each in instructions}
+    for each in instructions:
+        # What is started and waited for counts where it starts.
+        if each.opcode in _FREE or each.opcode.endswith("-done") or _is_free_call(each):
+            continue
+        if each.opcode in ("call", "while", "conditional"):
+            runs = _trip_count(module, each) if each.opcode == "while" else 1
+            for called in _called(each):
+                yield from _kernels(module, called, times * runs)
+        else:
+            yield _kernel(module, each, by_name, times)
+
+
+def _is_free_call(each: Instruction) -> bool:
+    return each.opcode == "custom-call" and each.attribute("custom_call_target") in _FREE_CALLS
+
+
+def _called(each: Instruction) -> list[str]:
+    names = ("to_apply", "calls") if each.opcode == "call" else ("body",)
+    if each.opcode == "conditional":
+        branches = each.attribute("branch_computations") or ""
+        # All branches are counted by the first: they are of one size in what is read here.
+        return re.findall(r"%?([^\s,{}]+)", branches)[:1]
+    return [called for name in names if (called := each.attribute(name))][:1]
+
+
+def _trip_count(module: Module, each: Instruction) -> int:
+    known = re.search(r'"known_trip_count":\{"n":"?(\d+)', each.attributes)
+    if known:
+        return int(known[1])
+    condition = module.computations.get(each.attribute("condition") or "", [])
+    return max((line.number for line in condition if line.opcode == "constant" and line.number), default=1)
+
+
+def _kernel(module: Module, each: Instruction, by_name: dict[str, Instruction], times: int) -> Kernel:
+    body = module.computations.get(each.attribute("calls") or "", []) if each.opcode == "fusion" else []
+    kind, operations, dtype, transcendentals = _work(each, body, by_name, module)
+    cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
+    source = re.search(r'op_name="([^"]*)"', each.attributes)
+    return Kernel(
+        name=each.name,
+        kind=kind,
+        operations=operations,
+        dtype=dtype,
+        bytes=_moved(each, body, by_name),
+        transcendentals=transcendentals,
+        cycles=int(cycles[1]) if cycles else None,
+        times=times,
+        source=source[1] if source else "",
+    )
+
+
+def _work(
+    each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction], module: Module
+) -> tuple[str, float, str, float]:
+    """Kind, operations of the matrix units, dtype of their factors, and transcendentals."""
+    if each.opcode.removesuffix("-start") in COLLECTIVES:
+        return COLLECTIVE, 0.0, "", 0.0
+    target = each.attribute("custom_call_target") or "" if each.opcode == "custom-call" else ""
+    if any(name in target + each.name for name in _ATTENTION_CALLS) and target:
+        return _attention(each, by_name)
+    total, dtype, convolves = 0.0, "", False
+    for line, scope in _lines(module, [each, *body], by_name):
+        amount = _operations(line, scope)
+        if amount:
+            convolves |= _is_convolution(line, scope)
+            total += amount
+            dtype = dtype or _numpy_name(scope[line.operands[0]].results[0].dtype)
+    if total:
+        return (CONVOLUTION if convolves else PRODUCT), total, dtype, 0.0
+    moves = all(line.opcode in _MOVES for line in (body or [each]))
+    return (COPY if moves else OTHER), 0.0, "", 0.0
+
+
+def _lines(
+    module: Module, lines: Sequence[Instruction], outer: dict[str, Instruction]
+) -> Iterator[tuple[Instruction, dict[str, Instruction]]]:
+    """Instructions of a kernel, those of fusions within it too, with what their operands' names mean."""
+    scope = outer | {line.name: line for line in lines}
+    for line in lines:
+        yield line, scope
+        if line is not lines[0] and line.opcode == "fusion":
+            inner = module.computations.get(line.attribute("calls") or "", [])
+            yield from _lines(module, [line, *inner], scope)
+
+
+def _attention(each: Instruction, by_name: dict[str, Instruction]) -> tuple[str, float, str, float]:
+    estimate = re.search(r'"cost_estimate":\{"flops":"(\d+)","transcendentals":"(\d+)"', each.attributes)
+    dtype = _numpy_name(each.results[0].dtype)
+    if estimate:
+        return ATTENTION, float(estimate[1]), dtype, float(estimate[2])
+    scores = re.search(
+        r'"intermediate_tensor_shape": ?\{"element_type": ?"\w+", "dimensions": \[([^\]]*)\]', each.attributes
+    )
+    size = math.prod(int(dim) for dim in re.findall(r"\d+", scores[1])) if scores else 0
+    width = by_name[each.operands[0]].results[0].dims[-1]
+    # Backward, five products in place of two.
+    products = 5 if "Backward" in (each.attribute("custom_call_target") or "") else 2
+    return ATTENTION, 2.0 * products * size * width, dtype, float(size)
+
+
+def _operations(line: Instruction, scope: dict[str, Instruction]) -> float:
+    """Multiplications and additions of a product or a convolution; 0 for everything else."""
+    target = line.attribute("custom_call_target") or "" if line.opcode == "custom-call" else ""
+    if line.opcode == "dot" or "gemm" in target or "matmul" in target:
+        dims = scope[line.operands[0]].results[0].dims
+        contracted = line.attribute("lhs_contracting_dims")
+        if contracted is None:
+            found = re.search(r'"lhs_contracting_dimensions": ?\["?([\d", ]*)\]', line.attributes)
+            contracted = found[1] if found else str(len(dims) - 1)
+        depth = math.prod(dims[int(axis)] for axis in re.findall(r"\d+", contracted))
+        return 2.0 * line.results[0].size * depth
+    if line.opcode == "convolution" or "conv" in target:
+        spatial, inputs = _kernel_shape(line, scope)
+        groups = int(line.attribute("batch_group_count") or 1)
+        return 2.0 * line.results[0].size * math.prod(spatial) * inputs / groups
+    return 0.0
+
+
+def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[list[int], int]:
+    """Of a convolution: in how many places its kernel looks along each axis of positions, and features it sums over.
+
+    XLA's TPU compiler writes matrix products as convolutions. A batch is then an axis of positions whose window is as
+    wide as the batch, over inputs so far apart that each place sees one of them; and heads of a result an axis along
+    which a single input is padded on both sides.
+    """
+    found = re.match(r"(\w+)_(\w+)->", line.attribute("dim_labels") or "")
+    inputs, kernel = found[1], found[2]
+    widths, sizes = (scope[operand].results[0].dims for operand in line.operands[:2])
+    apart = re.search(r"lhs_dilate=([\dx]+)", line.attribute("window") or "")
+    positions = sorted(axis for axis in kernel if axis.isdigit())
+    dilations = [int(n) for n in apart[1].split("x")] if apart else [1] * len(positions)
+
+    def places(axis: str, dilation: int) -> int:
+        size = sizes[kernel.index(axis)]
+        return 1 if dilation >= size or widths[inputs.index(axis)] == 1 else size
+
+    spatial = [places(axis, dilation) for axis, dilation in zip(positions, dilations, strict=True)]
+    return spatial, sizes[kernel.index("i")]
+
+
+def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:
+    """Whether a product slides over positions; TPUs write every product as a convolution."""
+    if line.attribute("dim_labels") is None:
+        return False
+    return any(places > 1 for places in _kernel_shape(line, scope)[0])
+
+
+def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]) -> int:
+    """Bytes that a kernel reads and writes; of operands of which it takes slices only, the slices'."""
+    total = sum(array.bytes for array in each.results)
+    parameters = {line.number: line for line in body if line.opcode == "parameter"}
+    users: dict[str, list[Instruction]] = {}
+    for line in body:
+        for operand in line.operands:
+            users.setdefault(operand, []).append(line)
+    for number, name in enumerate(each.operands):
+        if name not in by_name or name in each.operands[:number]:
+            continue
+        read = sum(array.bytes for array in by_name[name].results)
+        if number in parameters:
+            read = min(read, _read(parameters[number], users))
+        elif each.opcode in _SLICES:
+            read = min(read, each.results[0].bytes)
+        total += read
+    return total
+
+
+def _read(line: Instruction, users: dict[str, list[Instruction]]) -> int:
+    """Bytes that a fusion reads of something that each of its elements stands for one element of an operand."""
+    whole = sum(array.bytes for array in line.results)
+    total = 0
+    for user in users.get(line.name, []):
+        if user.opcode in _SLICES and user.operands[0] == line.name:
+            total += user.results[0].bytes
+        elif len(user.results) == 1 and user.results[0].size == line.results[0].size and user.opcode != "fusion":
+            total += _read(user, users) * line.results[0].bytes // max(user.results[0].bytes, 1)
+        else:
+            return whole
+    return min(whole, total) if users.get(line.name) else whole
+
+
+def _numpy_name(dtype: str) -> str:
+    names = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "s8": "int8", "f8e4m3fn": "float8_e4m3fn"}
+    return names.get(dtype, dtype)

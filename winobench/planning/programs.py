@@ -1,0 +1,161 @@
+"""The programs of an evaluation as they will run on a mesh, not yet compiled: its functions, shapes and layouts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from winobench import memory, parallel
+from winobench.diffusion.pipeline import Pipeline
+from winobench.engine import layouts, limits, tables
+from winobench.scorers import denoising, diffusion_itm, pipeline_tables, samples
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program that has not been compiled.
+
+    Attributes:
+      name: e.g. ``denoising step``.
+      noun: what an item is, e.g. ``pass``.
+      items: that each device works on in one run.
+      lower: gives it as JAX's compilers take it.
+    """
+
+    name: str
+    noun: str
+    items: int
+    lower: Callable[[], jax.stages.Lowered]
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """What a scorer has on each device, and runs there.
+
+    Attributes:
+      weights: bytes of parameters on a device, by network.
+      tables: bytes of the tables of latents and text states.
+      usual_batch: triples of a step that the scorer chooses by itself.
+      step: makes the denoising step of a number of triples on each device.
+      encoders: the programs that fill the tables.
+    """
+
+    weights: dict[str, int]
+    tables: int
+    usual_batch: int
+    step: Callable[[int], Program]
+    encoders: tuple[Program, ...]
+
+    @property
+    def resident(self) -> int:
+        """Bytes on a device, whatever runs there."""
+        return sum(self.weights.values()) + self.tables
+
+
+def scoring(
+    pipeline: Pipeline,
+    mesh: Mesh,
+    *,
+    image_size: int | None = None,
+    error: str = "squared_l2",
+    target: str = "own",
+    staged: bool = False,
+    batch: int | None = None,
+) -> Scoring:
+    """The programs of a `DiffusionITM`.
+
+    Args:
+      pipeline: from `winobench.planning.abstract.make_pipeline`.
+      mesh: of devices that need not be at hand.
+      image_size: as of `DiffusionITM`, like the rest.
+      error: as there.
+      target: as there.
+      staged: whether the text encoders leave the devices before the scoring begins.
+      batch: passes at once on each device; None for those that the scorer chooses by itself.
+
+    Raises:
+      InputError: the image size does not fit the model.
+    """
+    image_size = pipeline.check_image_size(image_size)
+    dtype = jnp.dtype(pipeline.denoiser.dtype).name
+    denoiser, params = pipeline.denoiser_function()
+    image_function, image_params = pipeline.image_function()
+    text_function, text_params = pipeline.text_function(dtype)
+    ids = jax.tree.map(np.asarray, pipeline.tokenize([""], image_size=image_size))
+    pixels = jax.ShapeDtypeStruct((1, image_size, image_size, 3), np.uint8)
+    latents = jax.eval_shape(image_function, image_params, pixels)
+    states = jax.eval_shape(text_function, text_params, ids)
+    bounds = pipeline_tables.TABLE_BYTES.on(mesh)
+    latent_rows, state_rows = (limits.table_rows(encoded, bounds) for encoded in (latents, states))
+    parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
+    text_bytes = 0 if staged else memory.of_arrays(text_params)
+    weights = {
+        "denoiser": memory.of_arrays(params) // parts,
+        "autoencoder": memory.of_arrays(image_params) // parts,
+        "text encoders": text_bytes // parts,
+    }
+    table_bytes = latent_rows * memory.of_arrays(latents) + state_rows * memory.of_arrays(states)
+    usual = batch or diffusion_itm.usual_batch_size(
+        pipeline, latents.shape[1:], mesh, sum(weights.values()) + table_bytes
+    )
+    how = denoising.Step(denoiser, pipeline.schedule, mesh, error, target, dtype)
+
+    def step(batch: int) -> Program:
+        def lower() -> jax.stages.Lowered:
+            total = batch * parallel.data_parallelism(mesh)
+            whole = parallel.replicated(mesh)
+            key = jax.eval_shape(lambda: samples.noise_key(0))
+            return denoising.step_on(mesh).lower(
+                how,
+                _placed(params, layouts.parameter_formats(params, mesh)),
+                _rows(latents, latent_rows, whole),
+                _rows(states, state_rows, whole),
+                jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
+                jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
+                jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
+                None,
+            )
+
+        return Program("denoising step", "pass", batch, lower)
+
+    def encoder(name: str, noun: str, function: Any, params: Any, example: Any, batch: int) -> Program:
+        def lower() -> jax.stages.Lowered:
+            total = batch * parallel.data_parallelism(mesh)
+            arrays = _placed(params, parallel.parameter_shardings(params, mesh))
+            return tables.lower_encoder(function, mesh, arrays, _rows(example, total, parallel.split_axis(mesh)))
+
+        return Program(name, noun, batch, lower)
+
+    image_batch, text_batch = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.TEXT_BATCH.on(mesh)
+    return Scoring(
+        weights,
+        table_bytes,
+        usual,
+        step,
+        (
+            encoder("image encoder", "image", image_function, image_params, pixels, image_batch),
+            encoder("text encoder", "text", text_function, text_params, ids, text_batch),
+        ),
+    )
+
+
+def _placed(parameters: Any, where: Any) -> Any:
+    """Shapes of arrays at their places."""
+    return jax.tree.map(lambda a, place: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), parameters, where)
+
+
+def _rows(example: Any, rows: int, sharding: NamedSharding) -> Any:
+    """Shapes of so many rows like those of a tree of arrays [1, ...]."""
+
+    def of_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
+        spec = PartitionSpec(*sharding.spec) if len(leaf.shape) else PartitionSpec()
+        place = NamedSharding(sharding.mesh, spec)
+        return jax.ShapeDtypeStruct((rows, *leaf.shape[1:]), leaf.dtype, sharding=place)
+
+    return jax.tree.map(of_leaf, example)

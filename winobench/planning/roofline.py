@@ -1,0 +1,62 @@
+"""How long a compiled program takes: by the TPU compiler's own cycles, or by a roofline over a GPU's kernels.
+
+Both are estimates, never measurements. A roofline is a bound: no kernel is faster than its operations at the matrix
+units' rate, or its bytes at the memory's, whichever takes longer. The TPU compiler's cycles are its own estimate, with
+which it chooses between schedules. What runs between kernels, and what a driver costs, is in neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from winobench.accelerators import Accelerator
+from winobench.planning import hlo
+from winobench.planning.hlo import Kernel
+
+# Cycles of a TPU per score of the Pallas attention kernel, whose cycles the compiler does not estimate: bundles of its
+# final schedule times steps of its grid, at 4,096 positions and heads of 64 (benchmarks/compiled.py counts them again).
+CYCLES_PER_SCORE = {"v5e": 5.1e-3, "v5p": 2.6e-3, "v6e": 3.0e-3}
+# Exponentials that a core of an NVIDIA GPU computes in a cycle.
+_EXPONENTIALS_PER_CYCLE = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """Kernels of one kind, together.
+
+    Attributes:
+      count: how many run.
+      operations: of the matrix units.
+      bytes: read and written in the device's memory.
+      seconds: estimated.
+    """
+
+    count: int
+    operations: float
+    bytes: float
+    seconds: float
+
+
+def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
+    """Estimated seconds of one run of a kernel."""
+    if kernel.cycles is not None and accelerator.platform == "tpu":
+        return kernel.cycles / accelerator.clock
+    rates = accelerator.matrix_rates
+    rate = rates.get("bfloat16" if kernel.dtype == "float16" else kernel.dtype, rates["bfloat16"])
+    bounds = [kernel.operations / rate, kernel.bytes / accelerator.memory_rate]
+    if accelerator.platform == "tpu":
+        bounds.append(kernel.transcendentals * CYCLES_PER_SCORE[accelerator.name] / accelerator.clock)
+    else:
+        per_second = _EXPONENTIALS_PER_CYCLE * accelerator.cores * accelerator.clock
+        bounds.append(kernel.transcendentals / per_second)
+    return max(bounds)
+
+
+def by_kind(kernels: Iterable[Kernel], accelerator: Accelerator) -> dict[str, Sum]:
+    """Sums over the kernels of each kind, in the order of `winobench.planning.hlo.KINDS`; kinds without any are out."""
+    sums = dict.fromkeys(hlo.KINDS, (0, 0.0, 0.0, 0.0))
+    for kernel in kernels:
+        one = (1, kernel.operations, kernel.bytes, seconds(kernel, accelerator))
+        sums[kernel.kind] = tuple(a + kernel.times * b for a, b in zip(sums[kernel.kind], one, strict=True))
+    return {kind: Sum(*numbers) for kind, numbers in sums.items() if numbers[0]}

@@ -1,0 +1,189 @@
+"""Devices that are not at hand, as their compilers describe them: enough to compile a program for them.
+
+TPUs need the package libtpu, NVIDIA GPUs JAX's CUDA plugin; neither needs a chip. Call `prepare` before JAX has looked
+for devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+import os
+import re
+
+import jax
+from jax.experimental import topologies
+
+from winobench.accelerators import ACCELERATORS, Accelerator
+from winobench.errors import InputError
+
+# A program of a hundred thousand devices takes long to write down, and nobody has as many.
+_MAX_DEVICES = 8192
+# TPU v5e and v6e come as a plane of chips, v5p as a block.
+_AXES = {"v5e": 2, "v6e": 2, "v5p": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Some devices of one kind.
+
+    Attributes:
+      text: as it was asked for, e.g. ``v5e:4x4``.
+      accelerator: the kind.
+      devices: JAX's descriptions of them, which programs can be compiled for.
+    """
+
+    text: str
+    accelerator: Accelerator
+    devices: tuple[jax.Device, ...]
+
+
+def prepare() -> None:
+    """Sets what the compilers read from the environment. Call it before JAX has looked for devices.
+
+    This process then has CPU devices only, whatever the machine has: no compiler may look for a chip.
+    """
+    os.environ["JAX_PLATFORMS"] = "cpu,cuda" if _has_cuda_plugin() else "cpu"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
+    # libtpu would otherwise ask Google Cloud's metadata server what it runs on.
+    os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+    # Nor is there a chip for two processes to fight for.
+    os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
+    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
+    jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
+
+
+def find(text: str) -> Target:
+    """Devices by a short text.
+
+    Args:
+      text: a name in `ACCELERATORS`, a colon, and how many: chips along each axis for TPUs (``v5e:4x4``,
+        ``v5p:2x2x1``), a number for GPUs (``h100:8``). The name alone is one of them.
+
+    Raises:
+      InputError: there is no such accelerator, or its compiler is not installed or does not take the shape.
+    """
+    accelerator, shape = parse(text)
+    if accelerator.platform == "tpu":
+        return Target(text, accelerator, _tpus(accelerator, shape, text))
+    return Target(text, accelerator, _gpus(accelerator, math.prod(shape)))
+
+
+def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
+    """What a text such as ``v5e:4x4`` names: the accelerator, and how many there are along each axis.
+
+    Raises:
+      InputError: as of `find`, but for the compiler.
+    """
+    name, _, shape = text.partition(":")
+    if name not in ACCELERATORS:
+        raise InputError(
+            f"the accelerator {text!r} is unknown: name one of {', '.join(ACCELERATORS)}, as in v5e:4x4 or h100:8"
+        )
+    accelerator = ACCELERATORS[name]
+    axes = _AXES.get(name, 1)
+    shape = shape or "x".join("1" * axes)
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", shape) or len(shape.split("x")) != axes:
+        example = "x".join("2" * (axes - 1) + "1") if axes == 3 else "x".join("4" * axes) if axes == 2 else "8"
+        raise InputError(f"the accelerator {text!r} has no shape that is known: write it as in {name}:{example}")
+    sizes = tuple(int(size) for size in shape.split("x"))
+    if math.prod(sizes) > _MAX_DEVICES:
+        raise InputError(f"the accelerator {text!r} has more than {_MAX_DEVICES:,} devices")
+    return accelerator, sizes
+
+
+def of_size(accelerator: Accelerator, count: int) -> str:
+    """The text that names about as many devices of a kind: the smallest usual shape that has at least ``count``."""
+    axes = _AXES.get(accelerator.name, 1)
+    if axes == 1:
+        return f"{accelerator.name}:{count}"
+    sizes = [1] * axes
+    while math.prod(sizes) < count:
+        sizes[sizes.index(min(sizes))] *= 2
+    if axes == 3 and count > 1:
+        # The smallest block is a board of four chips.
+        sizes = [max(2, sizes[0]), max(2, sizes[1]), sizes[2]]
+    return f"{accelerator.name}:{'x'.join(map(str, sorted(sizes) if axes == 2 else sizes))}"
+
+
+def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[jax.Device, ...]:
+    if importlib.util.find_spec("libtpu") is None:
+        raise InputError(
+            f"compiling for {text} needs the package libtpu, which is not installed: pip install 'winobench[tpu]'"
+        )
+    # libtpu ends the process over flags of other platforms, such as those of CPUs; its own are in LIBTPU_INIT_ARGS.
+    os.environ.pop("XLA_FLAGS", None)
+    # A single chip of v5p comes on a board of four.
+    asked = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape)) if len(shape) == 3 else shape
+    name = f"{accelerator.name}:{'x'.join(map(str, asked))}"
+    try:
+        described = topologies.get_topology_desc(platform="tpu", topology_name=name)
+    except jax.errors.JaxRuntimeError as error:
+        raise InputError(f"the TPU compiler knows no {text}: {str(error).splitlines()[0][:200]}") from error
+    return tuple(described.devices[: math.prod(shape)])
+
+
+def _has_cuda_plugin() -> bool:
+    return importlib.util.find_spec("jax_plugins") is not None and any(
+        importlib.util.find_spec(f"jax_plugins.xla_cuda{version}") is not None for version in (12, 13, 14)
+    )
+
+
+def _gpus(accelerator: Accelerator, count: int) -> tuple[jax.Device, ...]:
+    if not _has_cuda_plugin():
+        raise InputError(
+            f"compiling for {accelerator.name} needs JAX's CUDA plugin, which is not installed: pip install"
+            " 'winobench[cuda]'"
+        )
+    described = topologies.get_topology_desc(
+        platform="cuda", topology_name="", target_config=_gpu_description(accelerator), topology=f"1x1x{count}"
+    )
+    return tuple(described.devices)
+
+
+def _gpu_description(gpu: Accelerator) -> str:
+    """What XLA is told of a GPU (the text form of its ``GpuTargetConfigProto``)."""
+    major, minor = gpu.compute_capability
+    shared, shared_of_block = gpu.core_memory
+    # Hopper and later have instructions of their own beside those of the architecture.
+    extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
+    device = {
+        "threads_per_block_limit": 1024,
+        "threads_per_warp": 32,
+        "shared_memory_per_block": 49_152,
+        "shared_memory_per_core": shared,
+        "shared_memory_per_block_optin": shared_of_block,
+        "threads_per_core_limit": gpu.core_threads,
+        "core_count": gpu.cores,
+        "fpus_per_core": gpu.units_per_core,
+        "block_dim_limit_x": 2_147_483_647,
+        "block_dim_limit_y": 65_535,
+        "block_dim_limit_z": 65_535,
+        "thread_dim_limit_x": 1024,
+        "thread_dim_limit_y": 1024,
+        "thread_dim_limit_z": 64,
+        "registers_per_core_limit": 65_536,
+        "registers_per_block_limit": 65_536,
+        "memory_bandwidth": int(gpu.memory_rate),
+        "l2_cache_size": gpu.l2_cache,
+        "clock_rate_ghz": gpu.clock / 1e9,
+        "device_memory_size": gpu.memory,
+        "device_address_bits": 64,
+        "cuda_compute_capability": f"{{ major: {major} minor: {minor} feature_extension: {extension} }}",
+        "device_vendor": '"NVIDIA Corporation"',
+        "name": f'"{gpu.device_kind}"',
+        "driver_version": '"13.0.0"',
+        "runtime_version": '"13.0.0"',
+        "compile_time_toolkit_version": '"13.0.0"',
+        "dnn_version": '"9.10.0"',
+    }
+    lines = " ".join(
+        f"{key} {value}" if str(value).startswith("{") else f"{key}: {value}" for key, value in device.items()
+    )
+    return (
+        f'gpu_device_info {{ {lines} }} platform_name: "CUDA"'
+        f' dnn_version_info {{ major: 9 minor: 10 patch: 0 }} device_description_str: "{gpu.device_kind}"'
+    )

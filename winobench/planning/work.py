@@ -1,0 +1,96 @@
+"""How much the tasks of GDBench ask for, by their published sizes: no data need be at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a task asks for.
+
+    Attributes:
+      questions: examples.
+      images: distinct images.
+      pairs: distinct (image, text) pairs, those with the empty text among them where images compete; each is scored on
+        every sample.
+      source: what the numbers rest on.
+      is_bias: whether it takes the samples of bias tasks.
+      repeated_images: those that tasks before it have already.
+      repeated_pairs: the same of pairs.
+    """
+
+    questions: int
+    images: int
+    pairs: int
+    source: str
+    is_bias: bool = False
+    repeated_images: int = 0
+    repeated_pairs: int = 0
+
+
+_FILES, _ROWS = "counted in the published annotations", "at most: every row counted as if it repeated nothing"
+
+# In the order in which an evaluation has them. Both tasks of Flickr30K have the images of ARO's order task, and the
+# second some of the first one's pairs.
+GDBENCH = {
+    "aro_coco_order": Work(25_010, 5_000, 125_050, "5,000 images; pairs at most"),
+    "aro_flickr_order": Work(5_070, 1_014, 25_350, "1,014 images; pairs at most"),
+    "aro_vg_relation": Work(23_937, 23_937, 47_874, _ROWS),
+    "aro_vg_attribution": Work(28_748, 28_748, 57_496, _ROWS),
+    "clevr": Work(8_036, 574, 12_628, _FILES),
+    "flickr30k_image": Work(1_014, 1_014, 11_154, _FILES, repeated_images=1_014, repeated_pairs=1_014),
+    "flickr30k_text": Work(1_014, 1_014, 10_136, _FILES, repeated_images=1_014, repeated_pairs=1_014 + 1_791 - 179),
+    "imagecode_static": Work(430, 1_550, 5_850, _FILES),
+    "imagecode_video": Work(1_872, 8_840, 27_560, f"{_FILES}; frames may repeat"),
+    "pets": Work(3_669, 3_669, 135_753, "3,669 images x 37 breeds"),
+    "svo": Work(48_000, 14_102, 62_102, "at most: 14,102 addresses of images, 48,000 image-sentence pairs"),
+    "winoground": Work(400, 800, 2_400, _FILES),
+    "genderbias": Work(72, 72, 144, "an assumption: six folders of 12; not published", is_bias=True),
+    "mmbias": Work(2_250, 2_250, 270_000, "nine groups of some 250 images x 120 phrases", is_bias=True),
+}
+"""Task of the paper's tables -> its work; the three tasks of SVO are one."""
+
+OTHERS = {
+    "coco_hardneg_text": Work(4_839, 4_839, 9_678, _FILES),
+    "coco_hardneg_image": Work(4_839, 4_839, 14_516, _FILES),
+    "pets_photo": Work(3_669, 3_669, 135_753, "as pets, whose images are the same"),
+}
+"""Tasks beside the paper's tables."""
+
+_PARTS = {"svo_subj": "svo", "svo_verb": "svo", "svo_obj": "svo"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Total:
+    """Passes of the denoiser, distinct images, and the tasks whose size is not known."""
+
+    passes: int
+    images: int
+    unknown: tuple[str, ...] = ()
+
+
+def total(tasks: Sequence[str], num_samples: int, num_bias_samples: int, limit: int | None = None) -> Total:
+    """The work of some tasks together.
+
+    Args:
+      tasks: names; without any, all of ``GDBENCH``.
+      num_samples: per pair.
+      num_bias_samples: per pair of the bias tasks.
+      limit: questions per task, images and pairs in proportion; None for all.
+    """
+    names = list(dict.fromkeys(_PARTS.get(name, name) for name in tasks)) or list(GDBENCH)
+    known = GDBENCH | OTHERS
+    passes = images = 0.0
+    for name in names:
+        if name not in known:
+            continue
+        work = known[name]
+        # What other tasks have already counts once, if they are among those that are asked for.
+        alone = len(names) == 1
+        share = 1.0 if limit is None else min(1.0, limit / work.questions)
+        samples = min(num_samples, num_bias_samples) if work.is_bias else num_samples
+        passes += share * (work.pairs - (0 if alone else work.repeated_pairs)) * samples
+        images += share * (work.images - (0 if alone else work.repeated_images))
+    return Total(round(passes), round(images), tuple(name for name in names if name not in known))
