@@ -71,9 +71,6 @@ setuptools.setup(
     ],
     extras_require={
         "api": API,
-        # Running on these, and compiling for them on a machine that has none (python -m launch.plan).
-        "tpu": ["jax[tpu]>=0.10,<0.12"],
-        "cuda": ["jax[cuda13]>=0.10,<0.12"],
         "quantization": QUANTIZATION,
         # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
         "cloud": ["skypilot>=0.14,<0.15"],
@@ -100,6 +97,7 @@ setuptools.setup(
         ],
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
         "order": ["spacy>=3.8,<4"],
+        # Running on these, and compiling for them on a machine that has none (python -m launch.plan).
         "cuda": ["jax[cuda13]>=0.10,<0.12"],
         "tpu": ["jax[tpu]>=0.10,<0.12"],
     },

@@ -356,7 +356,8 @@ def test_a_training_set_is_prepared_and_listed(run, tmp_path):
     (root / "valid_neg_clip.tsv").rename(root / "train_neg_clip.tsv")
     data_dir = str(tmp_path / "data")
     training_set = TRAINING_SETS["coco_hardneg_train"]
-    with pytest.raises(InputError, match=names("'coco_hardneg_train'", "-m", "launch.prepare", "--task=coco_hardneg_train")):
+    command = ("launch.prepare", "--task=coco_hardneg_train")
+    with pytest.raises(InputError, match=names("'coco_hardneg_train'", *command)):
         training_set.load(data_dir)
     failed, out, err = run("coco_hardneg_train", root)
     assert failed == [], err
