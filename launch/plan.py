@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -65,7 +64,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     for note in dict.fromkeys(note for plan in found for note in plan.notes):
         print(note)
     if _OUTPUT.value:
-        content = {"config": json.loads(config.to_json_best_effort()), "plans": [plan.as_json() for plan in found]}
+        content = {"config": configuration.plain(config), "plans": [plan.as_json() for plan in found]}
         files.write_json(_OUTPUT.value, content)
 
 

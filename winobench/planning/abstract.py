@@ -13,6 +13,7 @@ from winobench.diffusion import families
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.models import quantized
+from winobench.models.base import Network
 
 
 class _Tokens(dict):
@@ -63,13 +64,13 @@ def make_pipeline(description: Description, dtype: str, *, quantization: str = "
         its_dtype = jnp.dtype(dtype if name == family.DENOISER else "float32")
         config = description.configs[name]
 
-        def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype) -> nnx.Module:
-            return network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
+        kind = quantization if name == family.DENOISER else "none"
+
+        def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype, kind: str = kind) -> Network:
+            made = network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
+            return made if kind == "none" else quantized.quantize(made, kind)
 
         networks[name] = nnx.eval_shape(make)
-    if quantization != "none":
-        denoiser = networks[family.DENOISER]
-        networks[family.DENOISER] = nnx.eval_shape(lambda: quantized.quantize(denoiser, quantization))
     tokenizers = {name: LengthOfTokens() for name in family.TOKENIZERS}
     return family(**networks, **tokenizers, schedule=description.schedule, timestep_range=description.timestep_range)
 

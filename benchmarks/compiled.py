@@ -1,0 +1,70 @@
+"""What compilers for accelerators make of the scorer's programs: python -m benchmarks.compiled --output FILE
+
+    python -m benchmarks.compiled --models sd21-base --accelerators h100,v5e           two programs more, minutes each
+    python -m benchmarks.compiled --output benchmarks/results/compiled.json             everything, hours on two cores
+    python -m benchmarks.compiled --models sd21-base --accelerators v5e --plain         attention without fused kernels
+
+No accelerator is needed, and none is used: numbers are the compilers' own (`winobench.planning`). What a compiler has
+said is kept in winobench's cache, so that a second call is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from typing import Any
+
+from launch import configuration
+from winobench import json_files
+from winobench.planning import topologies
+
+MODELS = ("sd21-base", "sdxl")
+ACCELERATORS = ("v5e:4x4", "v6e:2x4", "v5p:2x2x1", "h100:8", "h200:8", "a100-80:8", "l4:1", "b200:8")
+CONFIG = "gdbench:table1"
+
+
+def main() -> None:
+    """Plans every model on every accelerator, prints the table, and writes it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS), help="names of launch.plan's --config.model, with commas")
+    parser.add_argument("--accelerators", default=",".join(ACCELERATORS), help="as of launch.plan, with commas")
+    parser.add_argument("--dtype", default="bfloat16", help="of the denoiser")
+    parser.add_argument("--batch_size", default=None, help="passes at once; the scorer's own choice when left out")
+    parser.add_argument("--plain", action="store_true", help="attention as products with all scores, for comparison")
+    parser.add_argument("--output", type=pathlib.Path, help="write the figures as JSON, too; what it holds is kept")
+    arguments = parser.parse_args()
+    topologies.prepare()
+
+    from winobench import files
+    from winobench.planning import plans, table
+
+    if arguments.plain:
+        _without_fused_attention()
+    found: dict[str, Any] = json_files.load(arguments.output) if _is_there(arguments.output) else {}
+    for model in arguments.models.split(","):
+        overrides = [("model", model), ("dtype", arguments.dtype)]
+        overrides += [("batch_size", arguments.batch_size)] if arguments.batch_size else []
+        config = configuration.load(CONFIG, overrides)
+        made = []
+        for text in arguments.accelerators.split(","):
+            made.append(plans.make_plan(config, topologies.find(text)))
+            key = f"{model}, {arguments.dtype}, {text}{', plain attention' if arguments.plain else ''}"
+            found[key] = made[-1].as_json()
+            if arguments.output is not None:
+                files.write_json(arguments.output, found)
+        print(f"{model}, {arguments.dtype}\n{table.as_markdown(made)}")
+
+
+def _is_there(path: pathlib.Path | None) -> bool:
+    return path is not None and path.is_file()
+
+
+def _without_fused_attention() -> None:
+    """As it was before there were fused kernels on TPUs: all scores in memory at once."""
+    from winobench.models import attention
+
+    attention._attention_of = lambda *_: attention._whole
+
+
+if __name__ == "__main__":
+    main()

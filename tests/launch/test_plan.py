@@ -1,0 +1,65 @@
+"""``python -m launch.plan``: what a config takes on accelerators that are not here."""
+
+import json
+
+import pytest
+
+from tests.launching import launch_process
+
+PLAN = "launch.plan"
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return {"WINOBENCH_CACHE": str(tmp_path / "cache")}
+
+
+@pytest.mark.slow
+def test_a_pipeline_on_a_tpu(tiny_pipeline, tmp_path, cache):
+    pytest.importorskip("libtpu")
+    output = tmp_path / "plan.json"
+    words = ("--config=gdbench:table1", f"--config.model={tiny_pipeline}", "--config.tasks=winoground,clevr")
+    words += ("--accelerator=v5e:2x2", "--devices=1,4", "--price=1.2", "--details", f"--output={output}")
+    status, out, err = launch_process(PLAN, *words, **cache)
+    assert (status, err) == (0, "")
+    assert "v5e:2x2: compiling the denoising step" in out
+    (plan,) = json.loads(output.read_text())["plans"]
+    step = plan["programs"][0]
+    assert plan["fits"]
+    assert step["collectives"] == {}
+    # 2,400 and 12,628 pairs, 250 samples; four devices take a quarter of the time for it.
+    one, four = plan["durations"]
+    assert one["scoring"] == pytest.approx(15_028 * 250 * step["seconds"] / step["items"])
+    assert four["scoring"] == pytest.approx(one["scoring"] / 4)
+    assert plan["total"] > plan["weights"]["denoiser"] + plan["others"]
+    for shown in ("3,757,000 passes", "memory of a device", "no collectives", "dollars"):
+        assert shown in out
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--accelerator=v9:4"], ["v9:4", "v5e", "h100"]),
+        (["--accelerator=v5e:4"], ["v5e:4", "v5e:4x4"]),
+        (["--devices=1,none"], ["--devices=1,none", "'none'"]),
+        (["--config.model=sd15,sd21", "--accelerator=v5e:1x1"], ["--config.model", "sd15,sd21"]),
+        (["--config.model=clip-rn50", "--accelerator=v5e:1x1"], ["clip-rn50"]),
+        (["--config=winoviz", "--config.model=flan-t5-small", "--accelerator=v5e:1x1"], ["gdbench"]),
+        (["--config=hardneg", "--accelerator=v5e:1x1"], ["gdbench"]),
+    ],
+)
+def test_bad_input_is_one_sentence(words, named, cache):
+    pytest.importorskip("libtpu")
+    status, _, err = launch_process(PLAN, *words, **cache)
+    assert status == 2
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    for name in named:
+        assert name in err
+
+
+def test_help():
+    status, out, err = launch_process(PLAN, "--help")
+    assert (status, err) == (0, "")
+    for name in ("--accelerator", "--devices", "--price", "--config.model", "v5e", "h100"):
+        assert name in out
