@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from launch import configuration
@@ -23,7 +24,7 @@ ACCELERATORS = ("v5e:4x4", "v6e:2x4", "v5p:2x2x1", "h100:8", "h200:8", "a100-80:
 CONFIG = "gdbench:table1"
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Plans every model on every accelerator, prints the table, and writes it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS), help="names of launch.plan's --config.model, with commas")
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("--batch_size", default=None, help="passes at once; the scorer's own choice when left out")
     parser.add_argument("--plain", action="store_true", help="attention as products with all scores, for comparison")
     parser.add_argument("--output", type=pathlib.Path, help="write the figures as JSON, too; what it holds is kept")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     topologies.prepare()
 
     from winobench import files
