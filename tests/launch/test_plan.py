@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.launching import launch_process
+from tests.planning import small
 
 PLAN = "launch.plan"
 
@@ -15,10 +16,12 @@ def cache(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_pipeline_on_a_tpu(tiny_pipeline, tmp_path, cache):
+def test_a_pipeline_on_a_tpu(tmp_path, cache):
     pytest.importorskip("libtpu")
     output = tmp_path / "plan.json"
-    words = ("--config=gdbench:table1", f"--config.model={tiny_pipeline}", "--config.tasks=winoground,clevr")
+    small.write(tmp_path / "model")
+    words = ("--config=gdbench:table1", f"--config.model={tmp_path / 'model'}", "--config.dtype=bfloat16")
+    words += ("--config.tasks=winoground,clevr",)
     words += ("--accelerator=v5e:2x2", "--devices=1,4", "--price=1.2", "--details", f"--output={output}")
     status, out, err = launch_process(PLAN, *words, **cache)
     assert (status, err) == (0, "")

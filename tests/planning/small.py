@@ -1,6 +1,7 @@
 """A Stable Diffusion whose step compiles in seconds for any device, with 1,024 positions that attend to each other."""
 
 import dataclasses
+import json
 
 from winobench.planning import abstract
 
@@ -37,3 +38,19 @@ def description():
         num_attention_heads=2,
     )
     return dataclasses.replace(whole, configs={"unet": unet, "vae": vae, "text_encoder": text})
+
+
+def write(folder):
+    """Writes what a plan reads of it: configs, no weights."""
+    described = description()
+    index = {
+        "_class_name": described.family.CLASS_NAME,
+        **{name: list(part) for name, part in described.family.PARTS.items()},
+    }
+    contents = {"model_index.json": index, "scheduler/scheduler_config.json": described.schedule.to_config()}
+    for name, config in described.configs.items():
+        contents[f"{name}/config.json"] = config.to_dict()
+    for name, content in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
