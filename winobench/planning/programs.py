@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from winobench import memory, parallel
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import layouts, limits, tables
-from winobench.scorers import denoising, diffusion_itm, pipeline_tables, samples
+from winobench.scorers import denoising, pipeline_tables, samples, step_sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,58 +92,81 @@ def scoring(
     pixels = jax.ShapeDtypeStruct((1, image_size, image_size, 3), np.uint8)
     latents = jax.eval_shape(image_function, image_params, pixels)
     states = jax.eval_shape(text_function, text_params, ids)
-    bounds = pipeline_tables.TABLE_BYTES.on(mesh)
-    latent_rows, state_rows = (limits.table_rows(encoded, bounds) for encoded in (latents, states))
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
-    text_bytes = 0 if staged else memory.of_arrays(text_params)
     weights = {
         "denoiser": memory.of_arrays(params) // parts,
         "autoencoder": memory.of_arrays(image_params) // parts,
-        "text encoders": text_bytes // parts,
+        "text encoders": 0 if staged else memory.of_arrays(text_params) // parts,
     }
-    table_bytes = latent_rows * memory.of_arrays(latents) + state_rows * memory.of_arrays(states)
-    usual = batch or diffusion_itm.usual_batch_size(
-        pipeline, latents.shape[1:], mesh, sum(weights.values()) + table_bytes
-    )
+    tables_there = _Tables.of(latents, states, mesh)
+    resident = sum(weights.values()) + tables_there.bytes
     how = denoising.Step(denoiser, pipeline.schedule, mesh, error, target, dtype)
-
-    def step(batch: int) -> Program:
-        def lower() -> jax.stages.Lowered:
-            total = batch * parallel.data_parallelism(mesh)
-            whole = parallel.replicated(mesh)
-            key = jax.eval_shape(lambda: samples.noise_key(0))
-            return denoising.step_on(mesh).lower(
-                how,
-                _placed(params, layouts.parameter_formats(params, mesh)),
-                _rows(latents, latent_rows, whole),
-                _rows(states, state_rows, whole),
-                jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
-                jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
-                jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
-                None,
-            )
-
-        return Program("denoising step", "pass", batch, lower)
-
-    def encoder(name: str, noun: str, function: Any, params: Any, example: Any, batch: int) -> Program:
-        def lower() -> jax.stages.Lowered:
-            total = batch * parallel.data_parallelism(mesh)
-            arrays = _placed(params, parallel.parameter_shardings(params, mesh))
-            return tables.lower_encoder(function, mesh, arrays, _rows(example, total, parallel.split_axis(mesh)))
-
-        return Program(name, noun, batch, lower)
-
-    image_batch, text_batch = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.TEXT_BATCH.on(mesh)
+    images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.TEXT_BATCH.on(mesh)
     return Scoring(
         weights,
-        table_bytes,
-        usual,
-        step,
+        tables_there.bytes,
+        batch or step_sizes.usual_batch_size(pipeline, latents.shape[1:], mesh, resident),
+        functools.partial(_step, how, params, tables_there),
         (
-            encoder("image encoder", "image", image_function, image_params, pixels, image_batch),
-            encoder("text encoder", "text", text_function, text_params, ids, text_batch),
+            _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
+            _encoder("text encoder", "text", text_function, text_params, ids, texts, mesh),
         ),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tables:
+    """Tables of latents and of text states: one row of each, and how many there are."""
+
+    latents: Any
+    latent_rows: int
+    states: Any
+    state_rows: int
+
+    @classmethod
+    def of(cls, latents: Any, states: Any, mesh: Mesh) -> _Tables:
+        """As many rows as the scorer makes room for."""
+        room = pipeline_tables.TABLE_BYTES.on(mesh)
+        return cls(latents, limits.table_rows(latents, room), states, limits.table_rows(states, room))
+
+    @property
+    def bytes(self) -> int:
+        """Of both, on each device."""
+        of_latents = self.latent_rows * memory.of_arrays(self.latents)
+        return of_latents + self.state_rows * memory.of_arrays(self.states)
+
+
+def _step(how: denoising.Step, params: Any, there: _Tables, batch: int) -> Program:
+    """The denoising step of a number of triples on each device."""
+    mesh = how.mesh
+
+    def lower() -> jax.stages.Lowered:
+        total = batch * parallel.data_parallelism(mesh)
+        whole = parallel.replicated(mesh)
+        key = jax.eval_shape(lambda: samples.noise_key(0))
+        return denoising.step_on(mesh).lower(
+            how,
+            _placed(params, layouts.parameter_formats(params, mesh)),
+            _rows(there.latents, there.latent_rows, whole),
+            _rows(there.states, there.state_rows, whole),
+            jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
+            jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
+            jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
+            None,
+        )
+
+    return Program("denoising step", "pass", batch, lower)
+
+
+def _encoder(name: str, noun: str, function: Any, params: Any, example: Any, batch: int, mesh: Mesh) -> Program:
+    """What fills a table, of a number of items on each device."""
+
+    def lower() -> jax.stages.Lowered:
+        total = batch * parallel.data_parallelism(mesh)
+        arrays = _placed(params, parallel.parameter_shardings(params, mesh))
+        return tables.lower_encoder(function, mesh, arrays, _rows(example, total, parallel.split_axis(mesh)))
+
+    return Program(name, noun, batch, lower)
 
 
 def _placed(parameters: Any, where: Any) -> Any:

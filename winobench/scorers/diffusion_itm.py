@@ -24,14 +24,14 @@ from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import batch_size as batch_sizes
-from winobench.engine import layouts, limits
-from winobench.engine.limits import Limit
+from winobench.engine import layouts
 from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.models import quantized
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
+from winobench.scorers.step_sizes import usual_batch_size
 from winobench.texts import checked_list, checked_texts
 
 # Raised whenever an error that is computed here could change by more than rounding.
@@ -39,9 +39,6 @@ SCORING_VERSION = 1
 
 ENCODERS = ("resident", "staged")
 
-# Work of one step on each device, as positions of the latents (batch x height x width).
-_POSITIONS_PER_STEP = Limit(131_072, cpu=8_192)
-_MAX_BATCH = Limit(512, cpu=32)
 # Of the three numbers of a triple, twice, and of its error.
 _BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
 
@@ -482,26 +479,6 @@ class DiffusionITM:
             "dtype": self._dtype,
             "latent_shape": list(self.latent_shape),
         }
-
-
-def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Mesh, resident: int) -> int:
-    """Triples that a device works on at once where nobody says how many.
-
-    Args:
-      pipeline: the model; of its denoiser only the config and the dtype are read.
-      latent_shape: (h, w, c).
-      mesh: the devices; what matters is their kind.
-      resident: bytes of parameters and tables on each of them.
-    """
-    device = mesh.devices.flat[0]
-    positions = latent_shape[0] * latent_shape[1]
-    chosen = min(max(1, _POSITIONS_PER_STEP.on(mesh) // positions), _MAX_BATCH.on(mesh))
-    if device.platform == "cpu":
-        return chosen
-    # Other networks than ours need not say how wide they are.
-    widths = getattr(getattr(pipeline.denoiser, "config", None), "block_out_channels", (latent_shape[2],))
-    itemsize = jnp.dtype(pipeline.denoiser.dtype).itemsize
-    return min(chosen, limits.steps_that_fit(positions, widths[0], itemsize, memory.of_device(device), resident))
 
 
 def _timestep_range(pipeline: Pipeline, asked: tuple[int, int] | str | None) -> tuple[int, int] | None:
