@@ -13,6 +13,7 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from configs import _responder
 from winobench import options
 
 LAUNCHER = "eval"
@@ -35,21 +36,7 @@ HELP = {
     "tasks": "wscplus (validation set), wscplus_test, or both with a comma",
     "data_dir": "the folder with wscplus/WSC+.csv; none for $WINOBENCH_DATA or ~/winobench_data",
     "limit": "questions of the validation set, or pairs and single questions of the test set; none for all",
-    "dtype": "compute dtype: float32 or bfloat16",
-    "int8": "keep the weights of dense layers in 8 bits",
-    "model_parallel": "devices that share one copy of the model; 1 gives each its own",
-    "chat_template": "auto, tokenizer, or plain",
-    "revision": "the hub repository's branch, tag or commit",
-    "allow_pickle": "load .bin weights through a restricted unpickler",
-    "batch_size": "requests at once on each device; none chooses by their length",
-    "seed": "random seed for sampled texts",
-    "api.base_url": "URL of the server; none for the one in the model's name, or the provider's own",
-    "api.concurrency": "calls under way at a time",
-    "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",
-    "api.attempts": "how often a call is tried",
-    "api.send_temperature": "false for models that refuse the field",
-    "api.extra_body": 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',
-    "api.price": "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
+    **_responder.HELP,
 }
 
 RANGES = {
@@ -76,21 +63,5 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.data_dir = config_dict.placeholder(str)
     config.limit = config_dict.FieldReference(limit, field_type=int)
 
-    config.dtype = "float32"
-    config.int8 = False
-    config.model_parallel = 1
-    config.chat_template = "auto"
-    config.revision = config_dict.placeholder(str)
-    config.allow_pickle = False
-    config.batch_size = config_dict.placeholder(int)
-    config.seed = 0
-
-    config.api = ml_collections.ConfigDict()
-    config.api.base_url = config_dict.placeholder(str)
-    config.api.concurrency = 8
-    config.api.timeout = 300.0
-    config.api.attempts = 8
-    config.api.send_temperature = True
-    config.api.extra_body = config_dict.placeholder(str)
-    config.api.price = config_dict.placeholder(tuple)
+    _responder.add_fields(config)
     return config

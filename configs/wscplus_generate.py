@@ -12,6 +12,7 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from configs import _responder
 from winobench import options
 
 LAUNCHER = "generate"
@@ -38,21 +39,7 @@ HELP = {
     "checks.max_changed_words": "words in which the sentences of a pair may differ",
     "checks.similarity": "percent from which on two sentences are near-duplicates",
     "checks.known": "CSV files in the layout of WSC+ whose sentences are no new ones, such as WSC+.csv; none for none",
-    "dtype": "compute dtype of local models: float32 or bfloat16",
-    "revision": "the hub repository's branch, tag or commit",
-    "allow_pickle": "load .bin weights through a restricted unpickler",
-    "batch_size": "requests at once on each device; none lets the model choose",
-    "int8": "dense layers of local models with weights of 8 bits",
-    "model_parallel": "devices that share one copy of a local model's parameters",
-    "chat_template": "auto, tokenizer, or plain",
-    "seed": "random seed for local models",
-    "api.base_url": "URL of the server; none for the one in the model's name, or the provider's own",
-    "api.concurrency": "calls under way at a time, of hosted models",
-    "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",
-    "api.attempts": "how often a call is tried",
-    "api.send_temperature": "false for models that refuse the field",
-    "api.extra_body": "further fields of every request, as a JSON object; not for secrets",
-    "api.price": "dollars per million tokens read and written, for models whose price is not known",
+    **_responder.HELP,
 }
 
 RANGES = {
@@ -92,21 +79,5 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.checks.similarity = 90.0
     config.checks.known = config_dict.placeholder(str)
 
-    config.dtype = "float32"
-    config.revision = config_dict.placeholder(str)
-    config.allow_pickle = False
-    config.batch_size = config_dict.placeholder(int)
-    config.int8 = False
-    config.model_parallel = 1
-    config.chat_template = "auto"
-    config.seed = 0
-
-    config.api = ml_collections.ConfigDict()
-    config.api.base_url = config_dict.placeholder(str)
-    config.api.concurrency = 8
-    config.api.timeout = 300.0
-    config.api.attempts = 8
-    config.api.send_temperature = True
-    config.api.extra_body = config_dict.placeholder(str)
-    config.api.price = config_dict.placeholder(tuple)
+    _responder.add_fields(config)
     return config
