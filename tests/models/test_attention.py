@@ -136,10 +136,31 @@ GPUS = {"9.0": "NVIDIA H100 80GB HBM3", "8.0": "NVIDIA A100-SXM4-80GB", "8.9": "
         ("cpu", "", jnp.bfloat16, 64, attention._in_parts),
     ],
 )
-def test_form_for_a_device(platform, capability, dtype, head_size, form):
+def test_form_for_a_device(platform, capability, dtype, head_size, form, monkeypatch):
+    monkeypatch.setattr(parallel, "runs_on_one_device", lambda: True)
     arrays = jax.ShapeDtypeStruct((32, 4096, 2, head_size), dtype)
     device = parallel.Device(platform, GPUS.get(capability, "another kind"))
     assert attention._attention_of(device, arrays, arrays) is form
+
+
+@pytest.mark.parametrize(("devices", "model_parallel", "alone"), [(4, 1, True), (4, 2, False), (1, 1, True)])
+def test_kernels_that_cannot_be_divided(devices, model_parallel, alone):
+    """They are for one device's own part of a program."""
+    mesh = parallel.make_mesh(jax.devices()[:devices], model_parallel=model_parallel)
+    split, seen = jax.sharding.PartitionSpec("data"), []
+    arrays = jax.ShapeDtypeStruct((32, 4096, 2, 64), jnp.bfloat16)
+
+    def look(x):
+        seen.append((parallel.runs_on_one_device(), attention._attention_of(parallel.Device("tpu"), arrays, arrays)))
+        return x
+
+    jax.jit(parallel.map_over_data(look, mesh, (split,), split)).lower(jnp.ones(8))
+    # In a program that XLA divides, and where nobody knows.
+    with jax.set_mesh(parallel.make_mesh(jax.devices()[:4])):
+        jax.jit(look).lower(jnp.ones(8))
+    jax.jit(look).lower(jnp.ones(8))
+    parts = (False, attention._in_large_parts)
+    assert seen == [(True, fused_attention.flash) if alone else parts, parts, parts]
 
 
 def test_few_scores_are_worked_on_at_once():

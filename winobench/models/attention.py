@@ -32,6 +32,7 @@ def dot_product_attention(
     Runs as a fused kernel where there is one for the device, the dtype and the shape (`winobench.models.
     fused_attention`), otherwise as plain products (`winobench.models.plain_attention`), in parts where there are many
     scores. The device is that of the mesh (`winobench.parallel.traced_device`), or what the function is lowered for.
+    The kernel for TPUs is taken where each device works by itself, as in scoring: XLA cannot divide it among devices.
 
     Args:
       query: [B, T, heads, head_size].
@@ -60,7 +61,7 @@ def _attention_of(device: parallel.Device, query: jax.Array, key: jax.Array) -> 
     """The form of attention for a device and arrays [B, positions, heads, head_size]."""
     if device.platform == "gpu" and fused_attention.cudnn_takes(query, parallel.compute_capability(device.kind)):
         return fused_attention.cudnn
-    if device.platform == "tpu" and fused_attention.flash_takes(query, key):
+    if device.platform == "tpu" and parallel.runs_on_one_device() and fused_attention.flash_takes(query, key):
         return fused_attention.flash
     matrix_bytes = 4 * query.shape[1] * key.shape[1]
     all_bytes = matrix_bytes * query.shape[0] * query.shape[2]

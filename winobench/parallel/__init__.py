@@ -1,6 +1,6 @@
 """Devices and processes: meshes and where arrays live on them, and programs of several processes."""
 
-from winobench.parallel.devices import Device, compute_capability, traced_device
+from winobench.parallel.devices import Device, compute_capability, runs_on_one_device, traced_device
 from winobench.parallel.mesh import (
     DATA_AXIS,
     MODEL_AXIS,
@@ -56,6 +56,7 @@ __all__ = [
     "process_slice",
     "put",
     "replicated",
+    "runs_on_one_device",
     "split_axis",
     "split_rows",
     "take_turns",

@@ -36,6 +36,19 @@ def traced_device() -> Device | None:
     return None if device is None else Device(device.platform, device.device_kind)
 
 
+def runs_on_one_device() -> bool:
+    """Whether what is being traced is one device's own part of a program, as it is under `map_over_data`.
+
+    Kernels that the compiler cannot divide among devices, such as Pallas', may be called there, and nowhere else; False
+    where there is no mesh, as nobody knows.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return False
+    kinds = zip(mesh.axis_types, mesh.axis_sizes, strict=True)
+    return all(kind == jax.sharding.AxisType.Manual or size == 1 for kind, size in kinds)
+
+
 @functools.cache
 def compute_capability(kind: str = "") -> tuple[int, int] | None:
     """(major, minor) of a kind of NVIDIA GPU, or with no kind that of this process's; None if there is no such GPU.
