@@ -116,8 +116,8 @@ def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[
         )
     # libtpu ends the process over flags of other platforms, such as those of CPUs; its own are in LIBTPU_INIT_ARGS.
     os.environ.pop("XLA_FLAGS", None)
-    # A single chip of v5p comes on a board of four.
-    asked = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape)) if len(shape) == 3 else shape
+    # Chips come on boards of four: fewer are some of a board's.
+    asked = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape))
     name = f"{accelerator.name}:{'x'.join(map(str, asked))}"
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=name)
