@@ -22,7 +22,6 @@ class Accelerator:
       memory_rate: bytes per second.
       matrix_rates: operations per second of products, by the dtype of their factors; float32 stands for products that
         keep all of its bits.
-      vector_rate: float32 operations per second outside of the matrix units.
       clock: cycles per second of what the TPU compiler counts; 0 for GPUs.
       compute_capability: (major, minor) of an NVIDIA GPU.
       cores: streaming multiprocessors of a GPU.
@@ -38,7 +37,6 @@ class Accelerator:
     memory: int
     memory_rate: float
     matrix_rates: dict[str, float]
-    vector_rate: float
     clock: float = 0.0
     compute_capability: tuple[int, int] | None = None
     cores: int = 0
@@ -58,15 +56,15 @@ _GIB = 1 << 30
 
 def _tpu(name: str, kind: str, gib: float, gb_per_s: float, teraflops: float, teraops: float, clock: float):
     tera = 1e12
-    # Float32 products are six of bfloat16; vectors are 8 x 128 numbers, four at a time.
+    # Float32 products are six of bfloat16.
     rates = {"bfloat16": teraflops * tera, "int8": teraops * tera, "float32": teraflops * tera / 6}
-    return Accelerator(name, "tpu", kind, int(gib * _GIB), gb_per_s * 1e9, rates, 4 * 1024 * clock, clock=clock)
+    return Accelerator(name, "tpu", kind, int(gib * _GIB), gb_per_s * 1e9, rates, clock=clock)
 
 
 def _gpu(name: str, kind: str, memory: int, memory_rate: float, rates: tuple[float, float, float, float], **keywords):
     names = ("bfloat16", "int8", "float8_e4m3fn", "float32")
     teraflops = {dtype: rate * 1e12 for dtype, rate in zip(names, rates, strict=True) if rate}
-    return Accelerator(name, "gpu", kind, memory, memory_rate, teraflops, rates[3] * 1e12, **keywords)
+    return Accelerator(name, "gpu", kind, memory, memory_rate, teraflops, **keywords)
 
 
 ACCELERATORS = {

@@ -28,20 +28,6 @@ def test_too_many():
         topologies.parse("h100:10000")
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "text"),
-    [
-        ("h100", 64, "h100:64"),
-        ("v5e", 1, "v5e:1x1"),
-        ("v5e", 8, "v5e:2x4"),
-        ("v5e", 256, "v5e:16x16"),
-        ("v5p", 4, "v5p:2x2x1"),
-    ],
-)
-def test_text_of_a_number(name, count, text):
-    assert topologies.of_size(ACCELERATORS[name], count) == text
-
-
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setattr(topologies.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"libtpu.*winobench\[tpu\]"):

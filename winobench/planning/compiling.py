@@ -19,6 +19,9 @@ from winobench.planning.programs import Program
 from winobench.planning.roofline import Sum
 from winobench.planning.topologies import Target
 
+# Raised whenever what is read of a compiled program changes.
+_READER = 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
@@ -112,10 +115,6 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
     )
     _write(path, {"identity": identity, "compiled": dataclasses.asdict(result)})
     return result
-
-
-# Raised whenever what is read of a compiled program changes.
-_READER = 1
 
 
 def _compiled(content: dict | None) -> Compiled | None:

@@ -22,7 +22,6 @@ PRODUCT, CONVOLUTION, ATTENTION, COPY, COLLECTIVE, OTHER = KINDS = (
 """``copy`` are kernels that only move numbers: transposes, slices, conversions, gathers, broadcasts."""
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
-MATRIX_KINDS = (PRODUCT, CONVOLUTION, ATTENTION)
 
 _BITS = {"pred": 8, "token": 0, "opaque": 0}
 # What names memory or ends of work that something else does.
@@ -110,7 +109,6 @@ class Instruction:
     results: tuple[Array, ...]
     operands: tuple[str, ...]
     attributes: str
-    is_root: bool
     number: int | None = None
 
     def attribute(self, name: str) -> str | None:
@@ -183,7 +181,7 @@ def kernels(module: Module) -> list[Kernel]:
 
 
 def _instruction(line: str) -> Instruction | None:
-    match = re.match(r"\s+(ROOT )?%?([^\s=]+) = ", line)
+    match = re.match(r"\s+(?:ROOT )?%?([^\s=]+) = ", line)
     if match is None:
         return None
     rest = line[match.end() :]
@@ -194,7 +192,7 @@ def _instruction(line: str) -> Instruction | None:
     operands = tuple(re.findall(r"%([^\s,()]+)", rest[opening + 1 : closing]))
     inside = rest[opening + 1 : closing]
     number = int(inside) if inside.isdigit() else None
-    return Instruction(match[2], rest[:opening], results, operands, rest[closing + 1 :], match[1] is not None, number)
+    return Instruction(match[1], rest[:opening], results, operands, rest[closing + 1 :], number)
 
 
 def _closing(text: str, opening: int) -> int:

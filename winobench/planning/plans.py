@@ -31,7 +31,7 @@ def make_plan(
     """Plans a config for some devices.
 
     Args:
-      config: of `launch.eval` or `launch.train`, for one model.
+      config: of images and texts, such as gdbench, for one diffusion model.
       target: the devices.
       devices: numbers of them to estimate the time for; those of the target when empty.
       price: dollars per device and hour.
@@ -46,7 +46,7 @@ def make_plan(
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
     if "sampling" not in config:
-        raise InputError("a plan is for configs such as gdbench, hardneg and wscplus: name one of them")
+        raise InputError("a plan is for configs of images and texts, such as gdbench: name one of them")
     return _plan_scoring(config, model, target, devices, price, largest, assumed or Assumptions(), say)
 
 

@@ -95,20 +95,6 @@ def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
     return accelerator, sizes
 
 
-def of_size(accelerator: Accelerator, count: int) -> str:
-    """The text that names about as many devices of a kind: the smallest usual shape that has at least ``count``."""
-    axes = _AXES.get(accelerator.name, 1)
-    if axes == 1:
-        return f"{accelerator.name}:{count}"
-    sizes = [1] * axes
-    while math.prod(sizes) < count:
-        sizes[sizes.index(min(sizes))] *= 2
-    if axes == 3 and count > 1:
-        # The smallest block is a board of four chips.
-        sizes = [max(2, sizes[0]), max(2, sizes[1]), sizes[2]]
-    return f"{accelerator.name}:{'x'.join(map(str, sorted(sizes) if axes == 2 else sizes))}"
-
-
 def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[jax.Device, ...]:
     if importlib.util.find_spec("libtpu") is None:
         raise InputError(
