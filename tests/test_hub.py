@@ -104,15 +104,15 @@ def test_where_nobody_answers_the_cache_alone_is_asked(at, tmp_path, place):
         with pytest.raises(InputError, match="as the hub cannot be reached: check the connection"):
             downloads.fetch(wanted, tmp_path, None)
         # Asked once for all of these; the library alone takes 25 to 70 s for each.
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 20
 
 
 def test_a_name_whose_look_up_hangs(at, monkeypatch):
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(5))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(60))
     at(80)
     started = time.monotonic()
     assert not hub.is_reachable()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("status", [200, 307, 404, 429, 503])
@@ -143,13 +143,12 @@ def test_a_network_that_comes_back_is_noticed(at, monkeypatch):
         assert hub.is_reachable()
 
 
-def test_a_commit_in_the_cache_needs_no_network(at, tmp_path):
+def test_a_commit_in_the_cache_needs_no_network(at, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "_answers", lambda *_: pytest.fail("the hub was asked"))
     commit = "a" * 40
     folder = tmp_path / "cache" / "models--owner--name" / "snapshots" / commit
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
     with _silent() as port:
         at(port)
-        started = time.monotonic()
         assert sources.resolve("owner/name", revision=commit).find("config.json") == str(folder / "config.json")
-        assert time.monotonic() - started < 0.9

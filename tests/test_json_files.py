@@ -50,7 +50,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_refuses_in_one_sentence(tmp_path, name):
     content, reason = BAD[name]
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(json_files.NotJSON, match=reason):
         json_files.parse(content)
     if not isinstance(content, bytes):
@@ -61,7 +61,7 @@ def test_refuses_in_one_sentence(tmp_path, name):
         json_files.read(path, "get it again")
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300 + len(str(path))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @hypothesis.given(VALUES)

@@ -149,7 +149,7 @@ def test_list_tasks_tells_what_there_is():
     started = time.monotonic()
     status, out, err = launching.launch_process("launch.eval", "--list_tasks")
     assert (status, err) == (0, "")
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     for name in winobench.TASKS:
         assert re.search(rf"^{name} \(version \d+\)$", out, re.MULTILINE)
     assert "1 image x 2 texts, metric" in out
