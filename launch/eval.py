@@ -265,7 +265,6 @@ def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "error": "squared_l2",
         "target": "own",
         "lora_scale": 1.0,
-        "quantization": "none",
         "encoders": "resident",
     }
     return {
