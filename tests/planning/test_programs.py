@@ -117,6 +117,23 @@ def test_the_step_on_a_gpu():
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COPY and "params" in kernel.source]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "package"), [("v5e:16x16", "libtpu"), pytest.param("h100:64", "jax_plugins", id="64 GPUs")]
+)
+def test_a_pod_has_no_collectives_and_each_device_does_the_same(text, package):
+    """Every program of a scorer, for hundreds of devices: none waits for another, and all fit as on one."""
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    target, found = scoring(text)
+    alone, one = scoring(text.partition(":")[0])
+    assert len(target.devices) == 64 * (4 if package == "libtpu" else 1)
+    for program, single in zip((found.step(4), *found.encoders), (one.step(4), *one.encoders), strict=True):
+        many, few = compiling.compile_program(program, target), compiling.compile_program(single, alone)
+        assert many.collectives == {}, program.name
+        assert many.operations == few.operations
+        assert many.temporaries == pytest.approx(few.temporaries, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("size", "dtype", "resident", "batch"),
     [
