@@ -69,6 +69,11 @@ class Pipeline(abc.ABC):
     schedule: Schedule
     timestep_range: tuple[int, int] | None
 
+    PUBLISHED_LEFT_OUT: ClassVar[int] = 20
+    """Of a flow model: the levels at either end that published scoring code leaves out."""
+    EVEN_LEVELS: ClassVar[bool] = False
+    """Of a flow model: as ``evenly`` of `FlowSchedule.sampling_levels`."""
+
     # What a family says -------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -119,6 +124,10 @@ class Pipeline(abc.ABC):
     def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
         """Latents, scaled as in training, as images in [-1, 1]. Pure."""
         return autoencoder.decode(latents / autoencoder.config.scaling_factor)
+
+    def guided(self, guidance_scale: float) -> tuple[Self, float]:
+        """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none."""
+        return self, guidance_scale
 
     # What follows from it -----------------------------------------------------------------------------------------
 
@@ -243,6 +252,11 @@ class Pipeline(abc.ABC):
           InputError: it is no pipeline, or one of another family.
         """
         return folders.read_description(cls, source, revision=revision)
+
+    def schedule_at(self, image_size: int) -> Schedule:
+        """The noise schedule of pictures of this height and width, in pixels."""
+        height, width, _ = self.latent_shape(image_size)
+        return self.schedule.for_positions(height * width // getattr(self.denoiser.config, "patch_size", 1) ** 2)
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> Schedule:
@@ -407,11 +421,11 @@ class Pipeline(abc.ABC):
         seed: int = 0,
         batch_size: int = 8,
     ) -> np.ndarray:
-        """Draws a picture for each text with DDIM and classifier-free guidance.
+        """Draws a picture for each text, with DDIM or, of a flow model, Euler's method, and the family's guidance.
 
         Args:
           texts: strings.
-          num_steps: number of DDIM steps.
+          num_steps: number of steps.
           guidance_scale: 1 for none; finite.
           seed: the noise of picture i depends on (seed, i) alone.
           batch_size: pictures that are drawn at once.

@@ -104,11 +104,11 @@ class DiffusionITM:
         self.target = common.choice("target", target, denoising.TARGETS)
         self.lora: dict[str, Any] | None = None
         self.pipeline = pipeline
-        self._schedule = pipeline.schedule
         self.timestep_range = _timestep_range(pipeline, timestep_range)
         self._denoiser, params = pipeline.denoiser_function()
         self.mesh = common.mesh_for(params, mesh)
         self.image_size = pipeline.check_image_size(image_size)
+        self._schedule = pipeline.schedule_at(self.image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = layouts.place_parameters(params, self.mesh)
@@ -226,8 +226,8 @@ class DiffusionITM:
             each error with that of a gray image under the same text (appendix F), for ranking texts.
           seed: of noise and timesteps; an integer from 0 to 2**32 - 1.
           timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
-            (see `winobench.scorers.samples.choose_timesteps`), or an integer array [num_samples]; the last two are as
-            they are, whatever ``timestep_range`` says.
+            (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
+            above 0 and up to 1 of a flow model; the last two are as they are, whatever ``timestep_range`` says.
           noise: float array [num_samples, h, w, c] (`latent_shape`), in place of noise drawn from the seed.
 
         Returns:
@@ -381,7 +381,7 @@ class DiffusionITM:
             self._step,
             self._images.table(images),
             self._texts.table(texts),
-            chosen,
+            self._schedule.as_whole_numbers(chosen),
             noise,
             mesh=self.mesh,
             size=self._size,
@@ -392,7 +392,10 @@ class DiffusionITM:
     def choose_timesteps(
         self, num_samples: int | None = None, seed: int = 0, timesteps: str | ArrayLike = "uniform"
     ) -> np.ndarray:
-        """The timestep of each sample, int32 [number of samples]; arguments and errors as in `score`."""
+        """The timestep of each sample [number of samples]: int32, or the noise level, float32, of a flow model.
+
+        Arguments and errors are those of `score`.
+        """
         return self._samples(num_samples, seed, timesteps, None)[0]
 
     def fingerprint(self) -> dict[str, Any]:
@@ -417,17 +420,18 @@ class DiffusionITM:
     def _samples(
         self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
     ) -> tuple[np.ndarray, Any]:
-        """The timestep of each sample, int32 [num_samples], and what `denoising_errors` takes as noise."""
+        """The timestep of each sample [num_samples], and what `denoising_errors` takes as noise."""
         if noise is not None:
             noise = samples.check_noise(noise, self.latent_shape)
             if num_samples is None and isinstance(timesteps, str):
                 num_samples = len(noise)
-        chosen = samples.choose_timesteps(
+        chosen = samples.choose_of_schedule(
+            self._schedule,
             timesteps,
             num_samples,
             seed=seed,
-            num_train_timesteps=self._schedule.num_train_timesteps,
             timestep_range=self.timestep_range,
+            left_out=self.pipeline.PUBLISHED_LEFT_OUT,
         )
         if noise is None:
             return chosen, samples.noise_key(seed)
@@ -446,7 +450,8 @@ class DiffusionITM:
 
         def run(size: int, steps: int) -> None:
             sample = np.arange(size * parallel.data_parallelism(self.mesh))
-            timesteps = np.full_like(sample, self._schedule.num_train_timesteps // 2)
+            middle = self._schedule.timesteps_at(np.full_like(sample, self._schedule.num_train_timesteps // 2))
+            timesteps = self._schedule.as_whole_numbers(middle)
             index = np.stack([np.zeros_like(sample), np.zeros_like(sample), sample, timesteps])
             jax.block_until_ready([step(latents, states, noise, index) for _ in range(steps)])
 
