@@ -149,6 +149,6 @@ def test_batch_of_a_kind_of_device(size, dtype, resident, batch):
     """By the memory of the device that is described, not of this machine's."""
     pytest.importorskip("libtpu")
     mesh = parallel.make_mesh(topologies.find("v5e:1x1").devices)
-    denoiser = types.SimpleNamespace(config=types.SimpleNamespace(block_out_channels=(320, 640)), dtype=dtype)
+    denoiser = types.SimpleNamespace(config=types.SimpleNamespace(width_per_position=320), dtype=dtype)
     pipeline = types.SimpleNamespace(denoiser=denoiser)
     assert step_sizes.usual_batch_size(pipeline, (size, size, 4), mesh, int(resident)) == batch

@@ -118,12 +118,15 @@ class Pipeline(abc.ABC):
         """Images in [-1, 1] as latents, float32, scaled as in training; the posterior's mean, or a draw. Pure."""
         mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
         latents = mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise
+        if shift := autoencoder.config.shift_factor:
+            latents = latents - shift
         return latents * autoencoder.config.scaling_factor
 
     @staticmethod
     def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
         """Latents, scaled as in training, as images in [-1, 1]. Pure."""
-        return autoencoder.decode(latents / autoencoder.config.scaling_factor)
+        latents = latents / autoencoder.config.scaling_factor
+        return autoencoder.decode(latents + shift if (shift := autoencoder.config.shift_factor) else latents)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
         """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none."""
@@ -469,10 +472,10 @@ class Pipeline(abc.ABC):
     def check_denoising(self, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
         """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
         height, width, channels = latent_shape
-        widths = getattr(getattr(self.denoiser, "config", None), "block_out_channels", (channels,))
+        width_of_first = getattr(getattr(self.denoiser, "config", None), "width_per_position", channels)
         memory.check(
             f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",
-            batch_size * height * width * (channels + 2 * widths[0]) * jnp.dtype(self.denoiser.dtype).itemsize,
+            batch_size * height * width * (channels + 2 * width_of_first) * jnp.dtype(self.denoiser.dtype).itemsize,
             "lower batch_size",
             device,
         )
