@@ -61,6 +61,8 @@ class Pipeline(abc.ABC):
     """What else ``model_index.json`` says."""
     DENOISER: ClassVar[str] = "unet"
     AUTOENCODER: ClassVar[str] = "vae"
+    LARGE_ENCODERS: ClassVar[tuple[str, ...]] = ()
+    """Text encoders as large as the denoiser, which are loaded in its dtype."""
     RELEASED: ClassVar[Mapping[str, Callable[[], Description]]] = {}
     """Name in `winobench.registry.MODELS` -> what that published model is, from its sizes in code."""
     SETTINGS: ClassVar[Mapping[str, options.Range]] = {}
@@ -205,8 +207,8 @@ class Pipeline(abc.ABC):
             files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
-          encoder_dtype: of the text encoders and the autoencoder; ``dtype`` when None. They run once for each text and
-            image, so float32 costs little there.
+          encoder_dtype: of the autoencoder and the text encoders but for ``LARGE_ENCODERS``; ``dtype`` when None. They
+            run once for each text and image, so float32 costs little there.
           variant: suffix of the weight files, e.g. ``fp16``; a part without that variant is an error.
           revision: branch, tag or commit of a hub repository.
           allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
@@ -272,8 +274,10 @@ class Pipeline(abc.ABC):
         for part, (_, known) in cls.PARTS.items():
             named = index.get(part)
             name = named[1] if isinstance(named, list) and len(named) == 2 else None
-            # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
-            if name not in (known, f"Flax{known}", f"{known}Fast"):
+            # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files. Those of
+            # language models have other names in each version of transformers.
+            is_any_tokenizer = part in cls.TOKENIZERS and known != "CLIPTokenizer"
+            if name not in (known, f"Flax{known}", f"{known}Fast") and not (name and is_any_tokenizer):
                 return f"whose {part} is {name or 'missing'}, not {known}"
         others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - cls.PARTS.keys()
         if there := sorted(others & index.keys()):

@@ -31,7 +31,8 @@ class LengthOfTokens:
 
     def __call__(self, texts: list[str], *, max_length: int, **keywords: Any) -> _Tokens:
         """Ids of some texts, [number of texts, max_length]."""
-        return _Tokens(input_ids=[[0] * max_length for _ in texts])
+        ids = [[0] * max_length for _ in texts]
+        return _Tokens(input_ids=ids, attention_mask=ids)
 
 
 def read_description(source: str | os.PathLike, *, revision: str | None = None) -> Description:
