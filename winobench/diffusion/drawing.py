@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 
 def generate(
-    pipeline: Pipeline, texts: Sequence[str], *, num_steps: int, guidance_scale: float, seed: int, batch_size: int
+    pipeline: Pipeline,
+    texts: Sequence[str],
+    *,
+    num_steps: int,
+    guidance_scale: float,
+    seed: int,
+    batch_size: int,
+    image_size: int | None,
 ) -> np.ndarray:
     """Draws a picture for each text; arguments, result and errors as of `Pipeline.generate`."""
     texts = checked_texts(texts)
@@ -27,7 +34,7 @@ def generate(
     guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
     seed = options.SEED.check("the seed", seed)
     batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
-    size = pipeline.check_image_size()
+    size = pipeline.check_image_size(image_size)
     shape = pipeline.latent_shape(size)
     device = jax.local_devices()[0]
     pipeline.check_memory(size, batch_size, device)

@@ -116,6 +116,15 @@ class Pipeline(abc.ABC):
         return denoiser(noisy, times, conditions, **keywords)
 
     @staticmethod
+    def latents_a_side(denoiser: Any) -> int:
+        """Latents along one side of a denoiser's position, of which a picture must have a whole number.
+
+        Args:
+          denoiser: the config.
+        """
+        return getattr(denoiser, "patch_size", 1)
+
+    @staticmethod
     def encode_latents(autoencoder: Network, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
         """Images in [-1, 1] as latents, float32, scaled as in training; the posterior's mean, or a draw. Pure."""
         mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
@@ -261,7 +270,7 @@ class Pipeline(abc.ABC):
     def schedule_at(self, image_size: int) -> Schedule:
         """The noise schedule of pictures of this height and width, in pixels."""
         height, width, _ = self.latent_shape(image_size)
-        return self.schedule.for_positions(height * width // getattr(self.denoiser.config, "patch_size", 1) ** 2)
+        return self.schedule.for_positions(height * width // self.latents_a_side(self.denoiser.config) ** 2)
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> Schedule:
@@ -427,6 +436,7 @@ class Pipeline(abc.ABC):
         guidance_scale: float = 7.5,
         seed: int = 0,
         batch_size: int = 8,
+        image_size: int | None = None,
     ) -> np.ndarray:
         """Draws a picture for each text, with DDIM or, of a flow model, Euler's method, and the family's guidance.
 
@@ -436,6 +446,7 @@ class Pipeline(abc.ABC):
           guidance_scale: 1 for none; finite.
           seed: the noise of picture i depends on (seed, i) alone.
           batch_size: pictures that are drawn at once.
+          image_size: height and width in pixels; the model's own when None.
 
         Returns:
           uint8 ``[n, image_size, image_size, 3]``.
@@ -444,7 +455,13 @@ class Pipeline(abc.ABC):
           InputError: an argument is not as described, or a batch does not fit into memory.
         """
         return drawing.generate(
-            self, texts, num_steps=num_steps, guidance_scale=guidance_scale, seed=seed, batch_size=batch_size
+            self,
+            texts,
+            num_steps=num_steps,
+            guidance_scale=guidance_scale,
+            seed=seed,
+            batch_size=batch_size,
+            image_size=image_size,
         )
 
     _text_function = functools.cached_property(lambda self: self.text_function())
@@ -464,7 +481,9 @@ class Pipeline(abc.ABC):
           InputError: it is no whole number, or no multiple of the autoencoder's factor.
         """
         size = options.IMAGE_SIZE.check("image_size", self.image_size if image_size is None else image_size)
-        factor = self.autoencoder.config.downsampling
+        # Other networks than ours need not have a config.
+        denoiser = getattr(self.denoiser, "config", None)
+        factor = self.autoencoder.config.downsampling * self.latents_a_side(denoiser)
         if size % factor:
             raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
         return size

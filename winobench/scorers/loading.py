@@ -168,7 +168,8 @@ def check_scorer(
         one = options.NOISE_LEVEL if description.schedule.is_continuous else options.whole(0, total - 1)
         options.items(one).check(f"timesteps for {name!r}", list(timesteps))
     if (size := given.get("image_size")) is not None:
-        factor = description.autoencoder_config.downsampling
+        denoiser = description.configs[description.family.DENOISER]
+        factor = description.autoencoder_config.downsampling * description.family.latents_a_side(denoiser)
         if size % factor:
             raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}")
         pipeline.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])

@@ -1,0 +1,80 @@
+"""Small random pipelines in the layouts of FLUX.1-dev and FLUX.1-schnell, written by torch diffusers."""
+
+from __future__ import annotations
+
+import pathlib
+
+from tests import tiny_sd3
+from tests.conftest import TINY_IMAGE_SIZE, TINY_WORDS
+
+
+def write(folder: pathlib.Path, *, dev: bool = True) -> pathlib.Path:
+    """Writes the folder: two blocks of either kind, positions on three axes, guidance embedded or not."""
+    import diffusers
+    import transformers
+
+    from tests.parity.torch_copy import randomize
+    from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
+
+    vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
+    tiny_sd3.write_t5_tokenizer(folder / "tokenizer_2")
+    transformer = diffusers.FluxTransformer2DModel(
+        in_channels=64,
+        num_layers=2,
+        num_single_layers=2,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=24,
+        pooled_projection_dim=32,
+        guidance_embeds=dev,
+        axes_dims_rope=(4, 4, 8),
+    )
+    vae = diffusers.AutoencoderKL(
+        sample_size=TINY_IMAGE_SIZE,
+        block_out_channels=(8, 16, 16),
+        down_block_types=("DownEncoderBlock2D",) * 3,
+        up_block_types=("UpDecoderBlock2D",) * 3,
+        layers_per_block=1,
+        norm_num_groups=4,
+        latent_channels=16,
+        scaling_factor=0.3611,
+        shift_factor=0.1159,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+    )
+    clip = transformers.CLIPTextModel(
+        transformers.CLIPTextConfig(
+            vocab_size=vocab_size,
+            hidden_size=32,
+            intermediate_size=64,
+            num_attention_heads=4,
+            num_hidden_layers=2,
+            max_position_embeddings=77,
+            bos_token_id=vocab_size - 2,
+            eos_token_id=vocab_size - 1,
+        )
+    )
+    t5 = transformers.T5EncoderModel(
+        transformers.T5Config(
+            vocab_size=len(set(tiny_sd3.T5_VOCABULARY)),
+            d_model=24,
+            d_kv=8,
+            d_ff=48,
+            num_layers=2,
+            num_heads=3,
+            feed_forward_proj="gated-gelu",
+        )
+    )
+    for number, network in enumerate((transformer, vae, clip, t5)):
+        randomize(network, number)
+    shifts = {"shift": 3.0, "use_dynamic_shifting": True, "base_image_seq_len": 4, "max_image_seq_len": 64}
+    diffusers.FluxPipeline(
+        transformer=transformer,
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(**(shifts if dev else {})),
+        vae=vae,
+        text_encoder=clip,
+        tokenizer=transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer"),
+        text_encoder_2=t5,
+        tokenizer_2=transformers.AutoTokenizer.from_pretrained(folder / "tokenizer_2"),
+    ).save_pretrained(folder)
+    return folder
