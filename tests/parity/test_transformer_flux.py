@@ -128,6 +128,7 @@ def test_several_texts_about_one_sample(told_guidance):
     assert relative_error(found, expected) < TOLERANCE
 
 
+@pytest.mark.slow
 def test_remat_gives_the_same_gradient():
     _, ours = pair(num_layers=1, num_single_layers=1)
     sample, times, conditions = inputs(ours.config, height=4, width=4)
