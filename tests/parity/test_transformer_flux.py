@@ -103,6 +103,14 @@ def test_network_with_guidance(told_guidance):
     assert relative_error(predict(network, *arrays, guidance[::-1].copy()), expected) > 1e-3
 
 
+def test_published_heads():
+    """Their width and axes, and positions as far out as those of 640 pixels."""
+    options = {"attention_head_dim": 128, "axes_dims_rope": (16, 56, 56), "num_layers": 1, "num_single_layers": 1}
+    network, ours = pair(**options)
+    arrays = inputs(ours.config, height=4, width=80, tokens=20)
+    assert relative_error(call(ours, *arrays), predict(network, *arrays)) < TOLERANCE
+
+
 def test_parts_of_the_condition_matter(untold):
     """Otherwise the tests above would pass for positions, times or texts that no output depends on."""
     network, ours = untold
@@ -187,6 +195,16 @@ def test_adapted_and_quantized_layers():
     lora.fuse(ours)
     lora.add_lora(ours, lora.LoRAConfig("all"), rngs=nnx.Rngs(0))
     assert len(lora.adapters(ours)) == 11
+
+
+def test_files_in_both_directions(untold, tmp_path):
+    network, ours = untold
+    network.save_pretrained(tmp_path / "theirs")
+    read = FluxTransformer2DModel.from_pretrained(tmp_path / "theirs")
+    assert checkpoints.weights_sha256(read) == checkpoints.weights_sha256(ours)
+    checkpoints.save_model(ours, tmp_path / "ours")
+    theirs = diffusers.FluxTransformer2DModel.from_pretrained(tmp_path / "ours")
+    assert all(torch.equal(a, b) for a, b in zip(theirs.parameters(), network.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(("name", "billions"), [("dev", 11.901), ("schnell", 11.891)])

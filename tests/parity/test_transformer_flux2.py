@@ -103,6 +103,14 @@ def test_network_with_guidance_and_other_options():
         assert relative_error(predict(other, *arrays, guidance), expected) > 10 * TOLERANCE, option
 
 
+def test_published_heads():
+    """Their width and axes, and positions as far out as those of 640 pixels."""
+    options = {"attention_head_dim": 128, "axes_dims_rope": (32,) * 4, "num_layers": 1, "num_single_layers": 1}
+    network, ours = pair(**options)
+    arrays = inputs(ours.config, height=4, width=80, tokens=20)
+    assert relative_error(call(ours, *arrays), predict(network, *arrays)) < TOLERANCE
+
+
 def test_parts_of_the_condition_matter(klein):
     """Otherwise the tests above would pass for positions, times or texts that no output depends on."""
     network, ours = klein
@@ -233,6 +241,16 @@ def test_decoded_latents(autoencoders):
     with torch.no_grad():
         expected = from_nchw(network.decode(to_torch(latents)).sample)
     assert relative_error(call_method(ours, latents, method="decode"), expected) < TOLERANCE
+
+
+def test_files_in_both_directions(klein, autoencoders, tmp_path):
+    for index, (network, ours) in enumerate((klein, autoencoders)):
+        network.save_pretrained(tmp_path / f"theirs{index}")
+        read = type(ours).from_pretrained(tmp_path / f"theirs{index}")
+        assert checkpoints.weights_sha256(read) == checkpoints.weights_sha256(ours)
+        checkpoints.save_model(ours, tmp_path / f"ours{index}")
+        theirs = type(network).from_pretrained(tmp_path / f"ours{index}").state_dict()
+        assert all(torch.equal(theirs[name], values) for name, values in network.state_dict().items())
 
 
 def test_released_autoencoder():
