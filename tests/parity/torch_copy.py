@@ -37,7 +37,9 @@ def randomize(module: Any, seed: int = 0) -> Any:
             else:
                 parameter.copy_(0.2 * noise)
         for submodule in module.modules():
-            is_norm = isinstance(submodule, torch.nn.GroupNorm | torch.nn.LayerNorm | torch.nn.RMSNorm)
+            is_norm = (
+                isinstance(submodule, torch.nn.GroupNorm | torch.nn.LayerNorm) or "RMSNorm" in type(submodule).__name__
+            )
             if is_norm and submodule.weight is not None:
                 submodule.weight += 1.0
     return module.eval()

@@ -107,6 +107,8 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"(model\.)?(vision_tower|multi_modal_projector)\..*",
         ),
     ),
+    # ``shared.weight`` again.
+    "T5EncoderModel": KeyTable(ignored=(r"encoder\.embed_tokens\.weight",)),
 }
 
 

@@ -47,6 +47,7 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
     def __post_init__(self):
         super().__post_init__()
         self._require(self.scaling_factor == 1, "scaling_factor", "none")
+        self._require(self.shift_factor is None, "shift_factor", "none")
         self._require_epsilon("batch_norm_eps")
 
     @classmethod

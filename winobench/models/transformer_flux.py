@@ -176,10 +176,6 @@ class FluxTransformer2DModel(Network):
             r"|single_transformer_blocks\.\d+\.attn\.to_(q|k|v)"
         ),
     }
-    # What is outside the blocks: 0.5% of the parameters of FLUX.1-dev.
-    keep_unquantized: ClassVar = re.compile(
-        r"x_embedder|context_embedder|time_text_embed\..*|norm_out\.linear|proj_out"
-    )
 
     def __init__(
         self, config: FluxTransformerConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs

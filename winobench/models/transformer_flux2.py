@@ -172,11 +172,6 @@ class Flux2Transformer2DModel(Network):
             r"|single_transformer_blocks\.\d+\.attn\.to_(qkv_mlp_proj|out)"
         ),
     }
-    # What is outside the blocks: 5.0% of the parameters of klein-4B, 3.9% of those of klein-9B.
-    keep_unquantized: ClassVar = re.compile(
-        r"x_embedder|context_embedder|time_guidance_embed\..*|.*_modulation(_img|_txt)?\.linear|norm_out\.linear"
-        r"|proj_out"
-    )
 
     def __init__(
         self,

@@ -106,6 +106,11 @@ class Flux2TransformerConfig(NetworkConfig):
         return self.num_attention_heads * self.attention_head_dim
 
     @property
+    def width_per_position(self) -> int:
+        """Numbers of the first layer's result for each position of the latents, of which a patch has four."""
+        return self.width // 4
+
+    @property
     def inner_width(self) -> int:
         """Width within the feed-forward layers."""
         return int(self.width * self.mlp_ratio)
