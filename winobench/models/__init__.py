@@ -1,6 +1,7 @@
 """Networks in Flax NNX with the attribute names, configs and weights of their published torch originals."""
 
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.autoencoder_kl_flux2 import AutoencoderKLFlux2, AutoencoderKLFlux2Config
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.models.blip_config import BlipConfig
@@ -18,6 +19,8 @@ from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
+from winobench.models.transformer_flux2 import Flux2Transformer2DModel
+from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 from winobench.models.transformer_flux_config import FluxTransformerConfig
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
@@ -25,6 +28,8 @@ from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 __all__ = [
     "AutoencoderKL",
     "AutoencoderKLConfig",
+    "AutoencoderKLFlux2",
+    "AutoencoderKLFlux2Config",
     "BertConfig",
     "BertForSequenceClassification",
     "BertModel",
@@ -41,6 +46,8 @@ __all__ = [
     "CLIPVisionConfig",
     "Decoder",
     "DecoderConfig",
+    "Flux2Transformer2DModel",
+    "Flux2TransformerConfig",
     "FluxConditions",
     "FluxTransformer2DModel",
     "FluxTransformerConfig",

@@ -91,3 +91,8 @@ class FluxTransformerConfig(NetworkConfig):
     def width(self) -> int:
         """Width of the streams."""
         return self.num_attention_heads * self.attention_head_dim
+
+    @property
+    def width_per_position(self) -> int:
+        """Numbers of the first layer's result for each position of the latents, of which a patch has four."""
+        return self.width // 4

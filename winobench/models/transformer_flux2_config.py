@@ -1,0 +1,116 @@
+"""The config of FLUX.2's transformer, and the released sizes of klein."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Self
+
+from winobench.models.config import NetworkConfig, is_count
+
+_AXES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Flux2TransformerConfig(NetworkConfig):
+    """Shape of the transformer, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      patch_size: 1: latents are patches of 2 x 2 already when they enter the published network.
+      in_channels: channels of a patch, four times those of the latents.
+      out_channels: the same, or None for that.
+      num_layers: blocks with one stream for the image and one for the text.
+      num_single_layers: blocks with one stream for both.
+      attention_head_dim: width of a head.
+      num_attention_heads: number of heads.
+      joint_attention_dim: width of the text states.
+      timestep_guidance_channels: features of the sinusoidal embedding of the time, and of guidance.
+      mlp_ratio: width within the feed-forward layers, over that of the streams.
+      axes_dims_rope: features of a head that the picture's number, the row, the column and the place in the text turn.
+      rope_theta: base of their wavelengths.
+      eps: epsilon of every norm.
+      guidance_embeds: the network is told the strength of guidance that it was distilled from.
+    """
+
+    patch_size: int = 1
+    in_channels: int = 128
+    out_channels: int | None = None
+    num_layers: int = 8
+    num_single_layers: int = 48
+    attention_head_dim: int = 128
+    num_attention_heads: int = 48
+    joint_attention_dim: int = 15360
+    timestep_guidance_channels: int = 256
+    mlp_ratio: float = 3.0
+    axes_dims_rope: tuple[int, ...] = (32, 32, 32, 32)
+    rope_theta: int = 2000
+    eps: float = 1e-6
+    guidance_embeds: bool = True
+
+    _class_value: ClassVar = "Flux2Transformer2DModel"
+
+    def __post_init__(self):
+        self._require_positive(
+            "in_channels",
+            "num_layers",
+            "num_single_layers",
+            "attention_head_dim",
+            "num_attention_heads",
+            "joint_attention_dim",
+            "timestep_guidance_channels",
+        )
+        self._require_number("mlp_ratio", low=0.01, high=100)
+        self._require_number("rope_theta", low=1, high=1e9)
+        self._require_epsilon("eps")
+        self._require_bool("guidance_embeds")
+        self._require(self.patch_size == 1, "patch_size", "1")
+        self._require(self.in_channels % 4 == 0, "in_channels", "four times the channels of the latents")
+        same = self.out_channels in (None, self.in_channels)
+        self._require(same, "out_channels", f"null or in_channels={self.in_channels}")
+        self._require(self.inner_width > 0, "mlp_ratio", f"a number that leaves some of {self.width} features")
+        sizes = self.axes_dims_rope
+        self._require(
+            isinstance(sizes, tuple)
+            and len(sizes) == _AXES
+            and all(is_count(size) and size % 2 == 0 for size in sizes)
+            and sum(sizes) == self.attention_head_dim,
+            "axes_dims_rope",
+            f"{_AXES} even numbers that add up to attention_head_dim={self.attention_head_dim}",
+        )
+
+    @classmethod
+    def klein_4b(cls) -> Self:
+        """FLUX.2-klein-4B and its base.
+
+        The numbers are those of ``klein-4b`` in diffusers' ``scripts/convert_flux2_to_diffusers.py``. The text states
+        are three layers of Qwen3-4B, 2560 wide each.
+        """
+        return cls(
+            num_layers=5, num_single_layers=20, num_attention_heads=24, joint_attention_dim=7680, guidance_embeds=False
+        )
+
+    @classmethod
+    def klein_9b(cls) -> Self:
+        """FLUX.2-klein-9B and its base: ``klein-9b`` of the same script; three layers of Qwen3-8B, 4096 wide each."""
+        return cls(
+            num_layers=8, num_single_layers=24, num_attention_heads=32, joint_attention_dim=12288, guidance_embeds=False
+        )
+
+    @property
+    def latent_channels(self) -> int:
+        """Channels of the latents."""
+        return self.in_channels // 4
+
+    @property
+    def width(self) -> int:
+        """Width of the streams."""
+        return self.num_attention_heads * self.attention_head_dim
+
+    @property
+    def width_per_position(self) -> int:
+        """Numbers of the first layer's result for each position of the latents, of which a patch has four."""
+        return self.width // 4
+
+    @property
+    def inner_width(self) -> int:
+        """Width within the feed-forward layers."""
+        return int(self.width * self.mlp_ratio)
