@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh
 
-from winobench import parallel
+from winobench.models import tensor_parallel
 from winobench.models.decoder_cache import Cache, check_length
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
@@ -385,11 +385,10 @@ class Decoder(nnx.Module):
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter of a decoder lives.
+    """Where each parameter of a decoder lives: see `winobench.models.tensor_parallel`.
 
-    As `winobench.parallel.parameter_shardings`, but the projections back to the states are split along their inputs,
-    which are the outputs of those before them: a layer then adds up partial results twice, and nothing else travels
-    (Shoeybi et al., 2019). Norms, and what belongs to the outputs of these projections, are whole on every device.
+    A layer adds up partial results twice, the embedding once, and the choice of a token compares one number for each
+    row and device twice; nothing else travels.
 
     Args:
       state: the network's state, of arrays or of shapes.
@@ -398,22 +397,4 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
     Returns:
       The same pytree with a `NamedSharding` at each leaf.
     """
-    usual = parallel.parameter_shardings(state, mesh)
-    parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
-    if parts == 1:
-        return usual
-    whole = NamedSharding(mesh, PartitionSpec())
-    inputs_split = NamedSharding(mesh, PartitionSpec(parallel.MODEL_AXIS, None))
-
-    def sharding(path: tuple[Any, ...], leaf: Any, usual: NamedSharding) -> NamedSharding:
-        owner, name = (entry.key for entry in path[-3:-1])  # the last entry is the parameter's value
-        if name == "scale":
-            return whole
-        if owner in ("o_proj", "down_proj"):
-            if name != "kernel":
-                return whole
-            if leaf.shape[-2] % parts == 0:
-                return inputs_split
-        return usual
-
-    return jax.tree_util.tree_map_with_path(sharding, state, usual)
+    return tensor_parallel.parameter_shardings(state, mesh, back=("o_proj", "down_proj"), embedding="embed_tokens")

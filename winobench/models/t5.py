@@ -17,7 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.sharding import AbstractMesh, Mesh
 
+from winobench.models import tensor_parallel
 from winobench.models.base import Network
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
@@ -450,6 +452,21 @@ class T5ForConditionalGeneration(Network):
             return self.lm_head(x, result=jnp.float32)
         head = self.shared.embedding[...].astype(self.dtype)
         return jnp.matmul(x, head.T, preferred_element_type=jnp.float32)
+
+
+def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """Where each parameter of a T5 lives: see `winobench.models.tensor_parallel`.
+
+    A layer of the encoder adds up partial results twice, one of the decoder three times, each embedding of tokens once.
+
+    Args:
+      state: the network's state, of arrays or of shapes.
+      mesh: the mesh; one without devices will do.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    return tensor_parallel.parameter_shardings(state, mesh, back=("o", "wo"), embedding="shared")
 
 
 def _hidden(mask: jax.Array) -> jax.Array:

@@ -1,7 +1,8 @@
 """Compiled programs, read: the kernels of XLA's scheduled HLO text, with operations, bytes and the compiler's cycles.
 
 A *kernel* is an instruction of the program that runs by itself on the device: a fusion, a call of a library, a copy.
-Instructions that only rename memory are none. Loops count as often as they run.
+Instructions that only rename memory are none. Loops count as often as they run; of one that ends when its data say so,
+such as that over the tokens of a text, each kernel counts once and says that it is in such a loop.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ class Kernel:
       cycles: by the TPU's compiler; None where it says none.
       times: how often it runs.
       source: the JAX operation that it comes from.
+      opcode: HLO's word for the instruction; of one that is started and waited for elsewhere, for what is started.
+      in_open_loop: whether it runs as often again as a loop that ends when its data say so; ``times`` is for one turn.
     """
 
     name: str
@@ -150,6 +153,8 @@ class Kernel:
     cycles: int | None
     times: int
     source: str
+    opcode: str = ""
+    in_open_loop: bool = False
 
 
 def parse(text: str) -> Module:
@@ -177,7 +182,7 @@ def parse(text: str) -> Module:
 
 def kernels(module: Module) -> list[Kernel]:
     """All kernels of a program, in the order of the entry computation; those of loops after each other."""
-    return list(_kernels(module, module.entry, 1))
+    return list(_kernels(module, module.entry, 1, False))
 
 
 def _instruction(line: str) -> Instruction | None:
@@ -216,7 +221,7 @@ def _arrays(text: str) -> tuple[Array, ...]:
     )
 
 
-def _kernels(module: Module, name: str, times: int) -> Iterator[Kernel]:
+def _kernels(module: Module, name: str, times: int, in_open_loop: bool) -> Iterator[Kernel]:
     instructions = module.computations[name]
     by_name = {each.name: each for each in instructions}
     for each in instructions:
@@ -226,9 +231,9 @@ def _kernels(module: Module, name: str, times: int) -> Iterator[Kernel]:
         if each.opcode in ("call", "while", "conditional"):
             runs = _trip_count(module, each) if each.opcode == "while" else 1
             for called in _called(each):
-                yield from _kernels(module, called, times * runs)
+                yield from _kernels(module, called, times * (runs or 1), in_open_loop or runs is None)
         else:
-            yield _kernel(module, each, by_name, times)
+            yield _kernel(module, each, by_name, times, in_open_loop)
 
 
 def _is_free_call(each: Instruction) -> bool:
@@ -244,15 +249,18 @@ def _called(each: Instruction) -> list[str]:
     return [called for name in names if (called := each.attribute(name))][:1]
 
 
-def _trip_count(module: Module, each: Instruction) -> int:
+def _trip_count(module: Module, each: Instruction) -> int | None:
+    """Turns of a loop; None if its data decide."""
     known = re.search(r'"known_trip_count":\{"n":"?(\d+)', each.attributes)
     if known:
         return int(known[1])
     condition = module.computations.get(each.attribute("condition") or "", [])
-    return max((line.number for line in condition if line.opcode == "constant" and line.number), default=1)
+    return max((line.number for line in condition if line.opcode == "constant" and line.number), default=None)
 
 
-def _kernel(module: Module, each: Instruction, by_name: dict[str, Instruction], times: int) -> Kernel:
+def _kernel(
+    module: Module, each: Instruction, by_name: dict[str, Instruction], times: int, in_open_loop: bool
+) -> Kernel:
     body = module.computations.get(each.attribute("calls") or "", []) if each.opcode == "fusion" else []
     kind, operations, dtype, transcendentals = _work(each, body, by_name, module)
     cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
@@ -267,6 +275,8 @@ def _kernel(module: Module, each: Instruction, by_name: dict[str, Instruction], 
         cycles=int(cycles[1]) if cycles else None,
         times=times,
         source=source[1] if source else "",
+        opcode=each.opcode.removesuffix("-start"),
+        in_open_loop=in_open_loop,
     )
 
 
