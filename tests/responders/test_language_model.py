@@ -277,7 +277,7 @@ def test_what_is_too_long(model, monkeypatch):
     with pytest.raises(ValueError, match="this call failed"):
         model.read(requests[0], answers[0])
     # Where a prompt can be read, its answer ends with what the model can read.
-    monkeypatch.setattr(LanguageModel, "_longest", 6 + len(model.prompts.encode(CONVERSATIONS[0])))
+    monkeypatch.setattr(model, "_longest", 6 + len(model.prompts.encode(CONVERSATIONS[0])))
     assert model._job(0, Generation(CONVERSATIONS[0])).limit == 6
 
 

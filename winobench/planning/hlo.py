@@ -67,6 +67,8 @@ _MOVES = {
     "tuple",
 }
 _SLICES = {"slice", "dynamic-slice", "gather"}
+# What changes a part of an array in place -> which of its operands is written there.
+_UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
 _ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
 
@@ -141,6 +143,7 @@ class Kernel:
       times: how often it runs.
       source: the JAX operation that it comes from.
       opcode: HLO's word for the instruction; of one that is started and waited for elsewhere, for what is started.
+      sent: bytes that each device sends to others in a collective.
       in_open_loop: whether it runs as often again as a loop that ends when its data say so; ``times`` is for one turn.
     """
 
@@ -154,6 +157,7 @@ class Kernel:
     times: int
     source: str
     opcode: str = ""
+    sent: float = 0.0
     in_open_loop: bool = False
 
 
@@ -276,6 +280,7 @@ def _kernel(
         times=times,
         source=source[1] if source else "",
         opcode=each.opcode.removesuffix("-start"),
+        sent=_sent(each, by_name) if kind == COLLECTIVE else 0.0,
         in_open_loop=in_open_loop,
     )
 
@@ -376,16 +381,44 @@ def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:
     return any(places > 1 for places in _kernel_shape(line, scope)[0])
 
 
+def _sent(each: Instruction, by_name: dict[str, Instruction]) -> float:
+    """Bytes that each device sends, in a ring."""
+    operands = sum(array.bytes for name in each.operands for array in by_name[name].results)
+    whole = max(operands, max((array.bytes for array in each.results), default=0))
+    opcode = each.opcode.removesuffix("-start")
+    if opcode == "collective-permute":
+        return operands
+    return (2 * operands if opcode == "all-reduce" else whole) * (1 - 1 / _participants(each))
+
+
+def _participants(each: Instruction) -> float:
+    """Number of devices of each group of a collective; where the program says none, as of very many."""
+    # By their numbers, as [groups, devices of each], or as axes of a mesh.
+    named = re.search(r"replica_groups=\{\{([\d,]+)\}", each.attributes)
+    if named:
+        return len(named[1].split(","))
+    counted = re.search(r"replica_groups=\[\d+,(\d+)\]", each.attributes)
+    if counted:
+        return int(counted[1])
+    axes = re.search(r"replica_groups=mesh\[([^\]]*)\] *\{([^}]*)\}", each.attributes)
+    if axes:
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", axes[1]))
+        return math.prod(int(sizes[name]) for name in re.findall(r"'(\w+)'", axes[2]))
+    return math.inf
+
+
 def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]) -> int:
-    """Bytes that a kernel reads and writes; of operands of which it takes slices only, the slices'."""
-    total = sum(array.bytes for array in each.results)
+    """Bytes that a kernel reads and writes: of operands of which it takes slices only, the slices', and of arrays of
+    which it changes a part in place, this part's."""
+    written, changed = _written(each, body, by_name)
+    total = written
     parameters = {line.number: line for line in body if line.opcode == "parameter"}
     users: dict[str, list[Instruction]] = {}
     for line in body:
         for operand in line.operands:
             users.setdefault(operand, []).append(line)
     for number, name in enumerate(each.operands):
-        if name not in by_name or name in each.operands[:number]:
+        if name not in by_name or name in each.operands[:number] or number in changed:
             continue
         read = sum(array.bytes for array in by_name[name].results)
         if number in parameters:
@@ -394,6 +427,35 @@ def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, In
             read = min(read, each.results[0].bytes)
         total += read
     return total
+
+
+def _written(
+    each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]
+) -> tuple[int, frozenset[int]]:
+    """Bytes that a kernel writes, and which of its operands it changes in place."""
+    if not body:
+        if each.opcode not in _UPDATES:
+            return sum(array.bytes for array in each.results), frozenset()
+        update = by_name[each.operands[_UPDATES[each.opcode]]]
+        return sum(array.bytes for array in update.results), frozenset({0})
+    inside = {line.name: line for line in body}
+    root = body[-1]
+    total, changed = 0, set()
+    for result in [inside[name] for name in root.operands] if root.opcode == "tuple" else [root]:
+        line = _renamed(result, inside)
+        target = _renamed(inside[line.operands[0]], inside) if line.opcode in _UPDATES else None
+        if target is not None and target.opcode == "parameter":
+            changed.add(target.number)
+            line = inside[line.operands[_UPDATES[line.opcode]]]
+        total += sum(array.bytes for array in line.results)
+    return total, frozenset(changed)
+
+
+def _renamed(line: Instruction, inside: dict[str, Instruction]) -> Instruction:
+    """What an instruction of a fusion is another name of."""
+    while line.opcode == "bitcast" and line.operands[0] in inside:
+        line = inside[line.operands[0]]
+    return line
 
 
 def _read(line: Instruction, users: dict[str, list[Instruction]]) -> int:
