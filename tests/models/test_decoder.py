@@ -10,6 +10,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh
 
 from tests.parity.torch_copy import QUICK_COMPILATION
+from winobench import parallel
 from winobench.errors import InputError
 from winobench.models import decoder, decoder_cache
 from winobench.models.decoder import Decoder
@@ -200,6 +201,21 @@ def test_texts_beyond_the_range_of_dynamic_scaling_are_refused():
     with pytest.raises(ValueError, match="33 tokens, but rotations with the dynamic scaling"):
         make_cache(config, 1, 33)
     make_cache(CONFIG, 1, 33)
+
+
+def test_a_row_that_is_computed_for_nothing_changes_nothing(monkeypatch):
+    """On TPUs single rows are two."""
+    rows = jnp.asarray(np.random.default_rng(0).standard_normal((3, 1, 8)), jnp.float32)
+    matrix = jnp.asarray(np.random.default_rng(1).standard_normal((3, 8, 5)), jnp.float32)
+    expected = decoder._matmul(rows, matrix, jnp.float32)
+    single = decoder._dense(rows[0], matrix[0], jnp.float32)
+    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu"))
+    assert "pad" in str(jax.make_jaxpr(lambda: decoder._matmul(rows, matrix, jnp.float32))())
+    np.testing.assert_allclose(decoder._matmul(rows, matrix, jnp.float32), expected, **CLOSE)
+    for shape in ((8,), (1, 8), (1, 1, 8)):
+        found = decoder._dense(rows[0].reshape(shape), matrix[0], jnp.float32)
+        np.testing.assert_allclose(found, np.reshape(single, (*shape[:-1], 5)), **CLOSE)
+    assert decoder._matmul(rows.reshape(1, 3, 8), matrix[0], jnp.float32).shape == (1, 3, 5)
 
 
 def test_shardings_of_a_layer_leave_two_sums():

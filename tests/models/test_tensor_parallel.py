@@ -182,5 +182,5 @@ def test_sharing_changes_nothing(config, meshes):
         np.testing.assert_array_equal(texts[0], alone[0][0])
         np.testing.assert_allclose(scores, alone[1], rtol=1e-5)
     # Texts that differ, and scores that are not all alike.
-    assert len(np.unique(alone[0][0])) > 4
+    assert len(np.unique(alone[0][0])) >= 4
     assert np.std(alone[1]) > 0.5

@@ -53,6 +53,10 @@ def test_a_decoder_on_a_tpu():
     assert found.answering.collectives == expected
     assert found.answering.turn.collectives == expected
     assert found.answering.turn.seconds < found.answering.seconds
+    # The attention of a token to all slots is a matter of the matrix unit, too: of two rows, two heads, both products.
+    attention = LAYERS * 2 * 2 * 2 * (2 * 79 * 64)
+    kernels = (LAYERS * (4 * 256 * 256 + 3 * 256 * 512) + 256 * 512) // 2
+    assert found.answering.turn.operations >= 2 * 2 * kernels + attention
     assert found.cache == 2 * 2 * (64 + 16) * LAYERS * 2 * 256 // 2
     assert found.answering.arguments >= model.room.parameter_bytes
 
