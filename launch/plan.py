@@ -16,9 +16,9 @@ DEFAULT_CONFIG = "gdbench:table1"
 
 USAGE = """
 Compiles what a config will run for accelerators that this machine need not have, and prints what their compilers say:
-memory of a device, passes at once, kernels, collectives, time, and from these hours and dollars. Of the model only the
-configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline over the
-compiled kernels of a GPU, which is a bound.
+memory of a device, passes or prompts at once, kernels, collectives, time, and from these hours and dollars. Of the
+model only the configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline
+over the compiled kernels of a GPU, which is a bound.
 
   python -m launch.plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
   python -m launch.plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
