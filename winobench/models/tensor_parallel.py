@@ -20,8 +20,8 @@ def parameter_shardings(
     the outputs of what comes before it, and the embedding along its tokens. Attention and feed-forward then add up
     partial results once each (Shoeybi et al., 2019); so does the embedding, of whose rows each device has some; and
     nothing else of a layer travels. Logits are split along the vocabulary, so that of them the largest ones travel
-    alone. An embedding split along its features would split the states, too: as many bytes would travel, but in three times
-    as many collectives, as every norm would add up its squares and every projection gather what it reads.
+    alone. An embedding split along its features would split the states, too: as many bytes would travel, but in three
+    times as many collectives, as every norm would add up its squares and every projection gather what it reads.
 
     All this holds where the number of devices divides the number of heads, also of those of keys and values; where it
     does not, results are the same, but more travels. Norms, biases and scales behind ``back``, and an embedding and a
