@@ -10,8 +10,6 @@ ROOT = pathlib.Path(__file__).resolve().parent
 
 # The official clients of hosted models.
 API = ["anthropic>=2.12,<3", "openai>=3.54,<4"]
-# Denoisers in 8 bits.
-QUANTIZATION = ["qwix>=0.1.8,<0.2"]
 
 
 def read_version() -> str:
@@ -71,14 +69,12 @@ setuptools.setup(
     ],
     extras_require={
         "api": API,
-        "quantization": QUANTIZATION,
         # Validates a SkyPilot task without a cloud; the other targets' files are checked with what "test" brings.
         "cloud": ["skypilot>=0.14,<0.15"],
         "test": [
             # Compares the JSON Schemas in docs/schemas with real runs.
             "jsonschema>=4.26,<5",
             *API,
-            *QUANTIZATION,
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
             "jax[tpu]>=0.10,<0.12",
             "hypothesis>=6,<7",

@@ -44,7 +44,6 @@ HELP = {
     "pipeline_options": "what only the model's family has, as name=value, such as zero_empty_text=true of SDXL",
     "encoders": "resident, or staged: encode all texts first, then take the text encoders off the devices",
     "dtype": "compute dtype: float32 or bfloat16",
-    "quantization": "int8 or fp8: most of the denoiser in 8 bits (needs winobench[quantization]); none for no rounding",
     "tasks": "names with commas, or ready for every task whose data are there (--list_tasks)",
     "data_dir": "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",
     "limit": "scenes or items a task, or images of each group for bias; none for all",
@@ -71,7 +70,6 @@ RANGES = {
     "lora_scale": options.SCALE,
     "pipeline_options": options.text().or_none(),
     "encoders": options.choice("resident", "staged"),
-    "quantization": options.choice("none", "int8", "fp8"),
     "tasks": options.text(),
     "data_dir": options.PATH.or_none(),
     "limit": options.LIMIT,
@@ -126,7 +124,6 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.pipeline_options = config_dict.placeholder(str)
     config.encoders = "resident"
     config.dtype = "float32"
-    config.quantization = "none"
 
     config.tasks = tasks
     config.data_dir = config_dict.placeholder(str)

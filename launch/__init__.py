@@ -17,7 +17,6 @@ _INSTALLED_AS = {
     "google": "protobuf",
     "openai": "'winobench[api]'",
     "anthropic": "'winobench[api]'",
-    "qwix": "'winobench[quantization]'",
     "sky": "'winobench[cloud]'",
     "orbax": "orbax-checkpoint",
     "tensorflow_datasets": "tensorflow-datasets",

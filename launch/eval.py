@@ -265,7 +265,6 @@ def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "error": "squared_l2",
         "target": "own",
         "lora_scale": 1.0,
-        "quantization": "none",
         "encoders": "resident",
     }
     return {
@@ -277,12 +276,14 @@ def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     }
 
 
-def parse_timesteps(rule: str | None) -> str | list[int] | None:
-    """The name of a rule as it is, or timesteps with commas as numbers."""
+def parse_timesteps(rule: str | None) -> str | list[int] | list[float] | None:
+    """The name of a rule as it is, or timesteps, or noise levels, with commas as numbers."""
     if rule is None:
         return None
     words = [word.strip() for word in rule.split(",")]
-    return [int(word) for word in words] if all(re.fullmatch("[0-9]+", word) for word in words) else rule
+    if all(re.fullmatch("[0-9]+", word) for word in words):
+        return [int(word) for word in words]
+    return [float(word) for word in words] if all(re.fullmatch(r"[01]?\.[0-9]+", word) for word in words) else rule
 
 
 def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:

@@ -67,7 +67,6 @@ _LONG = (
     "training/test_hard_negatives.py",
     "models/test_attention.py",
     "parity/test_loading.py",
-    "models/test_quantized.py",
     "launch/test_eval.py",
     "evaluation/test_processes.py",
     "responders/test_hosted_hostile.py",

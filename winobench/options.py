@@ -228,13 +228,29 @@ def span(high: int) -> Range:
 def numbers_in_text(high: int, most: int) -> Range:
     """A text of whole numbers from 0 to ``high`` with commas, at most ``most`` of them."""
 
+    def is_one(part: str) -> bool:
+        return re.fullmatch(r"[0-9]{1,9}", part) is not None and int(part) <= high
+
+    return Range(f"whole numbers from 0 to {high:,} with commas", _text_of(is_one, most))
+
+
+def levels_in_text(most: int) -> Range:
+    """A text of noise levels, above 0 and up to 1, each with a decimal point, with commas, at most ``most`` of them."""
+
+    def is_one(part: str) -> bool:
+        return re.fullmatch(r"[01]?\.[0-9]{1,20}", part) is not None and 0 < float(part) <= 1
+
+    return Range("noise levels above 0 and up to 1.0 with commas", _text_of(is_one, most))
+
+
+def _text_of(is_one: Callable[[str], bool], most: int) -> Callable[[Any], str]:
     def convert(value: Any) -> str:
         _need(isinstance(value, str))
         parts = [part.strip() for part in value.split(",")]
-        _need(len(parts) <= most and all(re.fullmatch(r"[0-9]{1,9}", part) and int(part) <= high for part in parts))
+        _need(len(parts) <= most and all(map(is_one, parts)))
         return value
 
-    return Range(f"whole numbers from 0 to {high:,} with commas", convert)
+    return convert
 
 
 # Ranges of what several configs and functions have.
@@ -258,7 +274,12 @@ DTYPE = choice("float32", "bfloat16", "float16")
 SCALE = number(-1e6, 1e6)
 ALPHA = number(above=0, below=0.5)
 RARE_SHARE = number(above=0, high=0.5)
-TIMESTEPS = choice(*TIMESTEP_RULES, "importance") | numbers_in_text(MAX_TIMESTEPS - 1, MAX_SAMPLES)
+NOISE_LEVEL = number(above=0, high=1)
+TIMESTEPS = (
+    choice(*TIMESTEP_RULES, "importance")
+    | numbers_in_text(MAX_TIMESTEPS - 1, MAX_SAMPLES)
+    | levels_in_text(MAX_SAMPLES)
+)
 TIMESTEP_RANGE = (span(MAX_TIMESTEPS) | choice(ALL)).or_none()
 GUIDANCE = number(-1e4, 1e4)
 LEARNING_RATE = number(above=0, high=100)

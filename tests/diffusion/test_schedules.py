@@ -144,6 +144,8 @@ class Straight(schedules.Schedule):
     signal_rates = property(lambda self: 1 - self.noise_rates)
     noise_rates = property(lambda self: np.linspace(0.001, 1, self.num_train_timesteps, dtype=np.float32))
     model_times = property(lambda self: 1000 * self.noise_rates)
+    training = property(dataclasses.asdict)
+    to_config = dataclasses.asdict
 
 
 SCHEDULES = {"epsilon": NoiseSchedule(), "v": NoiseSchedule(prediction_type="v_prediction"), "flow": Straight()}

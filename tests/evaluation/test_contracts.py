@@ -128,7 +128,9 @@ def test_good_batches_pass_in_any_order_and_type():
         ("choose_timesteps", None, "gave None"),
         ("choose_timesteps", ["a"], "choose_timesteps"),
         ("choose_timesteps", [[1, 2]], "choose_timesteps"),
-        ("choose_timesteps", [0.5], "choose_timesteps"),
+        ("choose_timesteps", [1.5], "choose_timesteps"),
+        ("choose_timesteps", [0.0], "choose_timesteps"),
+        ("choose_timesteps", [float("nan")], "choose_timesteps"),
     ],
 )
 def test_what_a_scorer_says_of_itself_is_checked(tmp_path, method, value, message):

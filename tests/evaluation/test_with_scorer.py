@@ -138,7 +138,6 @@ _CHANGES = {
     "weights": (_other_weights, {}),
     "schedule": (_other_schedule, {}),
     "dtype": (_same, {"dtype": "bfloat16"}),
-    "quantization": (_same, {"quantization": "int8"}),
     "error": (_same, {"error": "l2"}),
     "target": (_same, {"target": "epsilon"}),
     "image size": (_same, {"image_size": 64}),
@@ -149,7 +148,6 @@ _CHANGES = {
 
 _COMPILED_ANEW = {
     "dtype",
-    "quantization",
     "image size",
     "target",
     "error",

@@ -479,6 +479,7 @@ SBATCH = {
     "nodes": r"\d+",
     "ntasks-per-node": "1",
     "cpus-per-task": r"\d+",
+    "mem": r"\d+G",
     "gpus-per-node": r"([\w.-]+:)?\d+",
     "partition": r"[\w,.-]+",
     "account": r"[\w.-]+",

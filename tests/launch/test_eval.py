@@ -217,18 +217,6 @@ def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
         assert (given["lora"], given["lora_scale"]) == (name, 0.5)
 
 
-def test_quantization_is_passed_on(monkeypatch):
-    given = {}
-    monkeypatch.setattr(loading, "load_scorer", lambda *_, diffusion, **__: given.update(diffusion))
-    config = launcher.configuration.load("gdbench:debug")
-    launcher.load_scorer(config, "clevr-tiny")
-    # Left out where it is not asked for, so that baselines do not refuse it.
-    assert "quantization" not in given
-    config.quantization = "int8"
-    launcher.load_scorer(config, "clevr-tiny")
-    assert given["quantization"] == "int8"
-
-
 def test_the_commands_of_the_help_use_known_names():
     configs = re.findall(r"--config=(\S+)", launcher.USAGE)
     assert len(configs) >= 4

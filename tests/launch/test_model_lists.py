@@ -60,7 +60,6 @@ def launch(monkeypatch, tmp_path):
         (["--config=gdbench:race"], "mode is an option of diffusion models, but '{clip}' is none"),
         (["--config.normalize=gray_image"], "normalize is an option of diffusion models, but '{clip}' is none"),
         (["--config.normalize=unconditional"], "normalize is an option of diffusion models"),
-        (["--config.quantization=int8"], "quantization is an option of diffusion models"),
         (["--config.sampling.timestep_range=all"], "timestep_range is an option of diffusion models"),
         (["--config.image_size=128"], "image_size is an option of diffusion models"),
         (["--config.model=clevr-tiny,/nowhere"], "model '/nowhere' is neither a folder"),

@@ -37,7 +37,10 @@ def randomize(module: Any, seed: int = 0) -> Any:
             else:
                 parameter.copy_(0.2 * noise)
         for submodule in module.modules():
-            if isinstance(submodule, torch.nn.GroupNorm | torch.nn.LayerNorm):
+            is_norm = (
+                isinstance(submodule, torch.nn.GroupNorm | torch.nn.LayerNorm) or "RMSNorm" in type(submodule).__name__
+            )
+            if is_norm and submodule.weight is not None:
                 submodule.weight += 1.0
     return module.eval()
 

@@ -36,6 +36,12 @@ ASKED = text_work.Asked("task", "protocol", 100, 100, 40, 0, (), 16, "made up")
 OPTIONS = dataclasses.replace(ASKED, options=(1, 2), limit=0, prompt=90, shared=50)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _cpu_devices():
+    """All eight, before the tests' environment has none of the flags that ask for them."""
+    assert jax.device_count() == 8
+
+
 def planned(text, config, asked, model_parallel):
     target = topologies.find(text)
     mesh = parallel.make_mesh(target.devices, model_parallel=model_parallel)

@@ -86,7 +86,7 @@ def test_no_more_than_fits(monkeypatch):
 
     def compiled(program, target):
         asked.append(program.items)
-        if program.noun == "pass" and program.items > 4:
+        if program.items > (4 if program.noun == "pass" else 2):
             return None
         return compiling.Compiled(program.name, program.noun, program.items, 1000 * program.items, 0, 0, {}, {}, 1.0)
 
@@ -100,8 +100,9 @@ def test_no_more_than_fits(monkeypatch):
     )
     target, found = Target(), fit.fit_scorer(made, Target(), largest=False, say=lambda _: None)
     assert found.step.items == 4
-    assert asked == [8, 16, 8, 4]
-    assert found.total == 8000
+    assert asked == [8, 4, 2, 16, 8, 4]
+    assert found.encoders[0].items == 2
+    assert found.total == 4000
     assert target.text == "v5e:1x1"
 
 
@@ -115,6 +116,23 @@ def test_the_step_on_a_gpu():
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
     # Kernels of convolutions lie as cuDNN takes them.
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COPY and "params" in kernel.source]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "package"), [("v5e:16x16", "libtpu"), pytest.param("h100:64", "jax_plugins", id="64 GPUs")]
+)
+def test_a_pod_has_no_collectives_and_each_device_does_the_same(text, package):
+    """Every program of a scorer, for hundreds of devices: none waits for another, and all fit as on one."""
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    target, found = scoring(text)
+    alone, one = scoring(text.partition(":")[0])
+    assert len(target.devices) == 64 * (4 if package == "libtpu" else 1)
+    for program, single in zip((found.step(4), *found.encoders), (one.step(4), *one.encoders), strict=True):
+        many, few = compiling.compile_program(program, target), compiling.compile_program(single, alone)
+        assert many.collectives == {}, program.name
+        assert many.operations == few.operations
+        assert many.temporaries == pytest.approx(few.temporaries, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +149,6 @@ def test_batch_of_a_kind_of_device(size, dtype, resident, batch):
     """By the memory of the device that is described, not of this machine's."""
     pytest.importorskip("libtpu")
     mesh = parallel.make_mesh(topologies.find("v5e:1x1").devices)
-    denoiser = types.SimpleNamespace(config=types.SimpleNamespace(block_out_channels=(320, 640)), dtype=dtype)
+    denoiser = types.SimpleNamespace(config=types.SimpleNamespace(width_per_position=320), dtype=dtype)
     pipeline = types.SimpleNamespace(denoiser=denoiser)
     assert step_sizes.usual_batch_size(pipeline, (size, size, 4), mesh, int(resident)) == batch

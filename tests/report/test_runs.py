@@ -269,7 +269,6 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
         ([named("sd"), named("sd", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
         ([named("sd"), named("sd", num_samples=1000)], ["sd (100 samples)", "sd (1,000 samples)"]),
         ([named("sd"), named("sd", dtype="bfloat16")], ["sd (float32)", "sd (bfloat16)"]),
-        ([named("sd"), named("sd", quantization="int8")], ["sd", "sd (int8)"]),
         ([named("sd", "r1"), named("sd", "r2"), named("clip")], ["sd (r1)", "sd (r2)", "clip"]),
         ([named("sd", "r1"), named("sd", "r2", normalize="none")], ["sd (normalize auto)", "sd (normalize none)"]),
         (

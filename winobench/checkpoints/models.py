@@ -37,6 +37,7 @@ _DEPTHS = (
     "transformer_layers_per_block",
     "num_hidden_layers",
     "num_layers",
+    "num_single_layers",
     "num_decoder_layers",
     "layers",
 )
@@ -69,6 +70,7 @@ KEY_TABLES: dict[str, KeyTable] = {
             for old, new in _OLD_VAE_NAMES.items()
         )
     ),
+    "AutoencoderKLFlux2": KeyTable(ignored=(r"bn\.num_batches_tracked",)),  # how long training took
     "BlipForImageTextRetrieval": KeyTable(
         # 0, 1, 2, ...: a buffer that the published files hold.
         ignored=(r"text_encoder\.embeddings\.position_ids",),
@@ -105,6 +107,8 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"(model\.)?(vision_tower|multi_modal_projector)\..*",
         ),
     ),
+    # ``shared.weight`` again.
+    "T5EncoderModel": KeyTable(ignored=(r"encoder\.embed_tokens\.weight",)),
 }
 
 

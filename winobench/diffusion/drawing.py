@@ -1,4 +1,4 @@
-"""Draws pictures with a pipeline: DDIM with classifier-free guidance."""
+"""Draws pictures with a pipeline: by DDIM, or Euler's method of flow models, with the guidance that the family has."""
 
 from __future__ import annotations
 
@@ -33,14 +33,17 @@ def generate(
     pipeline.check_memory(size, batch_size, device)
     pipeline.check_denoising(shape, batch_size, device)
     memory.check(f"{len(texts):,} pictures", 3 * size**2 * len(texts), "draw fewer at once")
+    pipeline, guidance_scale = pipeline.guided(guidance_scale)
     states = pipeline.encode_texts(texts, batch_size=batch_size)
     key = jax.random.key(seed)
     noise = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), shape))(jnp.arange(len(texts)))
     empty = pipeline.encode_texts([""]) if guidance_scale != 1 else None
     function, params = pipeline.denoiser_function()
+    schedule = pipeline.schedule_at(size)
+    levels = schedule.sampling_levels(num_steps, evenly=pipeline.EVEN_LEVELS) if schedule.is_continuous else None
 
     def draw(noise: jax.Array, states: Tree) -> jax.Array:
-        return pure_functions.draw(function, pipeline.schedule, num_steps, params, noise, states, empty, guidance_scale)
+        return pure_functions.draw(function, schedule, num_steps, params, noise, states, empty, guidance_scale, levels)
 
     latents = pure_functions.in_batches(draw, noise, states, batch_size=batch_size)
     return pipeline.decode_latents(latents, batch_size=batch_size)

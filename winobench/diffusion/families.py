@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, str] = {
     "StableDiffusionPipeline": "winobench.diffusion.stable_diffusion:StableDiffusion",
     "StableDiffusionXLPipeline": "winobench.diffusion.stable_diffusion_xl:StableDiffusionXL",
+    "StableDiffusion3Pipeline": "winobench.diffusion.stable_diffusion_3:StableDiffusion3",
 }
 """``_class_name`` of ``model_index.json`` -> the class of the family."""
 

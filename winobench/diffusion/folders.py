@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from winobench import files, options
-from winobench.checkpoints import models, sources, tokenizer_files
+from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files
 from winobench.checkpoints.sources import Source
 from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
@@ -69,13 +69,13 @@ def load(
     # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
     settings = family.check_settings(settings)
     description = family.read_description(source)
-    tokenizers = {name: tokenizer_files.read_clip_tokenizer(source, subfolder=name) for name in family.TOKENIZERS}
+    tokenizers = {name: _read_tokenizer(family, source, name) for name in family.TOKENIZERS}
     family.check_fit(
         description.configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()}
     )
     networks = {}
     for name, network in family.NETWORKS.items():
-        its_dtype = dtype if name == family.DENOISER else encoder_dtype
+        its_dtype = dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else encoder_dtype
         if name == family.AUTOENCODER and description.configs[name].force_upcast and its_dtype == jnp.float16:
             its_dtype = jnp.float32
         on_host = text_encoders_on_host and name not in (family.DENOISER, family.AUTOENCODER)
@@ -101,7 +101,11 @@ def save(pipeline: Pipeline, folder: str | os.PathLike, dtype: Any) -> None:
         for name, network in pipeline.networks.items():
             models.save_model(network, os.path.join(folder, name), dtype=dtype)
         for name in pipeline.TOKENIZERS:
-            tokenizer_files.save_clip_tokenizer(getattr(pipeline, name), os.path.join(folder, name))
+            tokenizer, place = getattr(pipeline, name), os.path.join(folder, name)
+            if _is_clip(pipeline, name):
+                tokenizer_files.save_clip_tokenizer(tokenizer, place)
+            else:
+                fast_tokenizers.save_fast_tokenizer(tokenizer, place)
         os.makedirs(os.path.join(folder, "scheduler"), exist_ok=True)
         schedule = {**pipeline.schedule.to_config(), "_diffusers_version": _DIFFUSERS_VERSION}
         if pipeline.timestep_range is not None:
@@ -132,6 +136,16 @@ def read_description(
         raise InputError(f"{schedule_path}: {error}") from error
     configs = {name: models.read_config(network, source, name) for name, network in family.NETWORKS.items()}
     return Description(family, schedule, timestep_range, configs)
+
+
+def _read_tokenizer(family: type[Pipeline], source: Source, name: str) -> Any:
+    if _is_clip(family, name):
+        return tokenizer_files.read_clip_tokenizer(source, subfolder=name)
+    return fast_tokenizers.read_fast_tokenizer(source, subfolder=name)
+
+
+def _is_clip(family: type[Pipeline] | Pipeline, name: str) -> bool:
+    return family.PARTS[name][1] == "CLIPTokenizer"
 
 
 def _own_timesteps(content: Mapping[str, Any], schedule: Schedule) -> tuple[int, int] | None:

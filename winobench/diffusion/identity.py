@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
-from winobench.checkpoints import models, tokenizer_files
+from winobench.checkpoints import fast_tokenizers, models, tokenizer_files
 from winobench.models import lora
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def fingerprint(pipeline: Pipeline) -> str:
 
 def tokenizer_identity(tokenizer: Any) -> list[Any]:
     """What a tokenizer does, as JSON values that do not depend on the library's version."""
+    if not type(tokenizer).__name__.startswith("CLIP"):
+        return fast_tokenizers.fast_identity(tokenizer)
     vocabulary, merges = tokenizer_files.vocabulary_and_merges(tokenizer)
     return [vocabulary, merges, tokenizer.pad_token_id]
 

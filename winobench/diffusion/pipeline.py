@@ -61,6 +61,8 @@ class Pipeline(abc.ABC):
     """What else ``model_index.json`` says."""
     DENOISER: ClassVar[str] = "unet"
     AUTOENCODER: ClassVar[str] = "vae"
+    LARGE_ENCODERS: ClassVar[tuple[str, ...]] = ()
+    """Text encoders as large as the denoiser, which are loaded in its dtype."""
     RELEASED: ClassVar[Mapping[str, Callable[[], Description]]] = {}
     """Name in `winobench.registry.MODELS` -> what that published model is, from its sizes in code."""
     SETTINGS: ClassVar[Mapping[str, options.Range]] = {}
@@ -68,6 +70,11 @@ class Pipeline(abc.ABC):
 
     schedule: Schedule
     timestep_range: tuple[int, int] | None
+
+    PUBLISHED_LEFT_OUT: ClassVar[int] = 20
+    """Of a flow model: the levels at either end that published scoring code leaves out."""
+    EVEN_LEVELS: ClassVar[bool] = False
+    """Of a flow model: as ``evenly`` of `FlowSchedule.sampling_levels`."""
 
     # What a family says -------------------------------------------------------------------------------------------
 
@@ -113,12 +120,19 @@ class Pipeline(abc.ABC):
         """Images in [-1, 1] as latents, float32, scaled as in training; the posterior's mean, or a draw. Pure."""
         mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
         latents = mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise
+        if shift := autoencoder.config.shift_factor:
+            latents = latents - shift
         return latents * autoencoder.config.scaling_factor
 
     @staticmethod
     def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
         """Latents, scaled as in training, as images in [-1, 1]. Pure."""
-        return autoencoder.decode(latents / autoencoder.config.scaling_factor)
+        latents = latents / autoencoder.config.scaling_factor
+        return autoencoder.decode(latents + shift if (shift := autoencoder.config.shift_factor) else latents)
+
+    def guided(self, guidance_scale: float) -> tuple[Self, float]:
+        """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none."""
+        return self, guidance_scale
 
     # What follows from it -----------------------------------------------------------------------------------------
 
@@ -193,8 +207,8 @@ class Pipeline(abc.ABC):
             files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
-          encoder_dtype: of the text encoders and the autoencoder; ``dtype`` when None. They run once for each text and
-            image, so float32 costs little there.
+          encoder_dtype: of the autoencoder and the text encoders but for ``LARGE_ENCODERS``; ``dtype`` when None. They
+            run once for each text and image, so float32 costs little there.
           variant: suffix of the weight files, e.g. ``fp16``; a part without that variant is an error.
           revision: branch, tag or commit of a hub repository.
           allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
@@ -244,6 +258,11 @@ class Pipeline(abc.ABC):
         """
         return folders.read_description(cls, source, revision=revision)
 
+    def schedule_at(self, image_size: int) -> Schedule:
+        """The noise schedule of pictures of this height and width, in pixels."""
+        height, width, _ = self.latent_shape(image_size)
+        return self.schedule.for_positions(height * width // getattr(self.denoiser.config, "patch_size", 1) ** 2)
+
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> Schedule:
         """The schedule that a ``scheduler_config.json`` describes."""
@@ -255,8 +274,10 @@ class Pipeline(abc.ABC):
         for part, (_, known) in cls.PARTS.items():
             named = index.get(part)
             name = named[1] if isinstance(named, list) and len(named) == 2 else None
-            # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
-            if name not in (known, f"Flax{known}", f"{known}Fast"):
+            # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files. Those of
+            # language models have other names in each version of transformers.
+            is_any_tokenizer = part in cls.TOKENIZERS and known != "CLIPTokenizer"
+            if name not in (known, f"Flax{known}", f"{known}Fast") and not (name and is_any_tokenizer):
                 return f"whose {part} is {name or 'missing'}, not {known}"
         others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - cls.PARTS.keys()
         if there := sorted(others & index.keys()):
@@ -407,11 +428,11 @@ class Pipeline(abc.ABC):
         seed: int = 0,
         batch_size: int = 8,
     ) -> np.ndarray:
-        """Draws a picture for each text with DDIM and classifier-free guidance.
+        """Draws a picture for each text, with DDIM or, of a flow model, Euler's method, and the family's guidance.
 
         Args:
           texts: strings.
-          num_steps: number of DDIM steps.
+          num_steps: number of steps.
           guidance_scale: 1 for none; finite.
           seed: the noise of picture i depends on (seed, i) alone.
           batch_size: pictures that are drawn at once.
@@ -455,10 +476,10 @@ class Pipeline(abc.ABC):
     def check_denoising(self, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
         """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
         height, width, channels = latent_shape
-        widths = getattr(getattr(self.denoiser, "config", None), "block_out_channels", (channels,))
+        width_of_first = getattr(getattr(self.denoiser, "config", None), "width_per_position", channels)
         memory.check(
             f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",
-            batch_size * height * width * (channels + 2 * widths[0]) * jnp.dtype(self.denoiser.dtype).itemsize,
+            batch_size * height * width * (channels + 2 * width_of_first) * jnp.dtype(self.denoiser.dtype).itemsize,
             "lower batch_size",
             device,
         )

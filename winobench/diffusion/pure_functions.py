@@ -114,13 +114,15 @@ def draw(
     states: Tree,
     empty: Tree | None,
     guidance_scale: jax.Array,
+    levels: jax.Array | None = None,
 ) -> jax.Array:
-    """Latents from noise; arguments as of `winobench.diffusion.samplers.ddim_sample`."""
+    """Latents from noise, by DDIM, or along the levels of a flow model; arguments as of its and Euler's samplers."""
     # Float32 means float32: accelerators would otherwise round the factors of matrix products to 10 bits or fewer.
+    arguments = (function, params, schedule, noise, states, empty)
     with functional.precision(params[0].dtype):
-        return samplers.ddim_sample(
-            function, params, schedule, noise, states, empty, num_steps=num_steps, guidance_scale=guidance_scale
-        )
+        if levels is not None:
+            return samplers.flow_sample(*arguments, levels=levels, guidance_scale=guidance_scale)
+        return samplers.ddim_sample(*arguments, num_steps=num_steps, guidance_scale=guidance_scale)
 
 
 def in_batches(function: Callable[..., Tree], *trees: Tree, batch_size: int) -> Tree:

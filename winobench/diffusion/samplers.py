@@ -1,4 +1,4 @@
-"""Draws pictures: DDIM with classifier-free guidance, one compiled loop over the steps."""
+"""Draws latents with classifier-free guidance, in one compiled loop: DDIM, and Euler's method for flow models."""
 
 from __future__ import annotations
 
@@ -121,22 +121,74 @@ def ddim_sample(
     Returns:
       Latents, float32 ``[B, h, w, c]``, scaled as in training: divide by the VAE's scaling factor before decoding.
     """
+    predict = _guided(denoiser, params, schedule, text_states, empty_states, guidance_scale)
+
+    def step(latents: jax.Array, times: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        timestep, next_timestep = times
+        return ddim_step(schedule, predict(latents, timestep), latents, timestep, next_timestep), None
+
+    latents, _ = jax.lax.scan(step, jnp.asarray(noise, jnp.float32), ddim_timesteps(schedule, num_steps))
+    return latents
+
+
+def flow_sample(
+    denoiser: Denoiser,
+    params: Any,
+    schedule: schedules.Schedule,
+    noise: jax.Array,
+    text_states: Any,
+    empty_states: Any | None,
+    *,
+    levels: jax.Array,
+    guidance_scale: float | jax.Array = 1.0,
+) -> jax.Array:
+    """Draws latents of a flow model by Euler's method: z_s' = z_s + (s' - s) v. Pure.
+
+    Args:
+      denoiser: as of `ddim_sample`.
+      params: passed on to the denoiser.
+      schedule: a `winobench.diffusion.flow_schedule.FlowSchedule`.
+      noise: as of `ddim_sample`.
+      text_states: as of `ddim_sample`.
+      empty_states: as of `ddim_sample`.
+      levels: float32 ``[num_steps + 1]``, falling, of `FlowSchedule.sampling_levels`.
+      guidance_scale: as of `ddim_sample`.
+
+    Returns:
+      Latents, float32 ``[B, h, w, c]``, scaled as in training.
+    """
+    predict = _guided(denoiser, params, schedule, text_states, empty_states, guidance_scale)
+
+    def step(latents: jax.Array, levels: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        level, next_level = levels
+        return latents + (next_level - level) * predict(latents, level), None
+
+    latents, _ = jax.lax.scan(step, jnp.asarray(noise, jnp.float32), (levels[:-1], levels[1:]))
+    return latents
+
+
+def _guided(
+    denoiser: Denoiser,
+    params: Any,
+    schedule: schedules.Schedule,
+    text_states: Any,
+    empty_states: Any | None,
+    guidance_scale: float | jax.Array,
+) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """(latents, timestep) -> float32 prediction; with and without the text in one batch."""
+    states = text_states
     if empty_states is not None:
         states = jax.tree.map(
             lambda empty, text: jnp.concatenate([jnp.broadcast_to(empty, text.shape), text]), empty_states, text_states
         )
-    else:
-        states = text_states
 
-    def step(latents: jax.Array, times: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        timestep, next_timestep = times
+    def predict(latents: jax.Array, timestep: jax.Array) -> jax.Array:
         inputs = latents if empty_states is None else jnp.concatenate([latents, latents])
         timesteps = jnp.broadcast_to(timestep, inputs.shape[:1])
         prediction = denoiser(params, inputs, schedule.model_time(timesteps), states).astype(jnp.float32)
-        if empty_states is not None:
-            empty, text = jnp.split(prediction, 2)
-            prediction = empty + guidance_scale * (text - empty)
-        return ddim_step(schedule, prediction, latents, timestep, next_timestep), None
+        if empty_states is None:
+            return prediction
+        empty, text = jnp.split(prediction, 2)
+        return empty + guidance_scale * (text - empty)
 
-    latents, _ = jax.lax.scan(step, jnp.asarray(noise, jnp.float32), ddim_timesteps(schedule, num_steps))
-    return latents
+    return predict

@@ -4,7 +4,8 @@ A `Schedule` is three tables over the timesteps and a kind of prediction. It is 
 changes a result, so it can be a static argument of ``jax.jit``. `NoiseSchedule` is that of Stable Diffusion; it is read
 from the ``scheduler_config.json`` of a diffusers folder, whichever sampler wrote the file: the samplers (PNDM, DDIM,
 Euler, DPM-Solver, ...) differ in how they step, but share one training schedule, and only that decides an error.
-Timesteps are integers in ``[0, num_train_timesteps)``.
+Its timesteps are integers in ``[0, num_train_timesteps)``. Those of flow models are noise levels
+(`winobench.diffusion.flow_schedule`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import functools
 import math
 import numbers
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -139,8 +140,14 @@ class Schedule(abc.ABC):
     - ``flow``: the velocity eps - z of the straight path between the two (Liu et al. 2023).
 
     Subclasses are frozen dataclasses, so that equal schedules share a compilation. All methods are pure, and broadcast:
-    timesteps are int ``[B, ...]``, and the arrays that they belong to have further axes behind these.
+    timesteps are ``[B, ...]``, and the arrays that they belong to have further axes behind these. Timesteps are int,
+    rows of the tables; or, of a schedule that is continuous, whatever it makes of these numbers (`timesteps_at`).
     """
+
+    is_continuous: ClassVar[bool] = False
+    """Whether timesteps are noise levels, float32 from 0 to 1, and any of them will do."""
+    scheduler_class: str
+    """The sampler that a folder of the model names."""
 
     num_train_timesteps: int
 
@@ -163,6 +170,31 @@ class Schedule(abc.ABC):
     @abc.abstractmethod
     def model_times(self) -> np.ndarray:
         """What the network is told at each timestep: float32 ``[T]``."""
+
+    @property
+    @abc.abstractmethod
+    def training(self) -> dict[str, Any]:
+        """Field -> value of all that can change an error, ready for JSON: a model's fingerprint holds it."""
+
+    @abc.abstractmethod
+    def to_config(self) -> dict[str, Any]:
+        """The content of a ``scheduler_config.json`` that it is read from again."""
+
+    def for_positions(self, positions: int) -> Self:
+        """The schedule for pictures of so many positions, as the network counts them: most do not depend on it."""
+        return self
+
+    def timesteps_at(self, numbers: ArrayLike) -> Any:
+        """The timesteps of these numbers, from 0, that with the least noise, to T - 1."""
+        return numbers
+
+    def as_whole_numbers(self, timesteps: np.ndarray) -> np.ndarray:
+        """Timesteps as they travel with other indices: int32, like ``timesteps``."""
+        return np.asarray(timesteps).astype(np.int32)
+
+    def from_whole_numbers(self, numbers: jax.Array) -> jax.Array:
+        """The timesteps that `as_whole_numbers` has turned into int32."""
+        return numbers
 
     def rates(self, timesteps: ArrayLike, ndim: int) -> tuple[jax.Array, jax.Array]:
         """The rates of signal and noise, float32, of the timesteps' shape with further axes of 1 up to ``ndim``."""

@@ -48,7 +48,7 @@ def steps_that_fit(positions: int, width: int, itemsize: int, memory: int, resid
 
     Args:
       positions: of the latents of one triple, height x width.
-      width: channels of the denoiser's first layer.
+      width: numbers of the result of the denoiser's first layer for each of them.
       itemsize: bytes of a number that it computes with.
       memory: bytes of the device.
       resident: bytes of parameters and tables on it.

@@ -141,17 +141,19 @@ def json_values(value: Any, what: str) -> Any:
         raise InputError(f"{what} holds what JSON cannot ({reason}): give texts, numbers, lists and mappings") from None
 
 
-def timesteps(scorer: Any, chosen: Any) -> tuple[int, ...]:
+def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
     """The timesteps that a scorer chose, one for each sample.
 
     Raises:
-      InputError: they are not whole numbers.
+      InputError: they are neither whole numbers nor noise levels.
     """
     array = np.asarray(chosen)
-    if array.ndim != 1 or not len(array) or not np.issubdtype(array.dtype, np.integer):
+    is_whole = np.issubdtype(array.dtype, np.integer)
+    is_level = np.issubdtype(array.dtype, np.floating) and bool(np.all((array > 0) & (array <= 1)))
+    if array.ndim != 1 or not len(array) or not (is_whole or is_level):
         raise InputError(
-            f"{_called(scorer)}.choose_timesteps() gave {options.shown(chosen)}: give an array of whole numbers, one"
-            " for each sample"
+            f"{_called(scorer)}.choose_timesteps() gave {options.shown(chosen)}: give an array of whole numbers, or of"
+            " noise levels above 0 and up to 1, one for each sample"
         )
     return tuple(array.tolist())
 

@@ -56,12 +56,12 @@ class ScoreSet:
     Attributes:
       digest: ``digest`` of everything that can change an error besides image, text, sample, timestep and kind: weights,
         precision, image size, seed.
-      timesteps: the timestep of each sample; (-1,) for a scorer that has no samples.
+      timesteps: the timestep, or the noise level, of each sample; (-1,) for a scorer that has no samples.
       kind: ``squared_l2``, ``l2``, or another name; recorded errors of the first two are turned into each other.
     """
 
     digest: str
-    timesteps: tuple[int, ...]
+    timesteps: tuple[float, ...]
     kind: str = "squared_l2"
 
 
@@ -197,8 +197,8 @@ def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, fl
         if metadata[b"winobench.scores"].decode() != scores.digest:
             return None
         timesteps = json_files.parse(metadata[b"winobench.timesteps"])
-        if not isinstance(timesteps, list) or any(type(timestep) is not int for timestep in timesteps):
-            raise ValueError("its timesteps are not a list of whole numbers")
+        if not isinstance(timesteps, list) or any(type(timestep) not in (int, float) for timestep in timesteps):
+            raise ValueError("its timesteps are not a list of numbers")
         kind, spent = metadata[b"winobench.error"].decode(), float(metadata[b"winobench.seconds"])
         lengths = table["errors"].combine_chunks().value_lengths().to_numpy()
         first = table["first_sample"].to_numpy()

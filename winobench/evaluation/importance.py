@@ -71,7 +71,8 @@ def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed
       seed: of the samples.
 
     Returns:
-      int32 and float64 [num_samples]; a weight is the uniform probability of a timestep over that of the density.
+      Timesteps and float64 weights [num_samples]; a weight is the uniform probability of a timestep over that of the
+      density.
     """
     density = density / density.mean()
     cumulated = np.concatenate([[0.0], np.cumsum(density) / _BINS])
@@ -79,4 +80,4 @@ def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed
     quantiles = np.asarray(scorer.choose_timesteps(_QUANTILES, seed, "even"))
     timesteps = quantiles[np.minimum((position * _QUANTILES).astype(np.int64), _QUANTILES - 1)]
     bins = np.minimum((position * _BINS).astype(np.int64), _BINS - 1)
-    return timesteps.astype(np.int32), 1 / density[bins]
+    return timesteps, 1 / density[bins]

@@ -17,6 +17,8 @@ from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
+from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
+from winobench.models.transformer_flux_config import FluxTransformerConfig
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
@@ -39,6 +41,9 @@ __all__ = [
     "CLIPVisionConfig",
     "Decoder",
     "DecoderConfig",
+    "FluxConditions",
+    "FluxTransformer2DModel",
+    "FluxTransformerConfig",
     "T5Config",
     "T5ForConditionalGeneration",
     "UNet2DConditionConfig",

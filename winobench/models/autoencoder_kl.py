@@ -37,6 +37,7 @@ class AutoencoderKLConfig(NetworkConfig):
       norm_num_groups: groups of every group norm.
       sample_size: height and width of the images that the model was trained on.
       scaling_factor: latents are multiplied by it before diffusion. ``encode`` and ``decode`` leave it to the caller.
+      shift_factor: subtracted from the latents before that; None for nothing.
       force_upcast: kept for the file's sake: it says that the published weights overflow in float16. Nothing is upcast
         here; build the autoencoder with ``dtype`` float32 or bfloat16 where it is true.
       use_quant_conv: a 1 x 1 convolution ends the encoder.
@@ -55,13 +56,15 @@ class AutoencoderKLConfig(NetworkConfig):
     norm_num_groups: int = 32
     sample_size: int | tuple[int, int] = 32
     scaling_factor: float = 0.18215
+    shift_factor: float | None = None
     force_upcast: bool = True
     use_quant_conv: bool = True
     use_post_quant_conv: bool = True
     mid_block_add_attention: bool = True
 
     _class_value: ClassVar = "AutoencoderKL"
-    _only: ClassVar = {"shift_factor": (None,), "latents_mean": (None,), "latents_std": (None,)}
+    _only: ClassVar = {"latents_mean": (None,), "latents_std": (None,)}
+    _optional: ClassVar = frozenset({"shift_factor"})
 
     def __post_init__(self):
         levels = len(self.block_out_channels) if isinstance(self.block_out_channels, tuple) else 0
@@ -77,6 +80,9 @@ class AutoencoderKLConfig(NetworkConfig):
         self._require_positive("in_channels", "out_channels", "layers_per_block", "latent_channels", "norm_num_groups")
         self._require_bool("force_upcast", "use_quant_conv", "use_post_quant_conv", "mid_block_add_attention")
         self._require_number("scaling_factor")
+        if self.shift_factor is not None:
+            is_number = isinstance(self.shift_factor, int | float) and not isinstance(self.shift_factor, bool)
+            self._require(is_number and abs(self.shift_factor) <= 1e3, "shift_factor", "null or a number up to 1000")
         self._require(
             all(channels % self.norm_num_groups == 0 for channels in self.block_out_channels),
             "norm_num_groups",
@@ -108,6 +114,24 @@ class AutoencoderKLConfig(NetworkConfig):
     def sdxl(cls) -> Self:
         """Stable Diffusion XL base 1.0: that of ``stabilityai/stable-diffusion-xl-base-1.0``."""
         return dataclasses.replace(cls.sd(), sample_size=1024, scaling_factor=0.13025)
+
+    @classmethod
+    def sd3(cls) -> Self:
+        """Stable Diffusion 3 and 3.5: ``vae/config.json`` of ``stabilityai/stable-diffusion-3-medium-diffusers``."""
+        return dataclasses.replace(
+            cls.sd(),
+            sample_size=1024,
+            latent_channels=16,
+            scaling_factor=1.5305,
+            shift_factor=0.0609,
+            use_quant_conv=False,
+            use_post_quant_conv=False,
+        )
+
+    @classmethod
+    def flux(cls) -> Self:
+        """FLUX.1: that of ``black-forest-labs/FLUX.1-dev``; Z-Image's is the same."""
+        return dataclasses.replace(cls.sd3(), scaling_factor=0.3611, shift_factor=0.1159)
 
     @property
     def downsampling(self) -> int:

@@ -30,7 +30,6 @@ class Network(nnx.Module):
       shares_rows: whether a denoiser computes what lies ahead of the texts once for several texts about one sample: it
         then takes ``sample_rows``, int32 [N], the row of its other inputs that each of N texts belongs to.
       lora_targets: name of a kind of adapted layers -> pattern of their dotted names; empty where LoRA is not for it.
-      keep_unquantized: pattern of the dotted names of layers that stay as they are where the others go to 8 bits.
       config: what the network was built from.
       dtype: compute dtype.
     """
@@ -39,7 +38,6 @@ class Network(nnx.Module):
     weights_name: ClassVar[str] = "diffusion_pytorch_model"
     shares_rows: bool = False
     lora_targets: ClassVar[Mapping[str, re.Pattern[str]]] = {}
-    keep_unquantized: ClassVar[re.Pattern[str]] = re.compile("")
 
     @classmethod
     def from_pretrained(

@@ -376,6 +376,11 @@ class CLIPTextProjectionConfig(CLIPTextConfig):
         self._require_positive("projection_dim")
 
     @classmethod
+    def sd3(cls) -> Self:
+        """Stable Diffusion 3: ``text_encoder/config.json`` of ``stabilityai/stable-diffusion-3-medium-diffusers``."""
+        return cls(**{field.name: getattr(cls.sd15(), field.name) for field in dataclasses.fields(cls)})
+
+    @classmethod
     def sdxl_2(cls) -> Self:
         """Stable Diffusion XL: ``text_encoder_2/config.json`` of ``stabilityai/stable-diffusion-xl-base-1.0``."""
         return cls(

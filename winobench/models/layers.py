@@ -126,8 +126,8 @@ def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: 
 class TimestepEmbedding(nnx.Module):
     """Two dense layers with SiLU between them."""
 
-    def __init__(self, inputs: int, outputs: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.linear_1 = linear(inputs, outputs, **kwargs)
         self.linear_2 = linear(outputs, outputs, **kwargs)
 

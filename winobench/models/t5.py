@@ -311,6 +311,22 @@ class T5Stack(nnx.Module):
         )
         self.final_layer_norm = _norm(config, dtype=dtype, param_dtype=param_dtype)
 
+    def encode(self, x: jax.Array, hidden: jax.Array | float = 0.0) -> jax.Array:
+        """Embedded tokens [B, S, d_model] -> the encoder's states, of the same shape.
+
+        Args:
+          x: the embeddings.
+          hidden: what is added to the scores of keys, over [B, heads, S, S].
+        """
+        length = x.shape[1]
+        bias = self.bias(jnp.arange(length), length) + hidden
+        for block in self.block:
+            attention, feed_forward = block.layer
+            y = attention.layer_norm(x)
+            x = x + attention.SelfAttention.attend(y, *attention.SelfAttention.keys_values(y), bias)
+            x = feed_forward(x)
+        return self.final_layer_norm(x)
+
     def bias(self, queries: jax.Array, num_keys: int) -> jax.Array:
         """The biases of distances: positions of queries [T], keys at 0, 1, ... -> float32 [1, heads, T, num_keys]."""
         table = _buckets(num_keys, self.num_buckets, self.max_distance, not self.is_decoder)
@@ -364,15 +380,7 @@ class T5ForConditionalGeneration(Network):
         Returns:
           [B, S, d_model] in the compute dtype; rows of padding hold anything finite.
         """
-        x = self.shared(input_ids)
-        length = input_ids.shape[1]
-        bias = self.encoder.bias(jnp.arange(length), length) + _hidden(mask)[:, None, None]
-        for block in self.encoder.block:
-            attention, feed_forward = block.layer
-            y = attention.layer_norm(x)
-            x = x + attention.SelfAttention.attend(y, *attention.SelfAttention.keys_values(y), bias)
-            x = feed_forward(x)
-        return self.encoder.final_layer_norm(x)
+        return self.encoder.encode(self.shared(input_ids), _hidden(mask)[:, None, None])
 
     def make_cache(self, states: jax.Array, mask: jax.Array, length: int) -> T5Cache:
         """An empty cache for decoding with some encoded texts.

@@ -233,6 +233,11 @@ class UNet2DConditionConfig(NetworkConfig):
             return None
         return self.projection_class_embeddings_input_dim - NUM_SIZES * self.addition_time_embed_dim
 
+    @property
+    def width_per_position(self) -> int:
+        """Numbers of the first layer's result for each position of the latents."""
+        return self.block_out_channels[0]
+
     def per_level(self, key: str) -> tuple[int, ...]:
         """The option ``key`` as one number a level, from fine to coarse."""
         value = getattr(self, key)

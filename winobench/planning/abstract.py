@@ -14,7 +14,7 @@ from winobench.diffusion import families
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.errors import InputError
-from winobench.models import quantized, released
+from winobench.models import released
 from winobench.models.base import Network
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
@@ -36,7 +36,8 @@ class LengthOfTokens:
 
     def __call__(self, texts: list[str], *, max_length: int, **keywords: Any) -> _Tokens:
         """Ids of some texts, [number of texts, max_length]."""
-        return _Tokens(input_ids=[[0] * max_length for _ in texts])
+        ids = [[0] * max_length for _ in texts]
+        return _Tokens(input_ids=ids, attention_mask=ids)
 
 
 def read_description(source: str | os.PathLike, *, revision: str | None = None) -> Description:
@@ -54,13 +55,12 @@ def read_description(source: str | os.PathLike, *, revision: str | None = None) 
     return known or families.read_description(source, revision=revision)
 
 
-def make_pipeline(description: Description, dtype: str, *, quantization: str = "none") -> Pipeline:
+def make_pipeline(description: Description, dtype: str) -> Pipeline:
     """A pipeline as `DiffusionITM.from_pretrained` loads it, with shapes and dtypes in place of parameters.
 
     Args:
       description: from `read_description`.
       dtype: of the denoiser; the encoders are float32, as in scoring.
-      quantization: as of `DiffusionITM`.
     """
     family = description.family
     networks = {}
@@ -68,11 +68,8 @@ def make_pipeline(description: Description, dtype: str, *, quantization: str = "
         its_dtype = jnp.dtype(dtype if name == family.DENOISER else "float32")
         config = description.configs[name]
 
-        kind = quantization if name == family.DENOISER else "none"
-
-        def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype, kind: str = kind) -> Network:
-            made = network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
-            return made if kind == "none" else quantized.quantize(made, kind)
+        def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype) -> Network:
+            return network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
 
         networks[name] = nnx.eval_shape(make)
     tokenizers = {name: LengthOfTokens() for name in family.TOKENIZERS}

@@ -118,7 +118,7 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
         return None
     seconds = time.perf_counter() - begin
     stats = compiled.memory_analysis()
-    kernels = hlo.kernels(hlo.parse(compiled.as_text()))
+    kernels = hlo.kernels(hlo.parse(_text(compiled, program, target)))
     turn = _sums([kernel for kernel in kernels if kernel.in_open_loop], target)
     result = Compiled(
         program.name,
@@ -146,6 +146,17 @@ def collectives(kernels: Iterable[hlo.Kernel]) -> dict[str, int]:
 
 def _sums(kernels: Sequence[hlo.Kernel], target: Target) -> tuple[dict[str, Sum], dict[str, int]]:
     return roofline.by_kind(kernels, target.accelerator), collectives(kernels)
+
+
+def _text(compiled: jax.stages.Compiled, program: Program, target: Target) -> str:
+    try:
+        return compiled.as_text()
+    except jax.errors.JaxRuntimeError as error:  # a newer compiler's instructions are unknown to an older JAX
+        wanted = "libtpu" if target.accelerator.platform == "tpu" else "jax-cuda13-plugin"
+        raise InputError(
+            f"jaxlib {jaxlib.__version__} cannot read what {' '.join(_compiler_version(target))} made of the"
+            f" {program.name} for {target.text}: install the {wanted} that this JAX asks for"
+        ) from error
 
 
 def _compiled(content: dict | None) -> Compiled | None:

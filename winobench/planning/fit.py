@@ -23,7 +23,7 @@ class Fit:
       scoring: what was asked about.
       step: the step of the number of passes that the scorer begins with, or of the next smaller one that fits, as the
         scorer would halve it; None if not even one pass fits.
-      encoders: the programs that fill the tables; None for one that does not fit.
+      encoders: the programs that fill the tables, of as many items as fit; None for one that does not fit at all.
       largest: passes of the largest step that fits, as far as it was looked for; None if it was not.
     """
 
@@ -58,11 +58,15 @@ def fit_scorer(scoring: Scoring, target: Target, *, largest: bool, say: Callable
         result = compile_program(program, target)
         return result if result is not None and _fits(scoring, result, target) else None
 
-    encoders = tuple(compiled(program) for program in scoring.encoders)
-    batch, step = scoring.usual_batch, None
-    while step is None and batch:
-        step = compiled(scoring.step(batch))
-        batch = batch if step is not None else batch // 2
+    def halved_until_it_fits(program: Program) -> Compiled | None:
+        while program.items:
+            if (result := compiled(program)) is not None:
+                return result
+            program = program.halved()
+        return None
+
+    encoders = tuple(map(halved_until_it_fits, scoring.encoders))
+    step = halved_until_it_fits(scoring.step(scoring.usual_batch))
     if step is None or not largest:
         return Fit(scoring, step, encoders, None)
     return Fit(scoring, step, encoders, _largest(scoring, target, step, compiled))

@@ -177,7 +177,7 @@ def _reading(model: Model, width: int) -> Program:
         "prefix",
         "text",
         1,
-        lambda: decoding.encode_prefix.lower(model.program, model.params, *_prefix_arguments(model, width)),
+        lambda _: decoding.encode_prefix.lower(model.program, model.params, *_prefix_arguments(model, width)),
     )
 
 
@@ -189,12 +189,13 @@ def _prefix_arguments(model: Model, width: int) -> Iterator[jax.ShapeDtypeStruct
 def _answering(model: Model, shape: Shape, rows: int, width: int) -> Program:
     """The program that answers a batch, of so many rows for each copy of the parameters, behind a prefix."""
     whole, split = parallel.replicated(model.mesh), parallel.split_axis(model.mesh)
-    total = rows * parallel.data_parallelism(model.mesh)
 
-    def table(*axes: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((total, *axes), np.int32, sharding=split)
+    def lower(rows: int) -> jax.stages.Lowered:
+        total = rows * parallel.data_parallelism(model.mesh)
 
-    def lower() -> jax.stages.Lowered:
+        def table(*axes: int) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((total, *axes), np.int32, sharding=split)
+
         prefix = None
         if width:
             made = jax.eval_shape(lambda: decoder_cache.make_cache(model.config, 1, width, model.program.dtype))

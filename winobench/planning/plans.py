@@ -68,7 +68,7 @@ def _plan_scoring(
     if not abstract.is_pipeline(model):
         raise InputError(f"{model} is no diffusion model, whose denoiser a plan compiles: name one, such as sd21-base")
     description = abstract.read_description(model, revision=config.revision)
-    pipeline = abstract.make_pipeline(description, config.dtype, quantization=config.quantization)
+    pipeline = abstract.make_pipeline(description, config.dtype)
     mesh = parallel.make_mesh(target.devices, model_parallel=config.model_parallel)
     scoring = programs.scoring(
         pipeline,

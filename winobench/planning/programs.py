@@ -26,13 +26,21 @@ class Program:
       name: e.g. ``denoising step``.
       noun: what an item is, e.g. ``pass``.
       items: that each device works on in one run.
-      lower: gives it as JAX's compilers take it.
+      lower_items: number of items -> the program as JAX's compilers take it.
     """
 
     name: str
     noun: str
     items: int
-    lower: Callable[[], jax.stages.Lowered]
+    lower_items: Callable[[int], jax.stages.Lowered]
+
+    def lower(self) -> jax.stages.Lowered:
+        """As JAX's compilers take it."""
+        return self.lower_items(self.items)
+
+    def halved(self) -> Program:
+        """The same of half as many items."""
+        return dataclasses.replace(self, items=self.items // 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +109,7 @@ def scoring(
     tables_there = _Tables.of(latents, states, mesh)
     resident = sum(weights.values()) + tables_there.bytes
     how = denoising.Step(denoiser, pipeline.schedule, mesh, error, target, dtype)
-    images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.TEXT_BATCH.on(mesh)
+    images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.text_batch(ids, mesh)
     return Scoring(
         weights,
         tables_there.bytes,
@@ -140,8 +148,8 @@ def _step(how: denoising.Step, params: Any, there: _Tables, batch: int) -> Progr
     """The denoising step of a number of triples on each device."""
     mesh = how.mesh
 
-    def lower() -> jax.stages.Lowered:
-        total = batch * parallel.data_parallelism(mesh)
+    def lower(items: int) -> jax.stages.Lowered:
+        total = items * parallel.data_parallelism(mesh)
         whole = parallel.replicated(mesh)
         key = jax.eval_shape(lambda: samples.noise_key(0))
         return denoising.step_on(mesh).lower(
@@ -161,8 +169,8 @@ def _step(how: denoising.Step, params: Any, there: _Tables, batch: int) -> Progr
 def _encoder(name: str, noun: str, function: Any, params: Any, example: Any, batch: int, mesh: Mesh) -> Program:
     """What fills a table, of a number of items on each device."""
 
-    def lower() -> jax.stages.Lowered:
-        total = batch * parallel.data_parallelism(mesh)
+    def lower(items: int) -> jax.stages.Lowered:
+        total = items * parallel.data_parallelism(mesh)
         arrays = _placed(params, parallel.parameter_shardings(params, mesh))
         return tables.lower_encoder(function, mesh, arrays, _rows(example, total, parallel.split_axis(mesh)))
 

@@ -377,7 +377,7 @@ def timestep_profile(
 
     Args:
       batches: the task's per-sample errors.
-      timesteps: [num_samples] int.
+      timesteps: [num_samples] int, or noise levels.
       targets: of all examples.
       dependence: of all examples.
     """
@@ -403,7 +403,7 @@ def timestep_profile(
     design = metrics.Design(dependence.take(rows))
     return Profile(
         timesteps=np.array([timesteps[members].mean() for members in bins]),
-        edges=[(int(timesteps[members].min()), int(timesteps[members].max())) for members in bins],
+        edges=[(timesteps[members].min().item(), timesteps[members].max().item()) for members in bins],
         series={name: np.stack(design.means(np.concatenate(values))) for name, values in parts.items()},
     )
 

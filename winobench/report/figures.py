@@ -192,7 +192,7 @@ def timestep_lines(
 
     Args:
       axes: where to.
-      timesteps: [bins].
+      timesteps: [bins], or noise levels.
       lines: looks and [3, bins] (mean, low, high).
       ylabel: what is drawn.
       zero: mark the level 0.
@@ -202,9 +202,10 @@ def timestep_lines(
     for mark, (mean, low, high) in lines:
         axes.fill_between(timesteps, low, high, color=mark.colour, alpha=_BAND_ALPHA, linewidth=0)
         axes.plot(timesteps, mean, color=mark.colour, marker=mark.marker, linestyle=mark.dash)
-    axes.set_xlabel("timestep (larger = noisier)")
+    are_levels = np.max(timesteps) <= 1  # of flow models
+    axes.set_xlabel("noise level" if are_levels else "timestep (larger = noisier)")
     axes.set_ylabel(ylabel)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=not are_levels))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     # Long numbers would leave the margin.
     axes.ticklabel_format(axis="y", scilimits=(-2, 4))

@@ -25,7 +25,7 @@ def tell_apart(runs: Sequence[Run]) -> None:
     """Adds to equal labels what differs between their runs, as little of it as will do.
 
     That is the part of the model's name above the last one, the normalisation, the samples a pair, the scorer's dtype,
-    its quantization, else the name of the run's folder; runs that agree in all of them are numbered.
+    else the name of the run's folder; runs that agree in all of them are numbered.
     """
     by_label: dict[str, list[Run]] = {}
     for run in runs:
@@ -38,7 +38,6 @@ def tell_apart(runs: Sequence[Run]) -> None:
             [f"normalize {run.config['identity'].get('normalize')}" for run in alike],
             [_samples_said(run) for run in alike],
             [str((run.config["identity"].get("scorer") or {}).get("dtype") or "") for run in alike],
-            [str((run.config["identity"].get("scorer") or {}).get("quantization") or "") for run in alike],
             [run.path.resolve().name for run in alike],
         ):
             if len(set(told)) == len(alike):

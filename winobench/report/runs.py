@@ -66,7 +66,8 @@ class TaskRun:
       identity: version and fingerprint of the task's data, as the run recorded them.
       examples: None where the run has no table of them.
       num_samples: samples a pair; None where the run does not say.
-      timesteps: [num_samples] int; None for a deterministic scorer, and where the run did not record them.
+      timesteps: [num_samples] int, or noise levels; None for a deterministic scorer, and where a run did not record
+        them.
       deterministic: the scorer needs no samples.
     """
 
@@ -305,11 +306,11 @@ def _task_run(
         # The published rule chooses another number of timesteps than it is given.
         num_samples = None if sampling.get("timesteps") == "published" else sampling.get("num_samples")
         given = sampling.get("timesteps")
-        timesteps = np.array(given, np.int64) if isinstance(given, list) else None
+        timesteps = np.array(given) if isinstance(given, list) else None
         deterministic = False
     else:
         given = described.get("timesteps")
-        timesteps = None if given is None else np.array(given, np.int64)
+        timesteps = None if given is None else np.array(given)
         num_samples = described.get("num_samples") if given is None else len(given)
         deterministic = given is None
     metric = recorded["name"] or None

@@ -58,11 +58,11 @@ def denoising_errors(
       image_index: int32 [n], rows of ``latents``.
       text_index: int32 [n], rows of ``text_states``.
       sample_index: int32 [n], the number of the sample, which decides its noise.
-      timesteps: int32 [n], the timestep of each triple's sample.
+      timesteps: [n], the timestep of each triple's sample: int32, or the noise level, float32, of a flow model.
       noise: a key from `winobench.scorers.samples.noise_key`, from which sample i's noise is drawn as
         ``normal(fold_in(key, i))``; or the noise of all samples, float32 [num_samples, h, w, c].
       group_index: int32 [n], where several texts are asked about the same image and sample: ``image_index``,
-        ``sample_index`` and ``timesteps`` are then those of m (image, sample) pairs, int32 [m], and this tells the pair
+        ``sample_index`` and ``timesteps`` are then those of m (image, sample) pairs, [m], and this tells the pair
         of each text.
       error: ``squared_l2`` is the squared Euclidean distance (the paper), ``l2`` the distance (the published code).
       target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` in noise, into which a
@@ -126,6 +126,7 @@ def _step(
 
     def rows_of_one_device(params, latents, text_states, noise, noised, texts, groups):
         image_index, sample_index, timesteps = noised
+        timesteps = how.schedule.from_whole_numbers(timesteps)
         with functional.precision(how.dtype):
             return denoising_errors(
                 how.denoiser,
@@ -185,7 +186,7 @@ def fused_step(
       latents: the table of them, as of `denoising_errors`.
       text_states: the table of them.
       noise: as of `denoising_errors`.
-      noised: int32 [3, m]: image row, sample, timestep.
+      noised: int32 [3, m]: image row, sample, timestep (`Schedule.as_whole_numbers`).
       texts: int32 [n], as ``text_index`` of `denoising_errors`.
       groups: int32 [n], as ``group_index`` there, which counts the columns of its own device; None if m is n.
 
@@ -205,7 +206,7 @@ def make_step(how: Step, params: Any, texts: int) -> Callable[[jax.Array, jax.Ar
         texts; the others do not, by a program of their own.
 
     Returns:
-      A function whose index is int [4, n]: image row, text row, sample, timestep.
+      A function whose index is int [4, n]: image row, text row, sample, timestep (`Schedule.as_whole_numbers`).
     """
     split, split_columns = parallel.split_axis(how.mesh), parallel.split_axis(how.mesh, axis=1)
     parts = parallel.data_parallelism(how.mesh)

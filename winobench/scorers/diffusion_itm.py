@@ -27,7 +27,6 @@ from winobench.engine import batch_size as batch_sizes
 from winobench.engine import layouts
 from winobench.errors import InputError
 from winobench.metrics import normalization
-from winobench.models import quantized
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
@@ -47,7 +46,7 @@ class DiffusionITM:
     """Scores how well texts fit images with a text-to-image diffusion model.
 
     Attributes:
-      pipeline: the model; with quantization, its denoiser is the one in 8 bits.
+      pipeline: the model.
       mesh: the devices.
       image_size: height and width, in pixels, that images are resized to.
       latent_shape: (h, w, c) of an image's latents and of a sample's noise.
@@ -55,7 +54,6 @@ class DiffusionITM:
       target: ``own`` or ``epsilon``.
       timestep_range: (first, end) of the timesteps that are drawn, or None for all.
       lora: of the LoRA that `from_pretrained` loaded: ``sha256`` of its values, ``scale``, ``fused``; otherwise None.
-      quantization: ``none``, ``int8`` or ``fp8``.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class DiffusionITM:
         batch_size: int | str | None = None,
         table_rows: int | None = None,
         mesh: Mesh | None = None,
-        quantization: str = "none",
         encoders: str = "resident",
     ):
         """Puts a model on the devices.
@@ -90,39 +87,28 @@ class DiffusionITM:
             a fixed amount of memory when None. An evaluation may have more of both.
           mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
             them that there is memory for copies of the parameters for.
-          quantization: ``int8`` or ``fp8`` (float8_e4m3fn) computes the dense layers and convolutions of the denoiser
-            in 8 bits, weights and activations, but for the few at its ends (`winobench.models.quantized`); what lies
-            between them keeps the dtype that it was loaded in. The given pipeline stays as it is.
           encoders: ``resident`` keeps the text encoders on the devices and encodes texts while it scores; ``staged``
             encodes all texts of a session first and takes the encoders off the devices, and keeps the results on disk
             (`winobench.engine.text_store`). Errors are the same.
 
         Raises:
-          InputError: when an option is not one of its choices, or for quantization without the package qwix, or of a
-            network with LoRA adapters that are not fused.
+          InputError: when an option is not one of its choices.
         """
         if not isinstance(pipeline, Pipeline):
             raise InputError(
                 f"{options.shown(pipeline)} is not a pipeline: pass one of StableDiffusion.from_pretrained, or call"
                 " DiffusionITM.from_pretrained with a model's name"
             )
-        quantized.check(quantization)
         common.choice("encoders", encoders, ENCODERS)
         self.error = common.choice("error", error, denoising.ERRORS)
         self.target = common.choice("target", target, denoising.TARGETS)
-        self.quantization = quantization
         self.lora: dict[str, Any] | None = None
-        self._model: str | None = None
-        if quantization != "none":
-            # The model is told by its weights before rounding, whose last bits do not depend on the device.
-            self._model = pipeline.fingerprint
-            pipeline = pipeline.replace(**{pipeline.DENOISER: quantized.quantize(pipeline.denoiser, quantization)})
         self.pipeline = pipeline
-        self._schedule = pipeline.schedule
         self.timestep_range = _timestep_range(pipeline, timestep_range)
         self._denoiser, params = pipeline.denoiser_function()
         self.mesh = common.mesh_for(params, mesh)
         self.image_size = pipeline.check_image_size(image_size)
+        self._schedule = pipeline.schedule_at(self.image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = layouts.place_parameters(params, self.mesh)
@@ -184,7 +170,7 @@ class DiffusionITM:
             (`winobench.checkpoints.read_lora`); None for the model as it is.
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed beside
-            each layer, and bfloat16 weights do not round them; quantization needs them fused.
+            each layer, and bfloat16 weights do not round them.
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           **keywords: of `DiffusionITM`.
 
@@ -199,7 +185,6 @@ class DiffusionITM:
             raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
-        quantized.check(keywords.get("quantization", "none"), adapters=adapters is not None and not fuse_lora)
         pipeline = families.load_pipeline(
             source,
             dtype=dtype,
@@ -241,8 +226,8 @@ class DiffusionITM:
             each error with that of a gray image under the same text (appendix F), for ranking texts.
           seed: of noise and timesteps; an integer from 0 to 2**32 - 1.
           timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
-            (see `winobench.scorers.samples.choose_timesteps`), or an integer array [num_samples]; the last two are as
-            they are, whatever ``timestep_range`` says.
+            (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
+            above 0 and up to 1 of a flow model; the last two are as they are, whatever ``timestep_range`` says.
           noise: float array [num_samples, h, w, c] (`latent_shape`), in place of noise drawn from the seed.
 
         Returns:
@@ -396,7 +381,7 @@ class DiffusionITM:
             self._step,
             self._images.table(images),
             self._texts.table(texts),
-            chosen,
+            self._schedule.as_whole_numbers(chosen),
             noise,
             mesh=self.mesh,
             size=self._size,
@@ -407,7 +392,10 @@ class DiffusionITM:
     def choose_timesteps(
         self, num_samples: int | None = None, seed: int = 0, timesteps: str | ArrayLike = "uniform"
     ) -> np.ndarray:
-        """The timestep of each sample, int32 [number of samples]; arguments and errors as in `score`."""
+        """The timestep of each sample [number of samples]: int32, or the noise level, float32, of a flow model.
+
+        Arguments and errors are those of `score`.
+        """
         return self._samples(num_samples, seed, timesteps, None)[0]
 
     def fingerprint(self) -> dict[str, Any]:
@@ -419,7 +407,7 @@ class DiffusionITM:
         return {
             "scorer": "diffusion_itm",
             "scoring_version": SCORING_VERSION,
-            "model": self._model or self.pipeline.fingerprint,
+            "model": self.pipeline.fingerprint,
             "dtype": self._dtype,
             "error": self.error,
             "target": self.target,
@@ -427,23 +415,23 @@ class DiffusionITM:
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
             **({} if self.lora is None else {"lora": self.lora}),
-            **({} if self.quantization == "none" else {"quantization": self.quantization}),
         }
 
     def _samples(
         self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
     ) -> tuple[np.ndarray, Any]:
-        """The timestep of each sample, int32 [num_samples], and what `denoising_errors` takes as noise."""
+        """The timestep of each sample [num_samples], and what `denoising_errors` takes as noise."""
         if noise is not None:
             noise = samples.check_noise(noise, self.latent_shape)
             if num_samples is None and isinstance(timesteps, str):
                 num_samples = len(noise)
-        chosen = samples.choose_timesteps(
+        chosen = samples.choose_of_schedule(
+            self._schedule,
             timesteps,
             num_samples,
             seed=seed,
-            num_train_timesteps=self._schedule.num_train_timesteps,
             timestep_range=self.timestep_range,
+            left_out=self.pipeline.PUBLISHED_LEFT_OUT,
         )
         if noise is None:
             return chosen, samples.noise_key(seed)
@@ -462,7 +450,8 @@ class DiffusionITM:
 
         def run(size: int, steps: int) -> None:
             sample = np.arange(size * parallel.data_parallelism(self.mesh))
-            timesteps = np.full_like(sample, self._schedule.num_train_timesteps // 2)
+            middle = self._schedule.timesteps_at(np.full_like(sample, self._schedule.num_train_timesteps // 2))
+            timesteps = self._schedule.as_whole_numbers(middle)
             index = np.stack([np.zeros_like(sample), np.zeros_like(sample), sample, timesteps])
             jax.block_until_ready([step(latents, states, noise, index) for _ in range(steps)])
 

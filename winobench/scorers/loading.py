@@ -165,7 +165,8 @@ def check_scorer(
     if chosen is not None and chosen != options.ALL:
         options.span(total).check(f"timestep_range of {name!r}", chosen)
     if timesteps is not None and not isinstance(timesteps, str):
-        options.items(options.whole(0, total - 1)).check(f"timesteps for {name!r}", list(timesteps))
+        one = options.NOISE_LEVEL if description.schedule.is_continuous else options.whole(0, total - 1)
+        options.items(one).check(f"timesteps for {name!r}", list(timesteps))
     if (size := given.get("image_size")) is not None:
         factor = description.autoencoder_config.downsampling
         if size % factor:

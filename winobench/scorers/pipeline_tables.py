@@ -22,8 +22,20 @@ from winobench.engine.limits import Limit
 # encoded faster one by one, and places of a batch that stay empty cost as much as others.
 _IMAGE_BATCH, TEXT_BATCH = Limit(8, cpu=4), Limit(64, cpu=8)
 _PIXELS_PER_BATCH = Limit(1 << 21, cpu=1 << 16)
+_CLIP_TOKENS = 77
 # Memory of each table of latents or text states.
 TABLE_BYTES = Limit(1 << 30, cpu=1 << 27)
+
+
+def text_batch(ids: Any, mesh: Mesh) -> int:
+    """Texts that each device encodes at once: fewer where they have more tokens than CLIP's.
+
+    Args:
+      ids: of some texts, from `Pipeline.tokenize`.
+      mesh: the devices.
+    """
+    longest = max(leaf.shape[1] if leaf.ndim > 1 else 1 for leaf in jax.tree.leaves(ids))
+    return max(1, TEXT_BATCH.on(mesh) * _CLIP_TOKENS // max(_CLIP_TOKENS, longest))
 
 
 def image_batch(image_size: int, mesh: Mesh) -> int:
@@ -104,10 +116,11 @@ class TextTables:
         """
         self._pipeline, self._image_size = pipeline, image_size
         function, params = pipeline.text_function(dtype)
-        states = jax.eval_shape(function, params, self._token_ids([""]))
+        ids = self._token_ids([""])
+        states = jax.eval_shape(function, params, ids)
         self._rows = rows or limits.table_rows(states, TABLE_BYTES.on(mesh))
         self.table_bytes = self._rows * memory.of_arrays(states)
-        batch = TEXT_BATCH.on(mesh)
+        batch = text_batch(ids, mesh)
         self.store: text_store.TextStore | None = None
         if staged:
             networks = pipeline.text_encoders

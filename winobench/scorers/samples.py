@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from winobench import options
+from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
 
 DEFAULT_NUM_SAMPLES = 32
@@ -172,20 +173,60 @@ def choose_timesteps(
     return np.minimum(timesteps, end - 1).astype(np.int32)
 
 
-def check_timesteps(timesteps: str | ArrayLike, more: Sequence[str] = ()) -> str | list[int]:
-    """Returns a rule's name as it is, and timesteps as a list of ints.
+def choose_of_schedule(
+    schedule: Schedule,
+    rule: str | ArrayLike | Sequence[float],
+    num_samples: int | None,
+    *,
+    seed: int = 0,
+    timestep_range: tuple[int, int] | None = None,
+    left_out: int = 0,
+) -> np.ndarray:
+    """The timestep of each sample, of any schedule.
+
+    Args:
+      schedule: whose timesteps they are.
+      rule: as of `choose_timesteps`. Of a continuous schedule, the rules choose among its T levels by their numbers,
+        ``published`` is that of `FlowSchedule.published_levels`, and an array holds noise levels.
+      num_samples: as of `choose_timesteps`.
+      seed: as of `choose_timesteps`.
+      timestep_range: as of `choose_timesteps`; of a continuous schedule, numbers of its levels.
+      left_out: as of `FlowSchedule.published_levels`.
+
+    Returns:
+      int32 [num_samples], or float32 of a continuous schedule.
+
+    Raises:
+      InputError: as `choose_timesteps`.
+    """
+    total = schedule.num_train_timesteps
+    if not schedule.is_continuous or (isinstance(rule, str) and rule != "published"):
+        numbers = choose_timesteps(
+            rule, num_samples, seed=seed, num_train_timesteps=total, timestep_range=timestep_range
+        )
+        return schedule.timesteps_at(numbers)
+    check_seed(seed)
+    check_timestep_range(timestep_range, total)
+    if isinstance(rule, str):
+        return schedule.published_levels(DEFAULT_NUM_SAMPLES if num_samples is None else num_samples, left_out)
+    return _given_levels(rule, num_samples)
+
+
+def check_timesteps(timesteps: str | ArrayLike, more: Sequence[str] = ()) -> str | list[int] | list[float]:
+    """Returns a rule's name as it is, and timesteps as a list of ints, or of floats: noise levels.
 
     Args:
       timesteps: as was given.
       more: names that the caller knows beside ``TIMESTEP_RULES``.
 
     Raises:
-      InputError: it is neither a known name nor a list of whole numbers.
+      InputError: it is neither a known name nor a list of whole numbers or of noise levels.
     """
     if isinstance(timesteps, str):
         return options.choice(*TIMESTEP_RULES, *more).check("timesteps", timesteps)
-    allowed = options.items(options.whole(0, options.MAX_TIMESTEPS - 1), 1, options.MAX_SAMPLES)
-    return list(allowed.check("timesteps", timesteps))
+    whole = options.items(options.whole(0, options.MAX_TIMESTEPS - 1), 1, options.MAX_SAMPLES)
+    levels = options.items(options.NOISE_LEVEL, 1, options.MAX_SAMPLES)
+    return list((whole | levels).check("timesteps", timesteps))
 
 
 def draws_from_range(timesteps: str | ArrayLike) -> bool:
@@ -259,8 +300,28 @@ def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_times
             f"timesteps runs from {timesteps.min()} to {timesteps.max()}, but this model's timesteps are 0 to"
             f" {num_train_timesteps - 1}"
         )
+    _check_length(timesteps, num_samples)
+    return timesteps.astype(np.int32)
+
+
+def _given_levels(values: ArrayLike, num_samples: int | None) -> np.ndarray:
+    levels = np.asarray(values)
+    if levels.ndim != 1 or not levels.size or not np.issubdtype(levels.dtype, np.floating):
+        raise InputError(
+            f"timesteps is an array of shape {levels.shape} and type {levels.dtype}, but this model's must be a list of"
+            " at least one noise level, a number above 0 and up to 1, of each sample"
+        )
+    if not (levels.min() > 0 and levels.max() <= 1):  # NaN compares as false
+        raise InputError(
+            f"timesteps runs from {levels.min():g} to {levels.max():g}, but this model's are noise levels above 0 and"
+            " up to 1"
+        )
+    _check_length(levels, num_samples)
+    return levels.astype(np.float32)
+
+
+def _check_length(timesteps: np.ndarray, num_samples: int | None) -> None:
     if num_samples is not None and check_num_samples(num_samples) != len(timesteps):
         raise InputError(
             f"timesteps lists {len(timesteps)} timesteps, but num_samples is {num_samples}: leave num_samples out"
         )
-    return timesteps.astype(np.int32)

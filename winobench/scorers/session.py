@@ -38,7 +38,7 @@ class Session:
             of (latents, text states, noise, index int32 [4, n]: image row, text row, sample, timestep).
           images: the table of latents.
           texts: the table of text states.
-          timesteps: int32 [num_samples], the timestep of each sample.
+          timesteps: int32 [num_samples], the timestep of each sample (`Schedule.as_whole_numbers`).
           noise: what `winobench.scorers.denoising.denoising_errors` takes as noise.
           mesh: the devices.
           size: triples of a batch, shared by all sessions of a scorer.

@@ -30,6 +30,6 @@ def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Me
     if device.platform == "cpu":
         return chosen
     # Other networks than ours need not say how wide they are.
-    widths = getattr(getattr(pipeline.denoiser, "config", None), "block_out_channels", (latent_shape[2],))
+    width = getattr(getattr(pipeline.denoiser, "config", None), "width_per_position", latent_shape[2])
     itemsize = jnp.dtype(pipeline.denoiser.dtype).itemsize
-    return min(chosen, limits.steps_that_fit(positions, widths[0], itemsize, memory.of_device(device), resident))
+    return min(chosen, limits.steps_that_fit(positions, width, itemsize, memory.of_device(device), resident))

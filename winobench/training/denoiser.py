@@ -45,7 +45,8 @@ def make_loss(
         # Stratified over the batch: the same distribution with less variance between steps.
         count = latents.shape[0]
         position = (jnp.arange(count) + jax.random.uniform(key_timesteps, (count,))) / count
-        timesteps = (first + position ** (1.0 / timestep_power) * (last - first)).astype(jnp.int32)
+        numbers = (first + position ** (1.0 / timestep_power) * (last - first)).astype(jnp.int32)
+        timesteps = schedule.timesteps_at(numbers)
         noisy = schedule.add_noise(latents, noise, timesteps)
         target = schedule.target(latents, noise, timesteps)
         text_states = text_encoder(batch["input_ids"]).last_hidden_state

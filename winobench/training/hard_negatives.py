@@ -112,7 +112,7 @@ class Draws(NamedTuple):
 
     Attributes:
       noise: [B, h, w, c] float32; a positive and its negative share it.
-      timesteps: [B] int32; likewise.
+      timesteps: [B] of the schedule, int32, or noise levels, float32; likewise.
       kinds: the negative's index in ``NEGATIVES``, int32, a scalar or [B] as ``LossConfig.mixing`` says; read for
         ``mixed`` alone.
       dropout_key: of the adapters' dropout; None for none. Each row, positive or negative, drops its own inputs.
@@ -188,8 +188,13 @@ def draw(
         noise = jax.random.normal(noise_key, shape[1:], jnp.float32)
         return noise, jax.random.randint(timestep_key, (), first, last), draw_kinds(kind_key)
 
-    noise, timesteps, kinds = jax.vmap(draw_example)(first_example + jnp.arange(shape[0]))
-    return Draws(noise, timesteps, kinds if config.mixing == "example" else draw_kinds(kind_key), dropout_key)
+    noise, numbers, kinds = jax.vmap(draw_example)(first_example + jnp.arange(shape[0]))
+    return Draws(
+        noise,
+        schedule.timesteps_at(numbers),
+        kinds if config.mixing == "example" else draw_kinds(kind_key),
+        dropout_key,
+    )
 
 
 def make_loss(

@@ -1,0 +1,108 @@
+"""What a plan (`python -m launch.plan --output=FILE`) says a job takes: passes at once, memory of a machine, time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import ml_collections
+
+from launch import configuration
+from launch.cloud.accelerators import Gpus, Slice
+from winobench import json_files
+from winobench.errors import InputError
+
+# What planning calls the kinds that targets know under other names.
+_NAMES = {"v5litepod": "v5e", "a100-80gb": "a100-80"}
+# A plan is bounds and compilers' estimates: a job may take half as long again, and an hour for its start.
+_SLACK, _START_HOURS = 1.5, 1.0
+# Weights are in a machine's memory twice while they are read, beside Python, the libraries and images on their way.
+_COPIES, _BESIDE_GB = 2, 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """What a job is given unless its command says otherwise.
+
+    Attributes:
+      batch_size: passes at once on each device; None if the plan is not of an evaluation.
+      memory: GB of a machine.
+      hours: the plan's own estimate, without slack.
+      dollars: the same; None if the plan knows no price.
+    """
+
+    batch_size: int | None
+    memory: int
+    hours: float
+    dollars: float | None
+
+    @property
+    def time(self) -> str:
+        """A time limit as Slurm reads it."""
+        minutes = math.ceil((self.hours * _SLACK + _START_HOURS) * 60)
+        return f"{minutes // 60}:{minutes % 60:02}:00"
+
+    @property
+    def note(self) -> str:
+        """One sentence on what was taken from the plan."""
+        cost = "" if self.dollars is None else f" and {self.dollars:,.2f} dollars"
+        return f"by the plan, which is an estimate: {self.hours:,.1f} hours{cost}, {self.memory} GB of memory a machine"
+
+
+def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice | None, nodes: int) -> Planned:
+    """Reads a plan for a job.
+
+    Args:
+      path: what `launch.plan` wrote.
+      config: the job's; the plan must be of the same.
+      accelerator: of each machine, or the slice.
+      nodes: machines, or slices.
+
+    Raises:
+      InputError: the file is no plan, or one of another config, of other devices, or of devices that it does not fit.
+    """
+    content = json_files.read(path, "write it with python -m launch.plan --output")
+    plans = content.get("plans") if isinstance(content, dict) else None
+    if not isinstance(plans, list) or not isinstance(content.get("config"), dict):
+        raise InputError(f"--plan={path} is no plan: write one with python -m launch.plan --output.")
+    _check_config(path, content["config"], configuration.plain(config))
+    if accelerator is None or (isinstance(accelerator, Gpus) and not accelerator.kind):
+        raise InputError(f"--plan={path} is of accelerators: name the kind with --accelerator.")
+    kind = _NAMES.get(accelerator.kind.lower(), accelerator.kind.lower())
+    count = accelerator.count if isinstance(accelerator, Gpus) else accelerator.chips
+    try:
+        return _planned(path, plans, kind, count * nodes)
+    except (KeyError, TypeError, ZeroDivisionError) as error:
+        raise InputError(f"--plan={path} lacks {error} of a plan: write it anew with python -m launch.plan.") from error
+
+
+def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
+    of_kind = [plan for plan in plans if plan["target"].partition(":")[0] == kind]
+    if not of_kind:
+        there = ", ".join(plan["target"] for plan in plans)
+        raise InputError(f"--plan={path} is of {there}, not of {kind}: plan for that with --accelerator={kind}:...")
+    plan = of_kind[0]
+    step = plan["programs"][0] if plan["programs"] else None
+    if step is None or not plan["fits"]:
+        raise InputError(f"--plan={path} says that this does not fit on {plan['target']}: take other devices.")
+    durations = [duration for duration in plan["durations"] if duration["devices"] == devices]
+    if not durations:
+        raise InputError(f"--plan={path} has no time for {devices} devices: plan with --devices={devices}.")
+    hours = durations[0]["total"] / 3600
+    return Planned(
+        batch_size=step["items"] if plan["per_second"] == "passes/s" else None,
+        memory=math.ceil(_COPIES * sum(plan["weights"].values()) / 1e9 + _BESIDE_GB),
+        hours=hours,
+        dollars=None if plan["price"] is None else hours * devices * plan["price"],
+    )
+
+
+def _check_config(path: str, planned: Any, asked: Any, field: str = "config") -> None:
+    if isinstance(planned, dict) and isinstance(asked, dict):
+        for name in sorted(planned.keys() | asked.keys()):
+            _check_config(path, planned.get(name), asked.get(name), f"{field}.{name}")
+    elif planned != asked:
+        raise InputError(
+            f"--plan={path} is of another run, with --{field}={planned} where this one has {asked}: plan this one."
+        )

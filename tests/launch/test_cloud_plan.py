@@ -1,0 +1,126 @@
+"""``python -m launch.cloud --plan``: a job has the plan's batch, memory and time where nobody said otherwise."""
+
+import json
+
+import pytest
+import yaml
+
+from launch import configuration
+from launch.cloud import jobs
+from tests.expectations import names
+from winobench.errors import InputError
+from winobench.planning.compiling import Compiled
+from winobench.planning.estimate import Duration
+from winobench.planning.roofline import Sum
+from winobench.planning.table import Plan
+
+CONFIG = "gdbench:table1"
+OVERRIDES = (("model", "sd21-base"), ("dtype", "bfloat16"))
+
+
+def plan(target, **changes):
+    """Of 16 devices: 10 hours, 3.4 GB of weights."""
+    step = Compiled("denoising step", "pass", 24, 10**9, 10**9, 0, {"products": Sum(1, 1e12, 1e9, 0.04)}, {}, 60.0)
+    fields = {
+        "target": target,
+        "weights": {"unet": 3_000_000_000, "vae": 400_000_000},
+        "others": 10**9,
+        "usable": 15 * 10**9,
+        "programs": (step,),
+        "largest": None,
+        "durations": (Duration(16, 35_000.0, 800.0, 100.0, 80.0, 20.0),),
+        "price": 2.0,
+        "per_second": "passes/s",
+        **changes,
+    }
+    return Plan(**fields).as_json()
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*plans, overrides=OVERRIDES):
+        config = configuration.plain(configuration.load(CONFIG, overrides))
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps({"config": config, "plans": plans}))
+        return str(path)
+
+    return write
+
+
+def make(target, path, **options):
+    options = {"overrides": OVERRIDES, **options}
+    return jobs.make(jobs.Request(target=target, config=CONFIG, plan=path, **options))
+
+
+def test_slurm(write):
+    path = write(plan("a100-80:8"), plan("h100:8"))
+    job = make("slurm", path, nodes=2, accelerator="H100:8")
+    assert "#SBATCH --mem=23G\n" in job.text  # twice the weights, and 16
+    assert "#SBATCH --time=16:00:00\n" in job.text  # half as long again, and an hour
+    assert "--config.batch_size=24 " in job.text
+    assert "10.0 hours and 320.00 dollars" in job.notes[-1]
+
+
+def test_what_is_said_is_said_and_the_run_is_the_same(write):
+    path = write(plan("h100:8"))
+    options = {"nodes": 2, "accelerator": "h100:8", "memory": 99, "time": "5:00:00"}
+    said = make("slurm", path, **options)
+    assert "#SBATCH --mem=99G\n" in said.text
+    assert "#SBATCH --time=5:00:00\n" in said.text
+    # The folder is that of the job without a plan, so that either goes on where the other ended.
+    plain = jobs.make(jobs.Request(target="slurm", config=CONFIG, overrides=OVERRIDES, **options))
+    folder = next(line for line in plain.text.splitlines() if "--workdir=" in line)
+    assert folder in said.text
+    with_batch = (*OVERRIDES, ("batch_size", "8"))
+    job = make("slurm", write(plan("h100:8"), overrides=with_batch), **{**options, "overrides": with_batch})
+    assert "--config.batch_size=8 " in job.text
+    assert "--config.batch_size=24" not in job.text
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "of"),
+    [
+        ("skypilot", {"accelerator": "v5litepod-16", "store": "gs://bucket"}, "v5e:4x4"),
+        ("skypilot", {"accelerator": "A100-80GB:8", "nodes": 2, "store": "gs://bucket"}, "a100-80:8"),
+        ("gke", {"accelerator": "v6e-8", "nodes": 2, "image": "image"}, "v6e:2x4"),
+        ("gke", {"accelerator": "B200:8", "nodes": 2, "image": "image"}, "b200:8"),
+    ],
+)
+def test_every_target_calls_accelerators_by_its_own_names(write, target, options, of):
+    job = make(target, write(plan(of)), **options)
+    content = yaml.safe_load(job.text)
+    if target == "skypilot":
+        assert content["resources"]["memory"] == "23+"
+    else:
+        pod = content["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        assert pod["containers"][0]["resources"]["requests"]["memory"] == "23G"
+    assert "--config.batch_size=24" in job.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "words"),
+    [
+        ({"target": "h200:8"}, {}, ("h200:8", "h100")),
+        ({}, {"nodes": 3}, ("24 devices", "--devices=24")),
+        ({}, {"accelerator": "8"}, ("--accelerator",)),
+        ({"programs": (None,)}, {}, ("h100:8", "does not fit")),
+        ({}, {"overrides": (("model", "sd15"), ("dtype", "bfloat16"))}, ("--config.model=sd21-base", "sd15")),
+    ],
+)
+def test_a_plan_of_something_else_is_one_sentence(write, changes, options, words):
+    path = write(plan(**{"target": "h100:8", **changes}))
+    with pytest.raises(InputError, match=names("plan.json", *words)):
+        make("slurm", path, **{"nodes": 2, "accelerator": "h100:8", **options})
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"config": {}}', '{"config": 1, "plans": []}', "no"])
+def test_what_is_no_plan_is_one_sentence(tmp_path, content):
+    path = tmp_path / "plan.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=names("plan.json", "launch.plan")):
+        make("slurm", str(path), accelerator="h100:8")
+
+
+def test_a_plan_without_its_parts_is_one_sentence(write):
+    with pytest.raises(InputError, match=names("plan.json", "'fits'")):
+        make("slurm", write({"target": "h100:8", "programs": [{"items": 1}]}), accelerator="h100:8")

@@ -1,0 +1,97 @@
+"""A small random pipeline in the layout of Stable Diffusion 3.5-medium, written by torch diffusers."""
+
+from __future__ import annotations
+
+import pathlib
+
+from tests.conftest import TINY_IMAGE_SIZE, TINY_WORDS
+
+T5_VOCABULARY = ["<pad>", "</s>", "<unk>", *(f"▁{word}" for word in TINY_WORDS), "▁", *"abcdefghijklmnopqrstuvwxyz"]
+
+
+def write_t5_tokenizer(folder: pathlib.Path) -> None:
+    """Writes a tokenizer like T5's: pieces of a unigram model, an end, no start."""
+    import tokenizers
+    import transformers
+
+    pieces = [(piece, -float(rank)) for rank, piece in enumerate(dict.fromkeys(T5_VOCABULARY))]
+    backend = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=2))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    backend.post_processor = tokenizers.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token="</s>", unk_token="<unk>", pad_token="<pad>", model_max_length=256
+    ).save_pretrained(folder)
+
+
+def write(folder: pathlib.Path) -> pathlib.Path:
+    """Writes the folder: three encoders, dual attention and normed queries, an autoencoder with a shift."""
+    import diffusers
+    import transformers
+
+    from tests.parity.torch_copy import randomize
+    from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
+
+    vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
+    write_t5_tokenizer(folder / "tokenizer_3")
+    transformer = diffusers.SD3Transformer2DModel(
+        sample_size=8,
+        num_layers=2,
+        num_attention_heads=2,
+        attention_head_dim=16,
+        caption_projection_dim=32,
+        joint_attention_dim=72,
+        pooled_projection_dim=16 + 32,
+        pos_embed_max_size=12,
+        dual_attention_layers=(0,),
+        qk_norm="rms_norm",
+    )
+    vae = diffusers.AutoencoderKL(
+        sample_size=TINY_IMAGE_SIZE,
+        block_out_channels=(8, 16, 16),
+        down_block_types=("DownEncoderBlock2D",) * 3,
+        up_block_types=("UpDecoderBlock2D",) * 3,
+        layers_per_block=1,
+        norm_num_groups=4,
+        latent_channels=16,
+        scaling_factor=1.5305,
+        shift_factor=0.0609,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+        force_upcast=True,
+    )
+    text = {"vocab_size": vocab_size, "num_hidden_layers": 3, "max_position_embeddings": 77}
+    text |= {"bos_token_id": vocab_size - 2, "eos_token_id": vocab_size - 1}
+    clips = [
+        transformers.CLIPTextModelWithProjection(
+            transformers.CLIPTextConfig(
+                hidden_size=width, intermediate_size=2 * width, num_attention_heads=4, projection_dim=out, **text
+            )
+        )
+        for width, out in ((24, 16), (40, 32))
+    ]
+    t5 = transformers.T5EncoderModel(
+        transformers.T5Config(
+            vocab_size=len(set(T5_VOCABULARY)),
+            d_model=72,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_heads=4,
+            feed_forward_proj="gated-gelu",
+        )
+    )
+    for number, network in enumerate((transformer, vae, *clips, t5)):
+        randomize(network, number)
+    tokenizer = transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer")
+    diffusers.StableDiffusion3Pipeline(
+        transformer=transformer,
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
+        vae=vae,
+        text_encoder=clips[0],
+        tokenizer=tokenizer,
+        text_encoder_2=clips[1],
+        tokenizer_2=transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer", pad_token="!"),
+        text_encoder_3=t5,
+        tokenizer_3=transformers.AutoTokenizer.from_pretrained(folder / "tokenizer_3"),
+    ).save_pretrained(folder)
+    return folder

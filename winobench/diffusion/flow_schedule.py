@@ -1,0 +1,228 @@
+"""The schedule of rectified flow models, such as Stable Diffusion 3 and FLUX: a straight path from latents to noise.
+
+At the noise level s, from 0 to 1, the noisy latents are (1 - s) z + s eps, and the network answers eps - z (Liu et al.
+2023; Esser et al. 2024). A timestep of such a model is its noise level. Models are trained and sampled on 1,000 levels,
+which are evenly spaced and then shifted towards noise, by a fixed factor or by the number of the picture's positions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from winobench import options
+from winobench.diffusion.schedules import Schedule
+from winobench.errors import InputError
+
+SCHEDULER_CLASS = "FlowMatchEulerDiscreteScheduler"
+SHIFT_TYPES = ("exponential", "linear")
+
+# Fields of the file that say which levels there are, and what they may be.
+_FIELDS = {
+    "num_train_timesteps": options.whole(2, options.MAX_TIMESTEPS),
+    "shift": options.number(above=0, high=1e6),
+    "use_dynamic_shifting": options.flag(),
+    "base_shift": options.number(-100, 100),
+    "max_shift": options.number(-100, 100),
+    "base_image_seq_len": options.whole(1, 1 << 30),
+    "max_image_seq_len": options.whole(1, 1 << 30),
+    "time_shift_type": options.choice(*SHIFT_TYPES),
+}
+# Keys that would make another path or other levels of it: accepted only with the value that leaves them alone.
+_NEUTRAL_VALUES = {
+    "invert_sigmas": (False, None),
+    "shift_terminal": (None, 0, False),
+    "use_karras_sigmas": (False, None),
+    "use_exponential_sigmas": (False, None),
+    "use_beta_sigmas": (False, None),
+    "stochastic_sampling": (False, None),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowSchedule(Schedule):
+    """Levels of a rectified flow; hashable. Timesteps are noise levels, float32, above 0 and at most 1.
+
+    Attributes:
+      num_train_timesteps: T, the number of levels that the rules for timesteps choose from.
+      shift: of all pictures, unless ``use_dynamic_shifting``: s = shift u / (1 + (shift - 1) u) for u = 1/T, ..., 1.
+      use_dynamic_shifting: shift by the number of positions instead.
+      base_shift: of a picture of ``base_image_seq_len`` positions; between the two the shift is a straight line.
+      max_shift: of a picture of ``max_image_seq_len`` positions.
+      base_image_seq_len: positions.
+      max_image_seq_len: positions.
+      time_shift_type: ``exponential``, s = e^m / (e^m + 1/u - 1) of a shift m, or ``linear``, with m in place of e^m.
+      positions: of the pictures, once they are known (`for_positions`); without them nothing is shifted dynamically.
+      sampler_options: the file's other keys, for writing it back; sorted.
+    """
+
+    is_continuous: ClassVar[bool] = True
+    prediction: ClassVar[str] = "flow"
+    scheduler_class: ClassVar[str] = SCHEDULER_CLASS
+
+    num_train_timesteps: int = 1000
+    shift: float = 1.0
+    use_dynamic_shifting: bool = False
+    base_shift: float = 0.5
+    max_shift: float = 1.15
+    base_image_seq_len: int = 256
+    max_image_seq_len: int = 4096
+    time_shift_type: str = "exponential"
+    positions: int | None = None
+    sampler_options: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self):
+        for name, allowed in _FIELDS.items():
+            object.__setattr__(self, name, allowed.check(f"the noise schedule's {name}", getattr(self, name)))
+        if self.max_image_seq_len <= self.base_image_seq_len:
+            raise InputError(
+                f"the noise schedule's max_image_seq_len is {self.max_image_seq_len}, but it must be more than"
+                f" base_image_seq_len, {self.base_image_seq_len}"
+            )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> FlowSchedule:
+        """Reads the content of a ``scheduler_config.json``.
+
+        Raises:
+          InputError: it names another scheduler, or has a key or a value that stands for another path or is unknown.
+        """
+        if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
+            raise InputError(f"scheduler_config.json must hold an object, not {options.shown(config)}")
+        named = config.get("_class_name", SCHEDULER_CLASS)
+        if named != SCHEDULER_CLASS:
+            raise InputError(
+                f"scheduler_config.json names the scheduler {options.shown(named)}, but this model's must be"
+                f" {SCHEDULER_CLASS}"
+            )
+        content = {key: value for key, value in config.items() if not key.startswith("_")}
+        for key, neutral in _NEUTRAL_VALUES.items():
+            if key in content and content[key] not in neutral:
+                raise InputError(
+                    f"scheduler_config.json sets {key} to {options.shown(content[key])}, which is not supported: only"
+                    f" {neutral[0]!r} is"
+                )
+        if unknown := sorted(content.keys() - _FIELDS.keys() - _NEUTRAL_VALUES.keys()):
+            raise InputError(
+                f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
+                " which might change the noise levels: remove what is not needed"
+            )
+        # Whatever a file leaves out, or leaves empty, has its default.
+        fields = {key: content[key] for key in _FIELDS if content.get(key) is not None}
+        others = sorted((key, value) for key, value in content.items() if key not in _FIELDS)
+        return cls(**fields, sampler_options=tuple(others))
+
+    def to_config(self) -> dict[str, Any]:
+        """Returns the content of a ``scheduler_config.json`` that diffusers and :meth:`from_config` read."""
+        return {"_class_name": SCHEDULER_CLASS, **self.training, **dict(self.sampler_options)}
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Field -> value: all that decides the levels, ready for JSON."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    def for_positions(self, positions: int) -> FlowSchedule:
+        """The schedule of pictures of so many positions, as the network counts them."""
+        return dataclasses.replace(self, positions=positions) if self.use_dynamic_shifting else self
+
+    def shifted(self, u: np.ndarray) -> np.ndarray:
+        """Evenly spaced levels as the model's: float64, like ``u``, above 0 and at most 1."""
+        u = np.asarray(u, np.float64)
+        if not self.use_dynamic_shifting:
+            return self.shift * u / (1 + (self.shift - 1) * u)
+        if self.positions is None:
+            return u
+        span = self.max_image_seq_len - self.base_image_seq_len
+        slope = (self.max_shift - self.base_shift) / span
+        shift = slope * (self.positions - self.base_image_seq_len) + self.base_shift
+        factor = math.exp(shift) if self.time_shift_type == "exponential" else shift
+        return factor / (factor + (1 / u - 1))
+
+    @functools.cached_property
+    def noise_rates(self) -> np.ndarray:
+        """The levels, rising: float32 ``[T]``."""
+        total = self.num_train_timesteps
+        levels = self.shifted(np.arange(1, total + 1) / total).astype(np.float32)
+        levels.setflags(write=False)
+        return levels
+
+    @property
+    def signal_rates(self) -> np.ndarray:
+        """One less the levels: float32 ``[T]``."""
+        return np.float32(1) - self.noise_rates
+
+    @property
+    def model_times(self) -> np.ndarray:
+        """The levels times T, as schedulers have them: float32 ``[T]``."""
+        return self.noise_rates * np.float32(self.num_train_timesteps)
+
+    def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
+        """The levels of a run of Euler's method, as diffusers has them.
+
+        Args:
+          num_steps: how many.
+          evenly: from 1 to 1 / num_steps in equal steps, as FLUX's pipelines ask for; otherwise from the last to the
+            first of the T levels, as its scheduler does by itself. Either is shifted.
+
+        Returns:
+          float32 [num_steps + 1], falling; the last one is 0, the picture.
+        """
+        last = 1 / num_steps if evenly else float(self.noise_rates[0])
+        levels = self.shifted(np.linspace(1.0, last, num_steps))
+        return np.append(levels, 0).astype(np.float32)
+
+    def published_levels(self, num_samples: int, left_out: int) -> np.ndarray:
+        """The levels that Self-Bench judges on (Zhu et al. 2025, "Diffusion Classifiers Understand Compositionality").
+
+        Of the T levels from the noisiest on, every int(T / num_samples)-th, without the first and the last few; rising.
+        Its code never tells the scheduler the picture's size, so that nothing is shifted dynamically.
+
+        Args:
+          num_samples: steps that are asked for; often there are fewer or more.
+          left_out: levels at either end.
+
+        Returns:
+          float32 [number of levels].
+
+        Raises:
+          InputError: more are asked for than there are levels.
+        """
+        total = self.num_train_timesteps
+        asked = options.whole(1, total).check("num_samples of timesteps='published'", num_samples)
+        from_noisiest = np.arange(left_out, total - left_out, int(total / asked))
+        unshifted = dataclasses.replace(self, positions=None)
+        return unshifted.shifted(1 - from_noisiest[::-1] / total).astype(np.float32)
+
+    # Timesteps as noise levels ------------------------------------------------------------------------------------
+
+    def timesteps_at(self, numbers: ArrayLike) -> Any:
+        """Levels by their numbers, 0 for the one with the least noise: float32, like ``numbers``."""
+        if isinstance(numbers, np.ndarray):
+            return self.noise_rates[numbers]
+        return jnp.asarray(self.noise_rates)[numbers]
+
+    def as_whole_numbers(self, timesteps: np.ndarray) -> np.ndarray:
+        """Levels as whole numbers of the same bits: int32."""
+        return np.asarray(timesteps, np.float32).view(np.int32)
+
+    def from_whole_numbers(self, numbers: jax.Array) -> jax.Array:
+        """The levels again: float32."""
+        return jax.lax.bitcast_convert_type(numbers, jnp.float32)
+
+    def rates(self, timesteps: ArrayLike, ndim: int) -> tuple[jax.Array, jax.Array]:
+        """1 - s and s, float32, of the timesteps' shape with further axes of 1 up to ``ndim``."""
+        levels = jnp.asarray(timesteps, jnp.float32)
+        levels = levels.reshape(levels.shape + (1,) * (ndim - levels.ndim))
+        return 1 - levels, levels
+
+    def model_time(self, timesteps: ArrayLike) -> jax.Array:
+        """T times the level, as schedulers have it: float32, like ``timesteps``."""
+        return jnp.asarray(timesteps, jnp.float32) * jnp.float32(self.num_train_timesteps)

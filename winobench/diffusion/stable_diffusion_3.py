@@ -1,0 +1,173 @@
+"""Stable Diffusion 3 and 3.5: a transformer on a straight path, and three text encoders."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winobench import options
+from winobench.checkpoints import fast_tokenizers, tokenizer_files
+from winobench.diffusion import stable_diffusion
+from winobench.diffusion.flow_schedule import FlowSchedule
+from winobench.diffusion.folders import Description
+from winobench.diffusion.pipeline import Pipeline
+from winobench.errors import InputError
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.base import Network
+from winobench.models.clip import CLIPTextModelWithProjection, CLIPTextProjectionConfig
+from winobench.models.t5_encoder import T5EncoderConfig, T5EncoderModel
+from winobench.models.transformer_sd3 import SD3Transformer2DModel, SD3TransformerConfig, TextConditions
+
+if TYPE_CHECKING:
+    import transformers
+
+_T5_TOKENS = 256
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class StableDiffusion3(Pipeline):
+    """Stable Diffusion 3 (Esser et al. 2024) and 3.5.
+
+    The transformer attends to the penultimate states of both CLIP encoders, side by side and filled up with zeros, and
+    behind them to T5's; it is told both projected pooled texts.
+
+    Attributes:
+      transformer: the denoiser.
+      vae: the autoencoder, with 16 channels.
+      text_encoder: CLIP ViT-L's, with its projection.
+      text_encoder_2: OpenCLIP ViT-bigG's, with its projection.
+      text_encoder_3: T5's, of the transformer's dtype.
+      tokenizer: a ``transformers.CLIPTokenizer``.
+      tokenizer_2: the same with another token for padding.
+      tokenizer_3: T5's.
+      schedule: noise levels, shifted by 3.
+      timestep_range: as of `Pipeline`.
+      zero_t5: give zeros in place of T5's states, as diffusers does where the third encoder is left out.
+    """
+
+    transformer: SD3Transformer2DModel
+    vae: AutoencoderKL
+    text_encoder: CLIPTextModelWithProjection
+    text_encoder_2: CLIPTextModelWithProjection
+    text_encoder_3: T5EncoderModel
+    tokenizer: transformers.CLIPTokenizer
+    tokenizer_2: transformers.CLIPTokenizer
+    tokenizer_3: transformers.T5Tokenizer
+    schedule: FlowSchedule
+    timestep_range: tuple[int, int] | None = None
+    zero_t5: bool = False
+
+    CLASS_NAME: ClassVar = "StableDiffusion3Pipeline"
+    NETWORKS: ClassVar = {
+        "transformer": SD3Transformer2DModel,
+        "vae": AutoencoderKL,
+        "text_encoder": CLIPTextModelWithProjection,
+        "text_encoder_2": CLIPTextModelWithProjection,
+        "text_encoder_3": T5EncoderModel,
+    }
+    TOKENIZERS: ClassVar = ("tokenizer", "tokenizer_2", "tokenizer_3")
+    PARTS: ClassVar = {
+        "transformer": ("diffusers", "SD3Transformer2DModel"),
+        "vae": ("diffusers", "AutoencoderKL"),
+        "text_encoder": ("transformers", "CLIPTextModelWithProjection"),
+        "text_encoder_2": ("transformers", "CLIPTextModelWithProjection"),
+        "text_encoder_3": ("transformers", "T5EncoderModel"),
+        "tokenizer": ("transformers", "CLIPTokenizer"),
+        "tokenizer_2": ("transformers", "CLIPTokenizer"),
+        "tokenizer_3": ("transformers", "T5Tokenizer"),
+    }
+    DENOISER: ClassVar = "transformer"
+    LARGE_ENCODERS: ClassVar = ("text_encoder_3",)
+    RELEASED: ClassVar = {
+        "sd3-medium": lambda: _released(SD3TransformerConfig.sd3_medium()),
+        "sd35-medium": lambda: _released(SD3TransformerConfig.sd35_medium()),
+        "sd35-large": lambda: _released(SD3TransformerConfig.sd35_large()),
+    }
+    SETTINGS: ClassVar = {"zero_t5": options.flag()}
+
+    @staticmethod
+    def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
+        """As of `Pipeline`."""
+        return FlowSchedule.from_config(content)
+
+    @property
+    def max_text_tokens(self) -> int:
+        """Number of tokens of every text of the CLIP encoders, start, end and padding included."""
+        pairs = ((self.tokenizer, self.text_encoder), (self.tokenizer_2, self.text_encoder_2))
+        return min(stable_diffusion.max_text_tokens(*pair) for pair in pairs)
+
+    def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
+        """Turns texts into ids of the three tokenizers.
+
+        Args:
+          texts: strings; the empty one is encoded as others are.
+          image_size: does not matter here.
+
+        Returns:
+          ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``ids_3`` int32 ``[num_texts, 256]``; ``keep``
+          int32 ``[num_texts]``, 0 where T5's states are zeros.
+
+        Raises:
+          InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+        """
+        length = self.max_text_tokens
+        ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)
+        ids_2 = tokenizer_files.clip_ids(self.tokenizer_2, texts, length)
+        ids_3, _ = fast_tokenizers.fast_ids(self.tokenizer_3, texts, _T5_TOKENS)
+        return {"ids": ids, "ids_2": ids_2, "ids_3": ids_3, "keep": np.full(len(ids), not self.zero_t5, np.int32)}
+
+    @staticmethod
+    def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> TextConditions:
+        """As of `Pipeline`; of the released models states ``[n, 333, 4096]`` and pooled texts ``[n, 2048]``."""
+        first = networks["text_encoder"](ids["ids"])
+        second = networks["text_encoder_2"](ids["ids_2"])
+        third = networks["text_encoder_3"](ids["ids_3"]).astype(first.penultimate.dtype)
+        third = jnp.where(ids["keep"][:, None, None] == 0, jnp.zeros_like(third), third)
+        clip = jnp.concatenate([first.penultimate, second.penultimate], axis=-1)
+        clip = jnp.pad(clip, ((0, 0), (0, 0), (0, third.shape[-1] - clip.shape[-1])))
+        return TextConditions(
+            states=jnp.concatenate([clip, third], axis=1),
+            pooled=jnp.concatenate([first.text_embeds, second.text_embeds], axis=-1),
+        )
+
+    @staticmethod
+    def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
+        """As of `Pipeline`."""
+        transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
+        third = configs["text_encoder_3"]
+        stable_diffusion.check_latents(transformer, configs["vae"])
+        if transformer.joint_attention_dim != third.d_model or third.d_model < first.hidden_size + second.hidden_size:
+            raise InputError(
+                f"the transformer takes text states of width {transformer.joint_attention_dim}, but T5's have"
+                f" {third.d_model}, and those of CLIP {first.hidden_size + second.hidden_size}: the parts are not of"
+                " the same model"
+            )
+        pooled = first.projection_dim + second.projection_dim
+        if transformer.pooled_projection_dim != pooled:
+            raise InputError(
+                f"the transformer takes a pooled text of width {transformer.pooled_projection_dim}, but both CLIP"
+                f" encoders give {pooled}: the parts are not of the same model"
+            )
+        stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
+        stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
+        stable_diffusion.check_vocabulary("tokenizer_3", num_tokens["tokenizer_3"], "third text encoder", third)
+
+    def own_identity(self) -> dict[str, Any]:
+        """As of `Pipeline`."""
+        return {**super().own_identity(), "max_text_tokens": [self.max_text_tokens, _T5_TOKENS]}
+
+
+def _released(transformer: SD3TransformerConfig) -> Description:
+    configs = {
+        "transformer": transformer,
+        "vae": AutoencoderKLConfig.sd3(),
+        "text_encoder": CLIPTextProjectionConfig.sd3(),
+        "text_encoder_2": CLIPTextProjectionConfig.sdxl_2(),
+        "text_encoder_3": T5EncoderConfig.t5_xxl(),
+    }
+    return Description(StableDiffusion3, FlowSchedule(shift=3.0), None, configs)

@@ -1,0 +1,88 @@
+"""The config of FLUX.1's transformer, and its released sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Self
+
+from winobench.models.config import NetworkConfig, is_count
+
+_AXES = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class FluxTransformerConfig(NetworkConfig):
+    """Shape of the transformer, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      patch_size: 1: latents are patches of 2 x 2 already when they enter the published network.
+      in_channels: channels of a patch, four times those of the latents.
+      out_channels: the same, or None for that; FLUX.1-Fill, which also takes a mask, differs.
+      num_layers: blocks with one stream for the image and one for the text.
+      num_single_layers: blocks with one stream for both.
+      attention_head_dim: width of a head.
+      num_attention_heads: number of heads.
+      joint_attention_dim: width of the text states.
+      pooled_projection_dim: width of the pooled text.
+      guidance_embeds: the network is told the strength of guidance that it was distilled from.
+      axes_dims_rope: features of a head that the (idle) first position, the row and the column turn.
+    """
+
+    patch_size: int = 1
+    in_channels: int = 64
+    out_channels: int | None = None
+    num_layers: int = 19
+    num_single_layers: int = 38
+    attention_head_dim: int = 128
+    num_attention_heads: int = 24
+    joint_attention_dim: int = 4096
+    pooled_projection_dim: int = 768
+    guidance_embeds: bool = False
+    axes_dims_rope: tuple[int, ...] = (16, 56, 56)
+
+    _class_value: ClassVar = "FluxTransformer2DModel"
+
+    def __post_init__(self):
+        self._require_positive(
+            "in_channels",
+            "num_layers",
+            "num_single_layers",
+            "attention_head_dim",
+            "num_attention_heads",
+            "joint_attention_dim",
+            "pooled_projection_dim",
+        )
+        self._require_bool("guidance_embeds")
+        self._require(self.patch_size == 1, "patch_size", "1")
+        self._require(self.in_channels % 4 == 0, "in_channels", "four times the channels of the latents")
+        same = self.out_channels in (None, self.in_channels)
+        self._require(same, "out_channels", f"null or in_channels={self.in_channels}")
+        sizes = self.axes_dims_rope
+        self._require(
+            isinstance(sizes, tuple)
+            and len(sizes) == _AXES
+            and all(is_count(size) and size % 2 == 0 for size in sizes)
+            and sum(sizes) == self.attention_head_dim,
+            "axes_dims_rope",
+            f"{_AXES} even numbers that add up to attention_head_dim={self.attention_head_dim}",
+        )
+
+    @classmethod
+    def dev(cls) -> Self:
+        """FLUX.1-dev, distilled from guidance: ``transformer/config.json`` of ``black-forest-labs/FLUX.1-dev``."""
+        return cls(guidance_embeds=True)
+
+    @classmethod
+    def schnell(cls) -> Self:
+        """FLUX.1-schnell, distilled to one to four steps: that of ``black-forest-labs/FLUX.1-schnell``."""
+        return cls()
+
+    @property
+    def latent_channels(self) -> int:
+        """Channels of the latents."""
+        return self.in_channels // 4
+
+    @property
+    def width(self) -> int:
+        """Width of the streams."""
+        return self.num_attention_heads * self.attention_head_dim
