@@ -16,13 +16,14 @@ DEFAULT_CONFIG = "gdbench:table1"
 
 USAGE = """
 Compiles what a config will run for accelerators that this machine need not have, and prints what their compilers say:
-memory of a device, passes at once, kernels, collectives, time, and from these hours and dollars. Of the model only the
-configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline over the
-compiled kernels of a GPU, which is a bound.
+memory of a device, passes or prompts at once, kernels, collectives, time, and from these hours and dollars. Of the
+model only the configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline
+over the compiled kernels of a GPU, which is a bound.
 
   python -m launch.plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
   python -m launch.plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
   python -m launch.plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
+  python -m launch.plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
 "winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.
@@ -35,6 +36,9 @@ _DEVICES = flags.DEFINE_list("devices", None, "Numbers of devices, for a table o
 _PRICE = flags.DEFINE_float("price", None, "Dollars per device and hour.", lower_bound=0)
 _STORAGE = flags.DEFINE_float("storage_gb_per_s", 1.0, "What a host reads of weights and images.", lower_bound=1e-6)
 _LARGEST = flags.DEFINE_bool("largest", False, "Find the largest step that fits, too; compiles several more.")
+_ANSWER = flags.DEFINE_integer(
+    "answer_tokens", None, "Tokens of a language model's answers, the longest of a batch; else all that are allowed.", 1
+)
 _DETAILS = flags.DEFINE_bool("details", False, "Show every program's kernels, and every part of the time.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this file, too.")
 
@@ -49,9 +53,9 @@ def main(config: ml_collections.ConfigDict) -> None:
     topologies.prepare()
 
     from winobench import files
-    from winobench.planning import plans, table
+    from winobench.planning import language_table, plans, table
 
-    assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9)
+    assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value)
     found = []
     for text in _ACCELERATOR.value:
         target = topologies.find(text)
@@ -60,7 +64,8 @@ def main(config: ml_collections.ConfigDict) -> None:
                 config, target, devices=devices, price=_PRICE.value, largest=_LARGEST.value, assumed=assumed, say=print
             )
         )
-    table.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
+    printed = language_table if isinstance(found[0], plans.LanguagePlan) else table
+    printed.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
     for note in dict.fromkeys(note for plan in found for note in plan.notes):
         print(note)
     if _OUTPUT.value:

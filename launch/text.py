@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from winobench.responders.language import Responder
     from winobench.tasks.questions import TextTask
 
-ALL = "all"
-"""In place of protocols: every one that the model can answer."""
-
 INCOMPLETE = 2
 """Exit status of runs that left something out: a task without data, or questions whose calls failed."""
 
@@ -62,7 +59,7 @@ def main(
     for model in models:
         loading.check_responder_name(model)
     tasks = choose_tasks(config.tasks, config.data_dir)
-    for protocol in _protocols(config.protocol, tasks, frozenset(KINDS)):
+    for protocol in questions.protocols_of(config.protocol, tasks, frozenset(KINDS)):
         for task in tasks:
             questions.choose_protocol(task, protocol, frozenset(KINDS))
     api = _api_options(config)
@@ -71,7 +68,7 @@ def main(
     for model in models:
         responder = load_responder(config, model, api)
         asked = _as_recorded(tasks, model)
-        protocols = _protocols(config.protocol, asked, responder.kinds)
+        protocols = questions.protocols_of(config.protocol, asked, responder.kinds)
         for protocol in protocols:
             if len(models) > 1 or len(protocols) > 1:
                 print(", ".join([f"model {model}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
@@ -256,20 +253,6 @@ def _meant(word: str) -> list[str]:
     from winobench.tasks import TEXT_TASKS
 
     return [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
-
-
-def _protocols(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str]) -> list[str | None]:
-    """The protocols that are meant; None stands for each task's first one that the model can answer."""
-    if text is None:
-        return [None]
-    if text != ALL:
-        return list(dict.fromkeys(_words(text))) or [text]
-    able = [
-        name
-        for name in tasks[0].protocols
-        if all(name in task.protocols and task.protocols[name].kind in kinds for task in tasks)
-    ]
-    return able or [None]  # which is then refused with the reason
 
 
 def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:

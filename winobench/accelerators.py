@@ -20,6 +20,8 @@ class Accelerator:
       device_kind: what JAX calls it.
       memory: bytes of a device.
       memory_rate: bytes per second.
+      link_rate: bytes per second that a device sends to others beside it, while it receives as much: over
+        NVLink, over the links between TPUs, or, for the L4, which has none, over PCIe.
       matrix_rates: operations per second of products, by the dtype of their factors; float32 stands for products that
         keep all of its bits.
       clock: cycles per second of what the TPU compiler counts; 0 for GPUs.
@@ -36,6 +38,7 @@ class Accelerator:
     device_kind: str
     memory: int
     memory_rate: float
+    link_rate: float
     matrix_rates: dict[str, float]
     clock: float = 0.0
     compute_capability: tuple[int, int] | None = None
@@ -54,30 +57,41 @@ class Accelerator:
 _GIB = 1 << 30
 
 
-def _tpu(name: str, kind: str, gib: float, gb_per_s: float, teraflops: float, teraops: float, clock: float):
+def _tpu(
+    name: str, kind: str, gib: float, gb_per_s: float, links: float, teraflops: float, teraops: float, clock: float
+):
     tera = 1e12
     # Float32 products are six of bfloat16.
     rates = {"bfloat16": teraflops * tera, "int8": teraops * tera, "float32": teraflops * tera / 6}
-    return Accelerator(name, "tpu", kind, int(gib * _GIB), gb_per_s * 1e9, rates, clock=clock)
+    return Accelerator(name, "tpu", kind, int(gib * _GIB), gb_per_s * 1e9, links * 1e9, rates, clock=clock)
 
 
-def _gpu(name: str, kind: str, memory: int, memory_rate: float, rates: tuple[float, float, float, float], **keywords):
+def _gpu(
+    name: str,
+    kind: str,
+    memory: int,
+    memory_rate: float,
+    link_rate: float,
+    rates: tuple[float, float, float, float],
+    **keywords,
+):
     names = ("bfloat16", "int8", "float8_e4m3fn", "float32")
     teraflops = {dtype: rate * 1e12 for dtype, rate in zip(names, rates, strict=True) if rate}
-    return Accelerator(name, "gpu", kind, memory, memory_rate, teraflops, **keywords)
+    return Accelerator(name, "gpu", kind, memory, memory_rate, link_rate, teraflops, **keywords)
 
 
 ACCELERATORS = {
     each.name: each
     for each in (
-        _tpu("v5e", "TPU v5 lite", 15.75, 819, 197, 394, 1.5e9),
-        _tpu("v5p", "TPU v5", 95.0, 2765, 459, 918, 1.75e9),
-        _tpu("v6e", "TPU v6 lite", 31.25, 1640, 918, 1836, 1.75e9),
+        _tpu("v5e", "TPU v5 lite", 15.75, 819, 200, 197, 394, 1.5e9),
+        _tpu("v5p", "TPU v5", 95.0, 2765, 600, 459, 918, 1.75e9),
+        _tpu("v6e", "TPU v6 lite", 31.25, 1640, 448, 918, 1836, 1.75e9),
         _gpu(
             "a100-80",
             "NVIDIA A100-SXM4-80GB",
             85_100_068_864,
             2.03904e12,
+            3.0e11,
             (312, 624, 0, 19.5),
             compute_capability=(8, 0),
             cores=108,
@@ -91,6 +105,7 @@ ACCELERATORS = {
             "NVIDIA L4",
             23_654_000_000,
             3.00e11,
+            3.2e10,
             (121, 242, 242, 30.3),
             compute_capability=(8, 9),
             cores=58,
@@ -104,6 +119,7 @@ ACCELERATORS = {
             "NVIDIA H100 80GB HBM3",
             84_942_979_072,
             3.35232e12,
+            4.5e11,
             (989, 1979, 1979, 67),
             compute_capability=(9, 0),
             cores=132,
@@ -115,6 +131,7 @@ ACCELERATORS = {
             "NVIDIA H200 141GB HBM3e",
             151_397_597_184,
             4.8e12,
+            4.5e11,
             (989, 1979, 1979, 67),
             compute_capability=(9, 0),
             cores=132,
@@ -126,6 +143,7 @@ ACCELERATORS = {
             "NVIDIA B200",
             191_514_411_008,
             7.67232e12,
+            9.0e11,
             (2250, 4500, 4500, 75),
             compute_capability=(10, 0),
             cores=148,

@@ -83,6 +83,8 @@ def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
         there = ", ".join(plan["target"] for plan in plans)
         raise InputError(f"--plan={path} is of {there}, not of {kind}: plan for that with --accelerator={kind}:...")
     plan = of_kind[0]
+    if "batches" in plan:
+        raise InputError(f"--plan={path} is of a language model, for which jobs take no plan: leave --plan out.")
     step = plan["programs"][0] if plan["programs"] else None
     if step is None or not plan["fits"]:
         raise InputError(f"--plan={path} says that this does not fit on {plan['target']}: take other devices.")

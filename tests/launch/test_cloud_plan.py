@@ -124,3 +124,8 @@ def test_what_is_no_plan_is_one_sentence(tmp_path, content):
 def test_a_plan_without_its_parts_is_one_sentence(write):
     with pytest.raises(InputError, match=names("plan.json", "'fits'")):
         make("slurm", write({"target": "h100:8", "programs": [{"items": 1}]}), accelerator="h100:8")
+
+
+def test_a_plan_of_a_language_model_is_refused(write):
+    with pytest.raises(InputError, match=names("plan.json", "language model", "--plan")):
+        make("slurm", write({"target": "h100:8", "batches": [], "fits": True}), accelerator="h100:8")

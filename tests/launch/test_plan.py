@@ -8,6 +8,16 @@ from tests.launching import launch_process
 from tests.planning import small
 
 PLAN = "launch.plan"
+V5E = "--accelerator=v5e:1x1"
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 4096,
+}
 
 
 @pytest.fixture
@@ -39,16 +49,44 @@ def test_a_pipeline_on_a_tpu(tmp_path, cache):
         assert shown in out
 
 
+def test_a_language_model_on_a_tpu(tmp_path, cache):
+    """From a folder with its config alone."""
+    pytest.importorskip("libtpu")
+    output = tmp_path / "plan.json"
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    words = ("--config=wscplus", f"--config.model={tmp_path}", "--config.dtype=bfloat16", "--config.model_parallel=2")
+    words += ("--config.batch_size=4", "--accelerator=v5e:2x2", "--devices=2,4", "--price=1.2", "--answer_tokens=200")
+    status, out, err = launch_process(PLAN, *words, "--details", f"--output={output}", **cache)
+    assert (status, err) == (0, "")
+    (plan,) = json.loads(output.read_text())["plans"]
+    (batch,) = plan["batches"]
+    assert plan["fits"]
+    assert (plan["model_parallel"], plan["copies"], batch["rows"]) == (2, 2, 4)
+    # Two in the layer, the embedding's, two to choose a token, and one to see whether any row goes on.
+    assert batch["answering"]["collectives"] == batch["answering"]["turn"]["collectives"] == {"all-reduce": 6}
+    two, four = plan["durations"]
+    token = batch["rates"]["token"]
+    assert two["writing"] == pytest.approx(175 * 199 * token)
+    assert four["writing"] == pytest.approx(88 * 199 * token)
+    assert batch["rates"]["tokens"] == pytest.approx(2 * 4 / token)
+    for shown in ("wscplus, toe", "tokens/s", "700 questions", "keys and values", "6 all-reduce", "dollars"):
+        assert shown in out
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
         (["--accelerator=v9:4"], ["v9:4", "v5e", "h100"]),
         (["--accelerator=v5e:4"], ["v5e:4", "v5e:4x4"]),
         (["--devices=1,none"], ["--devices=1,none", "'none'"]),
-        (["--config.model=sd15,sd21", "--accelerator=v5e:1x1"], ["--config.model", "sd15,sd21"]),
-        (["--config.model=clip-rn50", "--accelerator=v5e:1x1"], ["clip-rn50"]),
-        (["--config=winoviz", "--config.model=flan-t5-small", "--accelerator=v5e:1x1"], ["gdbench"]),
-        (["--config=hardneg", "--accelerator=v5e:1x1"], ["gdbench"]),
+        (["--config.model=sd15,sd21", V5E], ["--config.model", "sd15,sd21"]),
+        (["--config.model=clip-rn50", V5E], ["clip-rn50"]),
+        (
+            ["--config=winoviz", "--config.model=openai:gpt-4o", V5E],
+            ["openai:gpt-4o", "llama2-13b"],
+        ),
+        (["--config=winoviz", "--config.model=flan-t5-small", "--config.protocol=toe", V5E], ["toe", "zero_shot"]),
+        (["--config=hardneg", V5E], ["gdbench"]),
     ],
 )
 def test_bad_input_is_one_sentence(words, named, cache):

@@ -10,6 +10,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh
 
 from tests.parity.torch_copy import QUICK_COMPILATION
+from winobench import parallel
 from winobench.errors import InputError
 from winobench.models import decoder, decoder_cache
 from winobench.models.decoder import Decoder
@@ -202,6 +203,22 @@ def test_texts_beyond_the_range_of_dynamic_scaling_are_refused():
     make_cache(CONFIG, 1, 33)
 
 
+def test_a_row_that_is_computed_for_nothing_changes_nothing(monkeypatch):
+    """On TPUs single rows are two."""
+    rows = jnp.asarray(np.random.default_rng(0).standard_normal((3, 1, 8)), jnp.float32)
+    matrix = jnp.asarray(np.random.default_rng(1).standard_normal((3, 8, 5)), jnp.float32)
+    expected = decoder._matmul(rows, matrix, jnp.float32)
+    single = decoder._dense(rows[0], matrix[0], jnp.float32)
+    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu"))
+    assert decoder.with_spare_row(rows).shape == (3, 2, 8)
+    assert decoder.with_spare_row(rows, axis=0) is rows
+    np.testing.assert_allclose(decoder._matmul(rows, matrix, jnp.float32), expected, **CLOSE)
+    for shape in ((8,), (1, 8), (1, 1, 8)):
+        found = decoder._dense(rows[0].reshape(shape), matrix[0], jnp.float32)
+        np.testing.assert_allclose(found, np.reshape(single, (*shape[:-1], 5)), **CLOSE)
+    assert decoder._matmul(rows.reshape(1, 3, 8), matrix[0], jnp.float32).shape == (1, 3, 5)
+
+
 def test_shardings_of_a_layer_leave_two_sums():
     _, state = abstract(int8=True)
     mesh = AbstractMesh((2, 4), ("data", "model"))
@@ -213,7 +230,8 @@ def test_shardings_of_a_layer_leave_two_sums():
     assert specs["layers.2.mlp.up_proj.kernel_scale"] == ("model",)
     assert specs["layers.2.mlp.down_proj.kernel"] == ("model", None)
     assert specs["layers.2.input_layernorm.scale"] == ()
-    assert specs["embed_tokens.embedding"] == (None, "model")
+    assert specs["embed_tokens.embedding"] == ("model", None)
+    assert specs["lm_head.kernel"] == (None, "model")
     cache = decoder_cache.cache_shardings(CONFIG, 4, mesh)
     assert tuple(cache.keys[0].spec) == ("data", None, None, None)
     cache = decoder_cache.cache_shardings(CONFIG, 3, AbstractMesh((2, 2), ("data", "model")))

@@ -10,6 +10,7 @@ from flax import nnx
 
 from tests.models.test_networks import filled
 from tests.parity.torch_copy import QUICK_COMPILATION, abstract, call
+from winobench import parallel
 from winobench.errors import InputError
 from winobench.models import t5
 from winobench.models.decoder import quantise
@@ -58,6 +59,15 @@ def test_cached_decoding_equals_uncached(model):
     assert (whole.dtype, whole.shape, int(used)) == (jnp.float32, (3, 10, 30), 10)
     np.testing.assert_allclose(cached, whole, atol=1e-5 * np.abs(whole).max())
     assert np.std(whole) > 0.01
+
+
+def test_a_row_that_is_computed_for_nothing_changes_nothing(model, monkeypatch):
+    """On TPUs, the attention of a single token is computed with a row beside it."""
+    expected, cached, _ = decoded(*nnx.split(model), IDS, MASK, PARTS, 14, DECODED)
+    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu"))
+    # Of another length, so that it is traced again.
+    _, found, _ = decoded(*nnx.split(model), IDS, MASK, PARTS, 15, DECODED)
+    np.testing.assert_allclose(found, cached, atol=1e-5 * np.abs(expected).max())
 
 
 def test_padding_and_what_comes_later_change_nothing(model):

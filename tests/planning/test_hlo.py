@@ -39,6 +39,14 @@ def test_loops_count_as_often_as_they_run():
     assert sum(k.times * k.operations for k in products) == 7 * 2 * 64**3
 
 
+def test_a_loop_that_its_data_end_counts_once():
+    def loop(x):
+        return jax.lax.while_loop(lambda y: y[0, 0] < 1e6, lambda y: jnp.tanh(y @ x), x @ x)
+
+    products = [k for k in compiled(loop, (64, 64)) if k.operations]
+    assert [(k.in_open_loop, k.times) for k in products] == [(False, 1), (True, 1)]
+
+
 GPU = """HloModule jit_step, is_scheduled=true
 
 %fused_slice (p: bf16[32,64,64,320]) -> f32[32,1,1,320] {
@@ -123,6 +131,51 @@ dim_labels=0bf1_1oi0->0b1f
 """
     (product,) = read(text)
     assert (product.kind, product.operations) == (hlo.PRODUCT, 2 * 32 * 4096 * 320 * 320)
+
+
+UPDATES = """HloModule jit_write, is_scheduled=true
+
+%fused_write (cache: bf16[40,128,1792], new: bf16[40,128,1], where: s32[]) -> bf16[40,128,1792] {
+  %cache = bf16[40,128,1792]{2,1,0} parameter(0)
+  %new = bf16[40,128,1]{2,1,0} parameter(1)
+  %where = s32[] parameter(2)
+  %renamed = bf16[40,128,1792]{2,1,0} bitcast(%cache)
+  ROOT %written = bf16[40,128,1792]{2,1,0} dynamic-update-slice(%renamed, %new, %where, %where, %where)
+}
+
+ENTRY %main (cache: bf16[40,128,1792], new: bf16[40,128,1], where: s32[]) -> bf16[40,128,1792] {
+  %cache.1 = bf16[40,128,1792]{2,1,0} parameter(0)
+  %new.1 = bf16[40,128,1]{2,1,0} parameter(1)
+  %where.1 = s32[] parameter(2)
+  %in_fusion = bf16[40,128,1792]{2,1,0} fusion(%cache.1, %new.1, %where.1), kind=kLoop, calls=%fused_write
+  ROOT %alone = bf16[40,128,1792]{2,1,0} dynamic-update-slice(%in_fusion, %new.1, %where.1, %where.1, %where.1)
+}
+"""
+
+
+def test_what_is_changed_in_place_is_not_moved():
+    for kernel in read(UPDATES):
+        assert 2 * 2 * 40 * 128 <= kernel.bytes <= 2 * 2 * 40 * 128 + 3 * 4
+
+
+@pytest.mark.parametrize(
+    "groups", ["{{0,1,2,3},{4,5,6,7}}", "[2,4]<=[8]", "mesh['data'=2,'model'=4] {'model'}", "mesh['a'=4,'b'=2] {'a'}"]
+)
+def test_what_a_collective_sends(groups):
+    text = """HloModule jit_sum
+
+ENTRY %main (x: bf16[16,5120]) -> bf16[64,5120] {
+  %x = bf16[16,5120]{1,0} parameter(0)
+  %pmax = bf16[16,5120]{1,0} all-reduce(%x), replica_groups=GROUPS, to_apply=%add
+  %gathered = bf16[64,5120]{1,0} all-gather(%pmax), replica_groups=GROUPS, dimensions={0}
+  ROOT %moved = bf16[64,5120]{1,0} collective-permute(%gathered), source_target_pairs={{0,1}}
+}
+"""
+    summed, gathered, moved = read(text.replace("GROUPS", groups))
+    assert [kernel.opcode for kernel in (summed, gathered, moved)] == ["all-reduce", "all-gather", "collective-permute"]
+    size = 2 * 16 * 5120
+    assert (summed.sent, gathered.sent, moved.sent) == (2 * size * 3 / 4, 4 * size * 3 / 4, 4 * size)
+    assert roofline.seconds(summed, ACCELERATORS["h100"]) == pytest.approx(summed.sent / 4.5e11)
 
 
 def test_roofline():

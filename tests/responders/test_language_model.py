@@ -14,7 +14,7 @@ from tests.tiny_language_models import compile_quickly, write_language_model
 from winobench import parallel
 from winobench.checkpoints import language_models
 from winobench.errors import InputError
-from winobench.responders import decoding, language_model, shapes
+from winobench.responders import batches, decoding, language_model, shapes
 from winobench.responders.language import Entailment, Generation, Options, Responder, Turn
 from winobench.responders.language_model import LanguageModel
 
@@ -121,7 +121,7 @@ def test_a_prefix_is_read_once(model, monkeypatch):
 
     monkeypatch.setattr(decoding, "score_options", record)
     monkeypatch.setattr(decoding, "encode_prefix", lambda program, params, ids, length: ("the prefix", int(length)))
-    monkeypatch.setattr(LanguageModel, "_rows", lambda *arguments: 8)
+    monkeypatch.setattr(batches.Room, "rows", lambda *arguments: 8)
     with pytest.raises(RuntimeError, match="enough"):
         list(model.ask(OPTION_REQUESTS[3:]))
     ((_, prompts, _, _),) = read
@@ -266,7 +266,7 @@ def test_coarser_numbers(options, tolerance, model, scores, tiny_language_model)
 
 
 def test_what_is_too_long(model, monkeypatch):
-    monkeypatch.setattr(LanguageModel, "_longest", 24)
+    monkeypatch.setattr(model, "_longest", 24)
     long = (Turn("user", "The suitcase is green. " * 9),)
     requests = [Generation(long), Options(long, OPTIONS), OPTION_REQUESTS[0]]
     answers = in_order(model, requests)
@@ -277,7 +277,7 @@ def test_what_is_too_long(model, monkeypatch):
     with pytest.raises(ValueError, match="this call failed"):
         model.read(requests[0], answers[0])
     # Where a prompt can be read, its answer ends with what the model can read.
-    monkeypatch.setattr(LanguageModel, "_longest", 6 + len(model.prompts.encode(CONVERSATIONS[0])))
+    monkeypatch.setattr(model, "_longest", 6 + len(model.prompts.encode(CONVERSATIONS[0])))
     assert model._job(0, Generation(CONVERSATIONS[0])).limit == 6
 
 
@@ -326,32 +326,28 @@ def test_bad_models(tiny_language_model, tmp_path):
 
 def test_sizes_of_batches(model):
     shape = shapes.Shape(prompt=512, options=2, answer=8, sampled=False)
-    assert model._rows(shape, 1) == 2
-    assert model._rows(shape, 100) == 4
-    model = LanguageModel.__new__(LanguageModel)
-    model.__dict__ |= {"_batch_size": None, "mesh": parallel.make_mesh(jax.devices()[:2]), "_bytes_a_token": 1 << 10}
-    model.__dict__["_parameter_bytes"] = 1 << 10
+    assert model._room.rows(shape, 1) == 2
+    assert model._room.rows(shape, 100) == 4
+    room = batches.Room(parallel.make_mesh(jax.devices()[:2]), parameter_bytes=1 << 10, bytes_a_token=1 << 10)
     # 2,048 tokens, then 512 MiB of keys and values, on each of two devices; never more than there is to do.
-    assert model._rows(shape, 100) == 2 * 4
-    assert model._rows(shape, 3) == 2 * 2
-    model.__dict__["_bytes_a_token"] = 1 << 17
-    assert model._rows(shape, 100) == 2 * 2
-    model.__dict__["_bytes_a_token"] = 1 << 30
-    assert model._rows(shape, 100) == 2
+    assert room.rows(shape, 100) == 2 * 4
+    assert room.rows(shape, 3) == 2 * 2
+    assert dataclasses.replace(room, bytes_a_token=1 << 17).rows(shape, 100) == 2 * 2
+    assert dataclasses.replace(room, bytes_a_token=1 << 30).rows(shape, 100) == 2
     # Batches are equally full, and each device has 1, 2, 3, 4, 6, 8, ... rows.
-    model.__dict__["_bytes_a_token"] = 1
+    room = dataclasses.replace(room, bytes_a_token=1)
     shape = shapes.Shape(prompt=64, options=0, answer=8, sampled=False)
-    assert [model._rows(shape, count) for count in (1, 9, 48, 64, 65, 90, 130)] == [2, 12, 48, 64, 48, 48, 48]
+    assert [room.rows(shape, count) for count in (1, 9, 48, 64, 65, 90, 130)] == [2, 12, 48, 64, 48, 48, 48]
 
 
 def test_what_does_not_fill_a_batch_waits_for_a_wider_one():
     model = LanguageModel.__new__(LanguageModel)
-    model.__dict__ |= {"_batch_size": 2, "mesh": parallel.make_mesh(jax.devices()[:1])}
+    model._room = batches.Room(parallel.make_mesh(jax.devices()[:1]), 0, 0, batch_size=2)
     narrow = shapes.Shape(prompt=16, options=0, answer=8, sampled=False)
     wide, far = (dataclasses.replace(narrow, prompt=prompt) for prompt in (32, 128))
     other = dataclasses.replace(wide, sampled=True)
-    batches = model._filled({far: ["f"], other: ["o"], wide: ["v", "w"], narrow: list("abcde")})
-    assert list(batches) == [(narrow, list("abcd")), (wide, list("evw")), (other, ["o"]), (far, ["f"])]
+    found = model._filled({far: ["f"], other: ["o"], wide: ["v", "w"], narrow: list("abcde")})
+    assert list(found) == [(narrow, list("abcd")), (wide, list("evw")), (other, ["o"]), (far, ["f"])]
     assert list(model._filled({narrow: ["a"], wide: ["v"]})) == [(wide, ["a", "v"])]
 
 

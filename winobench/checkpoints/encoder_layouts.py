@@ -42,6 +42,7 @@ from winobench.checkpoints.models import KeyTable
 from winobench.checkpoints.weights import FileTensor
 from winobench.errors import InputError
 from winobench.files import write_json
+from winobench.models import t5
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
@@ -383,7 +384,7 @@ def build_t5(
     origins = {
         path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
     }
-    shardings = parallel.parameter_shardings(state, mesh)
+    shardings = t5.parameter_shardings(state, mesh)
     state, digest = language_models.fill(T5ForConditionalGeneration.__name__, state, origins, tensors, shardings)
     return config, (graph, state), digest
 

@@ -30,6 +30,10 @@ ATTEMPTS = "attempts.jsonl"
 _SECONDS_BETWEEN_SYNCS = 2.0
 
 
+ALL = "all"
+"""In place of protocols: every one that the model can answer."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Asked:
     """A task with all that is to be asked.
@@ -232,6 +236,29 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, da
         raise InputError(f"limit is {limit!r:.80}: give a whole number from 1 on, or None for all")
     if jax.distributed.is_initialized() and parallel.num_processes() > 1:
         raise InputError("text tasks are for a program of one process: start it without the others")
+
+
+def protocols_of(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str]) -> list[str | None]:
+    """The protocols that a config means.
+
+    Args:
+      text: names with commas, ``all`` for every one that all tasks have and the model can answer, or None.
+      tasks: that are asked.
+      kinds: of requests that the model answers.
+
+    Returns:
+      Their names; None stands for each task's first one that the model can answer.
+    """
+    if text is None:
+        return [None]
+    if text != ALL:
+        return list(dict.fromkeys(filter(None, map(str.strip, text.split(","))))) or [text]
+    able = [
+        name
+        for name in tasks[0].protocols
+        if all(name in task.protocols and task.protocols[name].kind in kinds for task in tasks)
+    ]
+    return able or [None]  # which is then refused with the reason
 
 
 def choose_protocol(task: TextTask, name: str | None, kinds: frozenset[str]) -> Protocol:

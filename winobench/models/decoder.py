@@ -17,15 +17,41 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh
 
 from winobench import parallel
+from winobench.models import tensor_parallel
 from winobench.models.decoder_cache import Cache, check_length
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
 # Scores of what may not be attended to. Finite, so that a row that may attend to nothing, which only padding has, gets
 # finite results, which nobody reads.
 _NOWHERE = -1e30
+
+
+def _dense(x: jax.Array, kernel: jax.Array, result: Any) -> jax.Array:
+    """[..., inputs] and [inputs, outputs] -> [..., outputs] in the dtype ``result``."""
+    if x.size == x.shape[-1]:  # all there is, is one row
+        return _matmul(x.reshape(1, -1), kernel, result).reshape(*x.shape[:-1], -1)
+    return jnp.matmul(x, kernel, preferred_element_type=result)
+
+
+def with_spare_row(rows: jax.Array, axis: int = -2) -> jax.Array:
+    """The rows of a product, with one more that is computed for nothing where a TPU would compute a single one.
+
+    XLA leaves a single row to the TPU's vector unit: by the compiler's cycles, a token's attention to 1,791 slots then
+    takes three times as long.
+    """
+    device = parallel.traced_device()
+    if rows.shape[axis] > 1 or device is None or device.platform != "tpu":
+        return rows
+    return jnp.concatenate([rows, jnp.zeros_like(rows)], axis=axis)
+
+
+def _matmul(rows: jax.Array, matrix: jax.Array, result: Any) -> jax.Array:
+    """[..., n, inputs] and [..., inputs, outputs] -> [..., n, outputs] in the dtype ``result``."""
+    products = jnp.matmul(with_spare_row(rows), matrix, preferred_element_type=result)
+    return products[..., : rows.shape[-2], :]
 
 
 class Projection(nnx.Module):
@@ -61,9 +87,9 @@ class Projection(nnx.Module):
         result = self.dtype if result is None else result
         kernel = self.kernel[...].astype(self.dtype)
         if self.kernel_scale is None:
-            y = jnp.matmul(x, kernel, preferred_element_type=result)
+            y = _dense(x, kernel, result)
         else:
-            y = jnp.matmul(x, kernel, preferred_element_type=jnp.float32)
+            y = _dense(x, kernel, jnp.float32)
             y = (y * self.kernel_scale[...]).astype(result)
         return y if self.bias is None else y + self.bias[...].astype(result)
 
@@ -160,11 +186,10 @@ def _attend(
         """[B, groups, heads, s, inputs] and [B or 1, groups, inputs, outputs] -> [B, groups, heads, s, outputs]."""
         if matrix.shape[0] == batch:
             flat = rows.reshape(batch, groups, -1, rows.shape[-1])
-            result = jnp.matmul(flat, matrix, preferred_element_type=jnp.float32)
-            return result.reshape(*rows.shape[:-1], -1)
+            return _matmul(flat, matrix, jnp.float32).reshape(*rows.shape[:-1], -1)
         rows = jnp.moveaxis(rows, 0, 1)
         flat = rows.reshape(groups, -1, rows.shape[-1])
-        result = jnp.matmul(flat, matrix[0], preferred_element_type=jnp.float32)
+        result = _matmul(flat, matrix[0], jnp.float32)
         return jnp.moveaxis(result.reshape(*rows.shape[:-1], -1), 1, 0)
 
     parts = [(own, allowed[:, None, None])] + ([] if shared is None else [(shared, shared_allowed)])
@@ -385,11 +410,10 @@ class Decoder(nnx.Module):
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter of a decoder lives.
+    """Where each parameter of a decoder lives: see `winobench.models.tensor_parallel`.
 
-    As `winobench.parallel.parameter_shardings`, but the projections back to the states are split along their inputs,
-    which are the outputs of those before them: a layer then adds up partial results twice, and nothing else travels
-    (Shoeybi et al., 2019). Norms, and what belongs to the outputs of these projections, are whole on every device.
+    A layer adds up partial results twice, the embedding once, and the choice of a token compares one number for each
+    row and device twice; nothing else travels.
 
     Args:
       state: the network's state, of arrays or of shapes.
@@ -398,22 +422,4 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
     Returns:
       The same pytree with a `NamedSharding` at each leaf.
     """
-    usual = parallel.parameter_shardings(state, mesh)
-    parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
-    if parts == 1:
-        return usual
-    whole = NamedSharding(mesh, PartitionSpec())
-    inputs_split = NamedSharding(mesh, PartitionSpec(parallel.MODEL_AXIS, None))
-
-    def sharding(path: tuple[Any, ...], leaf: Any, usual: NamedSharding) -> NamedSharding:
-        owner, name = (entry.key for entry in path[-3:-1])  # the last entry is the parameter's value
-        if name == "scale":
-            return whole
-        if owner in ("o_proj", "down_proj"):
-            if name != "kernel":
-                return whole
-            if leaf.shape[-2] % parts == 0:
-                return inputs_split
-        return usual
-
-    return jax.tree_util.tree_map_with_path(sharding, state, usual)
+    return tensor_parallel.parameter_shardings(state, mesh, back=("o_proj", "down_proj"), embedding="embed_tokens")

@@ -17,11 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.sharding import AbstractMesh, Mesh
 
+from winobench.models import tensor_parallel
 from winobench.models.base import Network
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
-from winobench.models.decoder import Projection, RMSNorm
+from winobench.models.decoder import Projection, RMSNorm, with_spare_row
 
 FEED_FORWARDS = ("relu", "gated-gelu")
 """T5 1.0's feed-forward layer; that of T5 1.1 and FLAN-T5, gated by the tanh formula of GELU."""
@@ -208,10 +210,11 @@ class T5Attention(nnx.Module):
 
     def attend(self, x: jax.Array, keys: jax.Array, values: jax.Array, bias: jax.Array) -> jax.Array:
         """x [B, T, d_model], keys and values [B, S, heads, d_kv], bias over [B, heads, T, S] -> [B, T, d_model]."""
-        scores = jnp.einsum("bthd,bshd->bhts", self._split(self.q(x)), keys, preferred_element_type=jnp.float32)
+        query = with_spare_row(self._split(self.q(x)), axis=1)
+        scores = jnp.einsum("bthd,bshd->bhts", query, keys, preferred_element_type=jnp.float32)
         weights = jax.nn.softmax(scores + bias, axis=-1).astype(values.dtype)
         result = jnp.einsum("bhts,bshd->bthd", weights, values)
-        return self.o(result.reshape(*x.shape[:-1], -1))
+        return self.o(result[:, : x.shape[1]].reshape(*x.shape[:-1], -1))
 
     def _split(self, x: jax.Array) -> jax.Array:
         return x.reshape(*x.shape[:-1], self.heads, -1)
@@ -458,6 +461,21 @@ class T5ForConditionalGeneration(Network):
             return self.lm_head(x, result=jnp.float32)
         head = self.shared.embedding[...].astype(self.dtype)
         return jnp.matmul(x, head.T, preferred_element_type=jnp.float32)
+
+
+def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """Where each parameter of a T5 lives: see `winobench.models.tensor_parallel`.
+
+    A layer of the encoder adds up partial results twice, one of the decoder three times, each embedding of tokens once.
+
+    Args:
+      state: the network's state, of arrays or of shapes.
+      mesh: the mesh; one without devices will do.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    return tensor_parallel.parameter_shardings(state, mesh, back=("o", "wo"), embedding="shared")
 
 
 def _hidden(mask: jax.Array) -> jax.Array:

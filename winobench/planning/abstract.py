@@ -1,4 +1,4 @@
-"""Pipelines without weights: networks whose parameters are shapes and dtypes, which is all that a compiler asks for."""
+"""Models without weights: networks whose parameters are shapes and dtypes, which is all that a compiler asks for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import jax.numpy as jnp
 from flax import nnx
 
 from winobench import registry
+from winobench.checkpoints import language_models, models, sources
 from winobench.diffusion import families
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
+from winobench.errors import InputError
+from winobench.models import released
 from winobench.models.base import Network
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
 
 class _Tokens(dict):
@@ -69,6 +74,33 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
         networks[name] = nnx.eval_shape(make)
     tokenizers = {name: LengthOfTokens() for name in family.TOKENIZERS}
     return family(**networks, **tokenizers, schedule=description.schedule, timestep_range=description.timestep_range)
+
+
+def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
+    """The shape of a language model that writes, by its config alone.
+
+    Args:
+      source: a name in `winobench.registry.LANGUAGE_MODELS`, whose sizes are in the code, a folder, or a hub id.
+      revision: branch, tag or commit of a hub id.
+
+    Raises:
+      InputError: it is none, or it is behind an API or recorded.
+    """
+    known = released.language_model(source) if revision is None else None
+    if known is not None:
+        return known
+    if ":" in source and not os.path.exists(source):
+        raise InputError(
+            f"{source} does not run on devices of one's own, for which plans are: name one of"
+            f" {', '.join(registry.LANGUAGE_MODELS)}, a folder or a hub id"
+        )
+    found = sources.resolve(source, revision=revision)
+    kind = language_models.language_model_kind(found)
+    if kind == "decoder":
+        return language_models.read_decoder_config(found)
+    if kind == "t5":
+        return models.read_config(T5ForConditionalGeneration, found)
+    raise InputError(f"{source} is a {kind} model, which writes no text: plans are for decoders (LLaMA, Qwen3) and T5")
 
 
 def is_pipeline(source: str) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 import time
+from collections.abc import Iterable, Sequence
 
 import jax
 import jaxlib
@@ -20,32 +21,13 @@ from winobench.planning.roofline import Sum
 from winobench.planning.topologies import Target
 
 # Raised whenever what is read of a compiled program changes.
-_READER = 1
+_READER = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Compiled:
-    """What a compiler says of a program, for one device.
+class _Kernels:
+    """What follows from sums by kind."""
 
-    Attributes:
-      name, noun, items: as of `Program`.
-      temporaries: bytes that the program needs beside what it is given and gives.
-      arguments: bytes of what it is given.
-      code: bytes of the program itself.
-      kernels: sums by kind (`winobench.planning.hlo.KINDS`).
-      collectives: instruction -> how many run.
-      compile_seconds: on this machine, when it was compiled.
-    """
-
-    name: str
-    noun: str
-    items: int
-    temporaries: int
-    arguments: int
-    code: int
     kernels: dict[str, Sum]
-    collectives: dict[str, int]
-    compile_seconds: float
 
     @property
     def seconds(self) -> float:
@@ -61,6 +43,46 @@ class Compiled:
     def operations(self) -> float:
         """Of the matrix units."""
         return sum(each.operations for each in self.kernels.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn(_Kernels):
+    """One turn of a program's loop that ends when its data say so, such as that over the tokens of a text.
+
+    Attributes:
+      kernels: sums by kind (`winobench.planning.hlo.KINDS`).
+      collectives: instruction -> how many run.
+    """
+
+    kernels: dict[str, Sum]
+    collectives: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled(_Kernels):
+    """What a compiler says of a program, for one device.
+
+    Attributes:
+      name, noun, items: as of `Program`.
+      temporaries: bytes that the program needs beside what it is given and gives.
+      arguments: bytes of what it is given.
+      code: bytes of the program itself.
+      kernels: sums by kind (`winobench.planning.hlo.KINDS`) of what runs once, or as often as the program itself says.
+      collectives: instruction -> how many of them run.
+      compile_seconds: on this machine, when it was compiled.
+      turn: of the loop that ends when its data say so; None where there is none.
+    """
+
+    name: str
+    noun: str
+    items: int
+    temporaries: int
+    arguments: int
+    code: int
+    kernels: dict[str, Sum]
+    collectives: dict[str, int]
+    compile_seconds: float
+    turn: Turn | None = None
 
 
 def compile_program(program: Program, target: Target) -> Compiled | None:
@@ -97,11 +119,7 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
     seconds = time.perf_counter() - begin
     stats = compiled.memory_analysis()
     kernels = hlo.kernels(hlo.parse(_text(compiled, program, target)))
-    collectives: dict[str, int] = {}
-    for kernel in kernels:
-        if kernel.kind == hlo.COLLECTIVE:
-            name = re.sub(r"[.\d]+$", "", kernel.name).removesuffix("-start")
-            collectives[name] = collectives.get(name, 0) + kernel.times
+    turn = _sums([kernel for kernel in kernels if kernel.in_open_loop], target)
     result = Compiled(
         program.name,
         program.noun,
@@ -109,12 +127,25 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
         stats.temp_size_in_bytes,
         stats.argument_size_in_bytes,
         stats.generated_code_size_in_bytes,
-        roofline.by_kind(kernels, target.accelerator),
-        collectives,
+        *_sums([kernel for kernel in kernels if not kernel.in_open_loop], target),
         seconds,
+        Turn(*turn) if turn[0] else None,
     )
     _write(path, {"identity": identity, "compiled": dataclasses.asdict(result)})
     return result
+
+
+def collectives(kernels: Iterable[hlo.Kernel]) -> dict[str, int]:
+    """How many of each collective instruction are among some kernels."""
+    found: dict[str, int] = {}
+    for kernel in kernels:
+        if kernel.kind == hlo.COLLECTIVE:
+            found[kernel.opcode] = found.get(kernel.opcode, 0) + kernel.times
+    return found
+
+
+def _sums(kernels: Sequence[hlo.Kernel], target: Target) -> tuple[dict[str, Sum], dict[str, int]]:
+    return roofline.by_kind(kernels, target.accelerator), collectives(kernels)
 
 
 def _text(compiled: jax.stages.Compiled, program: Program, target: Target) -> str:
@@ -131,8 +162,14 @@ def _text(compiled: jax.stages.Compiled, program: Program, target: Target) -> st
 def _compiled(content: dict | None) -> Compiled | None:
     if content is None:
         return None
-    kernels = {kind: Sum(**numbers) for kind, numbers in content["kernels"].items()}
-    return Compiled(**{**content, "kernels": kernels})
+    turn = content["turn"]
+    return Compiled(
+        **{**content, "kernels": _kernels(content), "turn": turn and Turn(**{**turn, "kernels": _kernels(turn)})}
+    )
+
+
+def _kernels(content: dict) -> dict[str, Sum]:
+    return {kind: Sum(**numbers) for kind, numbers in content["kernels"].items()}
 
 
 def _read(path: str) -> dict | None:

@@ -20,11 +20,15 @@ class Assumptions:
       storage_rate: bytes per second that a host reads.
       bytes_per_image: as stored; COCO's and ImageCoDe's archives come to 148 and 149 kB per image.
       rounds: groups of tasks with the same samples, each of which ends with a step that is not full.
+      characters_a_token: of a prompt in English.
+      answer_tokens: until all texts of a batch have ended; None for as many as the task allows.
     """
 
     storage_rate: float = 1e9
     bytes_per_image: float = 150e3
     rounds: int = 2
+    characters_a_token: float = 4.0
+    answer_tokens: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)

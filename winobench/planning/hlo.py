@@ -1,7 +1,8 @@
 """Compiled programs, read: the kernels of XLA's scheduled HLO text, with operations, bytes and the compiler's cycles.
 
 A *kernel* is an instruction of the program that runs by itself on the device: a fusion, a call of a library, a copy.
-Instructions that only rename memory are none. Loops count as often as they run.
+Instructions that only rename memory are none. Loops count as often as they run; of one that ends when its data say so,
+such as that over the tokens of a text, each kernel counts once and says that it is in such a loop.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ _MOVES = {
     "tuple",
 }
 _SLICES = {"slice", "dynamic-slice", "gather"}
+# What changes a part of an array in place -> which of its operands is written there.
+_UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
 _ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
 
@@ -139,6 +142,9 @@ class Kernel:
       cycles: by the TPU's compiler; None where it says none.
       times: how often it runs.
       source: the JAX operation that it comes from.
+      opcode: HLO's word for the instruction; of one that is started and waited for elsewhere, for what is started.
+      sent: bytes that each device sends to others in a collective.
+      in_open_loop: whether it runs as often again as a loop that ends when its data say so; ``times`` is for one turn.
     """
 
     name: str
@@ -150,6 +156,9 @@ class Kernel:
     cycles: int | None
     times: int
     source: str
+    opcode: str = ""
+    sent: float = 0.0
+    in_open_loop: bool = False
 
 
 def parse(text: str) -> Module:
@@ -177,7 +186,7 @@ def parse(text: str) -> Module:
 
 def kernels(module: Module) -> list[Kernel]:
     """All kernels of a program, in the order of the entry computation; those of loops after each other."""
-    return list(_kernels(module, module.entry, 1))
+    return list(_kernels(module, module.entry, 1, False))
 
 
 def _instruction(line: str) -> Instruction | None:
@@ -216,7 +225,7 @@ def _arrays(text: str) -> tuple[Array, ...]:
     )
 
 
-def _kernels(module: Module, name: str, times: int) -> Iterator[Kernel]:
+def _kernels(module: Module, name: str, times: int, in_open_loop: bool) -> Iterator[Kernel]:
     instructions = module.computations[name]
     by_name = {each.name: each for each in instructions}
     for each in instructions:
@@ -226,9 +235,9 @@ def _kernels(module: Module, name: str, times: int) -> Iterator[Kernel]:
         if each.opcode in ("call", "while", "conditional"):
             runs = _trip_count(module, each) if each.opcode == "while" else 1
             for called in _called(each):
-                yield from _kernels(module, called, times * runs)
+                yield from _kernels(module, called, times * (runs or 1), in_open_loop or runs is None)
         else:
-            yield _kernel(module, each, by_name, times)
+            yield _kernel(module, each, by_name, times, in_open_loop)
 
 
 def _is_free_call(each: Instruction) -> bool:
@@ -244,15 +253,18 @@ def _called(each: Instruction) -> list[str]:
     return [called for name in names if (called := each.attribute(name))][:1]
 
 
-def _trip_count(module: Module, each: Instruction) -> int:
+def _trip_count(module: Module, each: Instruction) -> int | None:
+    """Turns of a loop; None if its data decide."""
     known = re.search(r'"known_trip_count":\{"n":"?(\d+)', each.attributes)
     if known:
         return int(known[1])
     condition = module.computations.get(each.attribute("condition") or "", [])
-    return max((line.number for line in condition if line.opcode == "constant" and line.number), default=1)
+    return max((line.number for line in condition if line.opcode == "constant" and line.number), default=None)
 
 
-def _kernel(module: Module, each: Instruction, by_name: dict[str, Instruction], times: int) -> Kernel:
+def _kernel(
+    module: Module, each: Instruction, by_name: dict[str, Instruction], times: int, in_open_loop: bool
+) -> Kernel:
     body = module.computations.get(each.attribute("calls") or "", []) if each.opcode == "fusion" else []
     kind, operations, dtype, transcendentals = _work(each, body, by_name, module)
     cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
@@ -267,6 +279,9 @@ def _kernel(module: Module, each: Instruction, by_name: dict[str, Instruction], 
         cycles=int(cycles[1]) if cycles else None,
         times=times,
         source=source[1] if source else "",
+        opcode=each.opcode.removesuffix("-start"),
+        sent=_sent(each, by_name) if kind == COLLECTIVE else 0.0,
+        in_open_loop=in_open_loop,
     )
 
 
@@ -366,16 +381,44 @@ def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:
     return any(places > 1 for places in _kernel_shape(line, scope)[0])
 
 
+def _sent(each: Instruction, by_name: dict[str, Instruction]) -> float:
+    """Bytes that each device sends, in a ring."""
+    operands = sum(array.bytes for name in each.operands for array in by_name[name].results)
+    whole = max(operands, max((array.bytes for array in each.results), default=0))
+    opcode = each.opcode.removesuffix("-start")
+    if opcode == "collective-permute":
+        return operands
+    return (2 * operands if opcode == "all-reduce" else whole) * (1 - 1 / _participants(each))
+
+
+def _participants(each: Instruction) -> float:
+    """Number of devices of each group of a collective; where the program says none, as of very many."""
+    # By their numbers, as [groups, devices of each], or as axes of a mesh.
+    named = re.search(r"replica_groups=\{\{([\d,]+)\}", each.attributes)
+    if named:
+        return len(named[1].split(","))
+    counted = re.search(r"replica_groups=\[\d+,(\d+)\]", each.attributes)
+    if counted:
+        return int(counted[1])
+    axes = re.search(r"replica_groups=mesh\[([^\]]*)\] *\{([^}]*)\}", each.attributes)
+    if axes:
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", axes[1]))
+        return math.prod(int(sizes[name]) for name in re.findall(r"'(\w+)'", axes[2]))
+    return math.inf
+
+
 def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]) -> int:
-    """Bytes that a kernel reads and writes; of operands of which it takes slices only, the slices'."""
-    total = sum(array.bytes for array in each.results)
+    """Bytes that a kernel reads and writes: of operands of which it takes slices only, the slices', and of arrays of
+    which it changes a part in place, this part's."""
+    written, changed = _written(each, body, by_name)
+    total = written
     parameters = {line.number: line for line in body if line.opcode == "parameter"}
     users: dict[str, list[Instruction]] = {}
     for line in body:
         for operand in line.operands:
             users.setdefault(operand, []).append(line)
     for number, name in enumerate(each.operands):
-        if name not in by_name or name in each.operands[:number]:
+        if name not in by_name or name in each.operands[:number] or number in changed:
             continue
         read = sum(array.bytes for array in by_name[name].results)
         if number in parameters:
@@ -384,6 +427,35 @@ def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, In
             read = min(read, each.results[0].bytes)
         total += read
     return total
+
+
+def _written(
+    each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]
+) -> tuple[int, frozenset[int]]:
+    """Bytes that a kernel writes, and which of its operands it changes in place."""
+    if not body:
+        if each.opcode not in _UPDATES:
+            return sum(array.bytes for array in each.results), frozenset()
+        update = by_name[each.operands[_UPDATES[each.opcode]]]
+        return sum(array.bytes for array in update.results), frozenset({0})
+    inside = {line.name: line for line in body}
+    root = body[-1]
+    total, changed = 0, set()
+    for result in [inside[name] for name in root.operands] if root.opcode == "tuple" else [root]:
+        line = _renamed(result, inside)
+        target = _renamed(inside[line.operands[0]], inside) if line.opcode in _UPDATES else None
+        if target is not None and target.opcode == "parameter":
+            changed.add(target.number)
+            line = inside[line.operands[_UPDATES[line.opcode]]]
+        total += sum(array.bytes for array in line.results)
+    return total, frozenset(changed)
+
+
+def _renamed(line: Instruction, inside: dict[str, Instruction]) -> Instruction:
+    """What an instruction of a fusion is another name of."""
+    while line.opcode == "bitcast" and line.operands[0] in inside:
+        line = inside[line.operands[0]]
+    return line
 
 
 def _read(line: Instruction, users: dict[str, list[Instruction]]) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from winobench import options, parallel
 from winobench.errors import InputError
-from winobench.planning import abstract, estimate, fit, programs, work
+from winobench.planning import abstract, estimate, fit, language_plan, programs, work
 from winobench.planning.estimate import Assumptions
+from winobench.planning.language_plan import LanguagePlan
 from winobench.planning.table import Plan
 from winobench.planning.topologies import Target
 
@@ -27,15 +28,16 @@ def make_plan(
     largest: bool = False,
     assumed: Assumptions | None = None,
     say: Callable[[str], None] = print,
-) -> Plan:
+) -> Plan | LanguagePlan:
     """Plans a config for some devices.
 
     Args:
-      config: of images and texts, such as gdbench, for one diffusion model.
+      config: of images and texts, such as gdbench, for one diffusion model; or of texts, such as wscplus, for one
+        language model.
       target: the devices.
       devices: numbers of them to estimate the time for; those of the target when empty.
       price: dollars per device and hour.
-      largest: also look for the largest step.
+      largest: also look for the largest step; of a language model the largest batch is its usual one.
       assumed: what no compiler knows.
       say: is told what is compiled next.
 
@@ -45,9 +47,12 @@ def make_plan(
     model = config.get("model")
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
+    assumed = assumed or Assumptions()
+    if "protocol" in config:
+        return language_plan.make_plan(config, model, target, devices, price, assumed, say)
     if "sampling" not in config:
-        raise InputError("a plan is for configs of images and texts, such as gdbench: name one of them")
-    return _plan_scoring(config, model, target, devices, price, largest, assumed or Assumptions(), say)
+        raise InputError("a plan is for configs that evaluate a model, such as gdbench, wscplus or winoviz: name one")
+    return _plan_scoring(config, model, target, devices, price, largest, assumed, say)
 
 
 def _plan_scoring(

@@ -1,8 +1,9 @@
 """How long a compiled program takes: by the TPU compiler's own cycles, or by a roofline over a GPU's kernels.
 
 Both are estimates, never measurements. A roofline is a bound: no kernel is faster than its operations at the matrix
-units' rate, or its bytes at the memory's, whichever takes longer. The TPU compiler's cycles are its own estimate, with
-which it chooses between schedules. What runs between kernels, and what a driver costs, is in neither.
+units' rate, its bytes at the memory's, or what it sends at that of the links, whichever takes longest. The TPU
+compiler's cycles are its own estimate, with which it chooses between schedules. What runs between kernels, and what a
+driver costs, is in neither.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
         return kernel.cycles / accelerator.clock
     rates = accelerator.matrix_rates
     rate = rates.get("bfloat16" if kernel.dtype == "float16" else kernel.dtype, rates["bfloat16"])
-    bounds = [kernel.operations / rate, kernel.bytes / accelerator.memory_rate]
+    bounds = [kernel.operations / rate, kernel.bytes / accelerator.memory_rate, kernel.sent / accelerator.link_rate]
     if accelerator.platform == "tpu":
         bounds.append(kernel.transcendentals * CYCLES_PER_SCORE[accelerator.name] / accelerator.clock)
     else:

@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from winobench.planning.compiling import Compiled
+from winobench.planning.compiling import Compiled, Turn
 from winobench.planning.estimate import Duration
 
 
@@ -96,7 +96,7 @@ def _overview(plans: Sequence[Plan]) -> Table:
     if any(plan.price for plan in plans):
         table.add_column("dollars", justify="right")
     for plan in plans:
-        row = [plan.target, f"{_gb(plan.total)} of {_gb(plan.usable)}"]
+        row = [plan.target, f"{gigabytes(plan.total)} of {gigabytes(plan.usable)}"]
         step = plan.programs[0] if plan.programs else None
         if step is None:
             table.add_row(*row, "does not fit")
@@ -105,7 +105,7 @@ def _overview(plans: Sequence[Plan]) -> Table:
         row += [f"{step.operations / step.items / 1e12:.2f}", f"{step.bytes / step.items / 1e9:.2f}"]
         row.append(f"{step.items / step.seconds:,.0f}")
         for duration in plan.durations[:1]:
-            row.append(_time(duration.total))
+            row.append(shown_time(duration.total))
             if plan.price:
                 row.append(_dollars(plan, duration))
         table.add_row(*row)
@@ -125,15 +125,18 @@ def _memory(plan: Plan) -> Table:
 
 
 def _kernels(plan: Plan, compiled: Compiled) -> Table:
-    table = Table(
-        title=f"{plan.target}: {compiled.name}, {compiled.items} x {compiled.noun}",
-        box=box.SIMPLE,
-        title_justify="left",
-    )
+    table = kernels(f"{plan.target}: {compiled.name}, {compiled.items} x {compiled.noun}", compiled)
+    table.caption += f"; compiled in {compiled.compile_seconds:.0f} s on this machine"
+    return table
+
+
+def kernels(title: str, part: Compiled | Turn) -> Table:
+    """Kernels by kind of a program, or of a turn of its loop, with the collectives as a caption."""
+    table = Table(title=title, box=box.SIMPLE, title_justify="left")
     table.add_column("kernels")
     for name in ("number", "TFLOP", "GB moved", "ms"):
         table.add_column(name, justify="right")
-    for kind, numbers in compiled.kernels.items():
+    for kind, numbers in part.kernels.items():
         table.add_row(
             kind,
             f"{numbers.count:,}",
@@ -141,8 +144,7 @@ def _kernels(plan: Plan, compiled: Compiled) -> Table:
             f"{numbers.bytes / 1e9:.2f}",
             f"{numbers.seconds * 1e3:.2f}",
         )
-    found = ", ".join(f"{count} {name}" for name, count in compiled.collectives.items()) or "no collectives"
-    table.caption = f"{found}; compiled in {compiled.compile_seconds:.0f} s on this machine"
+    table.caption = ", ".join(f"{count} {name}" for name, count in part.collectives.items()) or "no collectives"
     return table
 
 
@@ -158,15 +160,16 @@ def _durations(plan: Plan) -> Table:
     if plan.price:
         table.add_column("dollars", justify="right")
     for duration in plan.durations:
-        row = [f"{duration.devices}", *(_time(getattr(duration, name)) for name in names)]
-        row.append(f"{_time(duration.total)} ({_time(duration.with_cache)})")
+        row = [f"{duration.devices}", *(shown_time(getattr(duration, name)) for name in names)]
+        row.append(f"{shown_time(duration.total)} ({shown_time(duration.with_cache)})")
         if plan.price:
             row.append(_dollars(plan, duration))
         table.add_row(*row)
     return table
 
 
-def _time(seconds: float) -> str:
+def shown_time(seconds: float) -> str:
+    """As people say it: ``59 s``, ``12 min``, ``3.4 h``."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
@@ -190,8 +193,8 @@ def as_markdown(plans: Iterable[Plan]) -> str:
     lines = [f"| {' | '.join(head)} |", "| --- | " + " | ".join(["---:"] * (len(head) - 1)) + " |"]
     for plan in plans:
         step = plan.programs[0] if plan.programs else None
-        cells = [plan.target, *(_gb(n) for n in (sum(plan.weights.values()), plan.others, plan.temporaries))]
-        cells.append(f"{_gb(plan.total)} of {_gb(plan.usable)}")
+        cells = [plan.target, *(gigabytes(n) for n in (sum(plan.weights.values()), plan.others, plan.temporaries))]
+        cells.append(f"{gigabytes(plan.total)} of {gigabytes(plan.usable)}")
         if step is None:
             cells += ["does not fit", ""]
         else:
@@ -201,5 +204,6 @@ def as_markdown(plans: Iterable[Plan]) -> str:
     return "\n".join(lines)
 
 
-def _gb(number: float) -> str:
+def gigabytes(number: float) -> str:
+    """Bytes in GB, with one digit behind the point."""
     return f"{number / 1e9:.1f}"

@@ -26,10 +26,9 @@ from jax.sharding import Mesh
 
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models, sources
-from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.models import functional
-from winobench.responders import decoding, prompts, shapes
+from winobench.responders import batches, decoding, prompts, shapes
 from winobench.responders.language import Generation, Options, Raw, Request, Response, check_request
 from winobench.responders.shapes import Job, Shape
 from winobench.scorers import common
@@ -38,15 +37,6 @@ from winobench.scorers.samples import check_seed
 # Raised whenever an answer that is computed here could change by more than rounding.
 ANSWER_VERSION = 1
 
-# Memory for keys and values on each device, where it is not known how much is free, on accelerators and on CPUs, and
-# which part of it they get where it is known. The largest number of tokens that a device reads at once, and of rows.
-_CACHE_BYTES = Limit(4 << 30, cpu=1 << 29)
-_CACHE_SHARE = 4
-_TOKENS = Limit(16384, cpu=2048)
-_MAX_ROWS = Limit(64, cpu=32)
-# Fewer shared tokens, or fewer requests that share them, would not make up for a program and batches of their own.
-_SHORTEST_PREFIX = 16
-_FEWEST_SHARING = 4
 # Batches that may be under way before a result is waited for: the device always has the next one at hand.
 _BATCHES_AHEAD = 2
 
@@ -95,6 +85,7 @@ class LanguageModel:
             params = parallel.place_parameters(params, mesh)
         self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
         self._params = params
+        self._longest = batches.longest(self.config)
         self._model = loaded.fingerprint
         network = loaded.module()
         self._int8 = getattr(network, "int8", False)
@@ -217,14 +208,6 @@ class LanguageModel:
             finish=raw.get("finish"),
         )
 
-    @property
-    def _longest(self) -> int | None:
-        """Tokens of the longest conversation that the model can read; None where there is no limit."""
-        longest = getattr(self.config, "max_position_embeddings", None)
-        scaling = getattr(self.config, "rope_scaling", None)
-        # Slower rotations reach as much farther, which files with this scaling do not count.
-        return int(longest * scaling.factor) if scaling is not None and scaling.rope_type == "linear" else longest
-
     def _job(self, index: int, request: Options | Generation) -> Job | Raw:
         """A request in tokens, or why there can be no answer."""
         if request.kind == "options":
@@ -261,10 +244,10 @@ class LanguageModel:
             groups.setdefault(job.prompt[: job.shared], []).append(job)
         alone = []
         for prefix, group in groups.items():
-            if len(prefix) < _SHORTEST_PREFIX or len(group) < _FEWEST_SHARING:
-                alone += group
-            else:
+            if batches.is_shared(len(prefix), len(group)):
                 yield prefix, group
+            else:
+                alone += group
         yield (), alone
 
     def _started(self, jobs: Sequence[Job]) -> Iterator[tuple[list[Job], Any]]:
@@ -275,7 +258,7 @@ class LanguageModel:
                 shapes.setdefault(self._shape(job, len(prefix)), []).append(job)
             encoded = self._encoded(prefix) if prefix and shapes else None
             for shape, same in self._filled(shapes):
-                rows = self._rows(shape, len(same))
+                rows = self._room.rows(shape, len(same))
                 for start in range(0, len(same), rows):
                     batch = same[start : start + rows]
                     yield batch, self._run(shape, batch, rows, encoded, len(prefix))
@@ -294,61 +277,31 @@ class LanguageModel:
                 and dataclasses.replace(other, prompt=shape.prompt) == shape
             ]
             if wider:
-                whole = len(same) // self._most_rows(shape) * self._most_rows(shape)
+                most = self._room.most_rows(shape)
+                whole = len(same) // most * most
                 shapes[wider[0]] = same[whole:] + shapes[wider[0]]
                 same = same[:whole]
             if same:
                 yield shape, same
 
     def _shape(self, job: Job, shared: int) -> Shape:
-        longest = max(map(len, job.options)) if job.options else job.limit
-        width = shapes.width(len(job.prompt) - shared)
-        if (limit := getattr(self.config, "longest", None)) is not None:
-            width = min(width, limit)
-        answer = shapes.power_of_two(longest) if job.options else shapes.width(longest)
-        return Shape(width, len(job.options), answer, job.temperature > 0)
-
-    def _rows(self, shape: Shape, count: int) -> int:
-        """Rows of all devices' batches of a shape, alike for each device: batches are equally full."""
-        most = self._most_rows(shape)
-        parts = parallel.data_parallelism(self.mesh)
-        batches = math.ceil(count / most)
-        return min(most, parts * shapes.round_up(math.ceil(count / batches / parts)))
-
-    def _most_rows(self, shape: Shape) -> int:
-        """Rows of all devices' largest batch of a shape."""
-        parts = parallel.data_parallelism(self.mesh)
-        if self._batch_size is not None:
-            return parts * self._batch_size
-        device = self.mesh.local_devices[0]
-        # Not what is free at the moment: that may differ between processes, whose batches must be of one shape.
-        free = (device.memory_stats() or {}).get("bytes_limit", 0) - self._parameter_bytes
-        memory = free // _CACHE_SHARE if free > 0 else _CACHE_BYTES.on(self.mesh)
-        # A prompt's keys and values are there once more for each of its options. Those of a prefix are there once.
-        memory //= max(1, self._bytes_a_token * (shape.prompt + shape.answer) * (1 + shape.options))
-        most = min(memory, _TOKENS.on(self.mesh) // shape.prompt, _MAX_ROWS.on(self.mesh))
-        return parts * (1 << (max(1, most).bit_length() - 1))
+        options = [len(option) for option in job.options]
+        return batches.shape_of(
+            len(job.prompt) - shared, options, job.limit, is_sampled=job.temperature > 0, config=self.config
+        )
 
     @functools.cached_property
-    def _parameter_bytes(self) -> int:
-        """Memory for the parameters on each device."""
-        return sum(math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize for array in self._params)
-
-    @functools.cached_property
-    def _bytes_a_token(self) -> int:
-        """Memory for the keys and values of a token on each device."""
-        config, size = self.config, jax.numpy.dtype(self._program.dtype).itemsize
-        if self._program.start is not None:
-            return 2 * size * 2 * config.num_decoder_layers * config.num_heads * config.d_kv
-        whole = 2 * size * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-        return -(-whole // self.mesh.shape.get(parallel.MODEL_AXIS, 1))
+    def _room(self) -> batches.Room:
+        return batches.Room(
+            self.mesh,
+            batches.parameter_bytes(self._params),
+            batches.bytes_a_token(self.config, self._program.dtype, self.mesh),
+            self._batch_size,
+        )
 
     def _encoded(self, prefix: tuple[int, ...]) -> Any:
         """The keys and values of a prefix, on all devices."""
-        width = shapes.width(len(prefix))
-        if (limit := getattr(self.config, "longest", None)) is not None:
-            width = min(width, limit)
-        ids = np.zeros((1, width), np.int32)
+        ids = np.zeros((1, batches.width_of(len(prefix), self.config)), np.int32)
         ids[0, : len(prefix)] = prefix
         whole = parallel.replicated(self.mesh)
         length = parallel.put(np.int32(len(prefix)), whole)

@@ -1,0 +1,186 @@
+"""Devices that share a language model's parameters: which collectives its programs have, and that nothing changes."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from tests.parity.torch_copy import QUICK_COMPILATION
+from winobench import parallel
+from winobench.checkpoints import encoder_layouts, language_models
+from winobench.models import decoder, functional, t5
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.t5 import T5Config
+from winobench.planning import compiling, hlo
+from winobench.responders import decoding
+
+LAYERS = 2
+WIDTH = 16
+COUNT = 3  # of options
+
+
+def llama(**options):
+    return DecoderConfig(
+        **{
+            "vocab_size": 64,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": LAYERS,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+        }
+        | options
+    )
+
+
+def flan(**options):
+    return T5Config(
+        **{"vocab_size": 64, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": LAYERS, "num_heads": 4}
+        | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+        | options
+    )
+
+
+def abstract(config, **options):
+    of_decoder = isinstance(config, DecoderConfig)
+    make = language_models.abstract_decoder if of_decoder else encoder_layouts.abstract_t5
+    shardings = decoder.parameter_shardings if of_decoder else t5.parameter_shardings
+    return nnx.split(make(config, "float32", **options)), shardings
+
+
+class Case(NamedTuple):
+    """A program, and arrays or shapes that it takes."""
+
+    lowered: Any
+    arguments: tuple
+
+
+def programs(config, mesh, values=None, **options):
+    """Generation and scoring of four rows, on parameters that are there or on their shapes."""
+    (graph, state), shardings = abstract(config, **options)
+    places = shardings(state, mesh)
+    if values is None:
+        state = jax.tree.map(lambda a, place: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), state, places)
+    else:
+        state = jax.tree.map(parallel.put, values, places)
+    params, tree = jax.tree.flatten(state)
+    start = None if isinstance(config, DecoderConfig) else 0
+    program = decoding.Program(functional.Structure(graph, tree), mesh, "float32", start, (2,))
+    rng, split = np.random.default_rng(0), parallel.split_axis(mesh)
+
+    def put(values):
+        return parallel.put(np.asarray(values, np.int32), split)
+
+    ids, asked = rng.integers(3, 64, (4, WIDTH)), rng.integers(3, 64, (4, COUNT, 4))
+    none = parallel.put(np.int32(0), parallel.replicated(mesh))
+    prompts = decoding.Prompts(None, none, put(ids), put([16, 7, 1, 12]))
+    texts = params, prompts, put([8] * 4), None
+    scored = params, prompts, put(asked), put(np.full((4, COUNT), 3))
+    return (
+        Case(quickly(decoding.generate, "width").lower(program, *texts, width=8), texts),
+        Case(quickly(decoding.score_options).lower(program, *scored), scored),
+    )
+
+
+def quickly(function, *static):
+    """The function, compiled with few optimizations."""
+    return jax.jit(function.__wrapped__, static_argnames=("program", *static), compiler_options=QUICK_COMPILATION)
+
+
+def random_values(config):
+    (_, state), _ = abstract(config)
+    rng = np.random.default_rng(1)
+
+    def values(path, leaf):
+        noise = rng.standard_normal(leaf.shape, np.float32)
+        if path[-1] == "scale":
+            return leaf.replace(1 + 0.2 * noise)
+        return leaf.replace(noise if path[-1] == "embedding" else noise * leaf.shape[-2] ** -0.5)
+
+    return nnx.from_flat_state([(path, values(path, leaf)) for path, leaf in nnx.to_flat_state(state)])
+
+
+def counted(lowered):
+    """Collectives of what runs once, and of a turn of the loop over the tokens."""
+    kernels = hlo.kernels(hlo.parse(lowered.compile().as_text()))
+    return [compiling.collectives([k for k in kernels if k.in_open_loop == loop]) for loop in (False, True)]
+
+
+def mesh_of(data, model):
+    return parallel.make_mesh(jax.devices()[: data * model], model_parallel=model)
+
+
+# The largest logit of each row, the first token that has it, and whether any row goes on: one number each.
+CHOICE = 3
+
+
+@pytest.mark.parametrize(("data", "model"), [(1, 2), (1, 4), (2, 2)])
+def test_collectives_of_a_decoder(data, model):
+    """Of prompts and of each token alike: two for each layer, and one for the embedding."""
+    generate, _ = programs(llama(), mesh_of(data, model))
+    assert counted(generate.lowered) == [{"all-reduce": 2 * LAYERS + 1 + CHOICE}] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({"tie_word_embeddings": True}, 1 + CHOICE),
+        # Embedding and head are whole on every device, so that only the layers and the end of the loop are left.
+        ({"vocab_size": 66}, 1),
+        ({"model_type": "qwen3", "attention_bias": True}, 1 + CHOICE),
+    ],
+    ids=["tied", "indivisible", "biases"],
+)
+def test_collectives_of_other_decoders(options, others):
+    generate, _ = programs(llama(**options), mesh_of(1, 4))
+    assert counted(generate.lowered) == [{"all-reduce": 2 * LAYERS + others}] * 2
+
+
+def test_collectives_of_8_bit_weights():
+    generate, _ = programs(llama(), mesh_of(1, 2), int8=True)
+    assert counted(generate.lowered) == [{"all-reduce": 2 * LAYERS + 1 + CHOICE}] * 2
+
+
+def test_collectives_of_a_t5():
+    """Layers of the encoder have two, those of the decoder three; both embeddings of the first step are one."""
+    generate, _ = programs(flan(), mesh_of(1, 2))
+    assert counted(generate.lowered) == [
+        {"all-reduce": 2 * LAYERS + 3 * LAYERS + 1 + CHOICE},
+        {"all-reduce": 3 * LAYERS + 1 + CHOICE},
+    ]
+
+
+def test_collectives_of_options():
+    """Whatever is merged, nothing is gathered or split again."""
+    _, score = programs(llama(), mesh_of(1, 4))
+    found, in_loop = counted(score.lowered)
+    # Of the prompt, and of the options; and of each logits the largest one, the sum, and that of the option.
+    assert found.keys() == {"all-reduce"}
+    assert found["all-reduce"] <= 2 * (2 * LAYERS + 1) + 6
+    assert in_loop == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "meshes"),
+    [
+        (llama(), [(1, 4), (2, 2)]),
+        pytest.param(llama(vocab_size=66, tie_word_embeddings=True), [(1, 4)], marks=pytest.mark.slow),
+        pytest.param(llama(num_key_value_heads=2), [(1, 4)], marks=pytest.mark.slow),
+        pytest.param(flan(), [(1, 4), (2, 2)], marks=pytest.mark.slow),
+    ],
+    ids=["llama", "indivisible", "heads", "t5"],
+)
+def test_sharing_changes_nothing(config, meshes):
+    values = random_values(config)
+    alone, *shared = (
+        [each.lowered.compile()(*each.arguments) for each in programs(config, mesh_of(*shape), values)]
+        for shape in ((1, 1), *meshes)
+    )
+    for texts, scores in shared:
+        np.testing.assert_array_equal(texts[0], alone[0][0])
+        np.testing.assert_allclose(scores, alone[1], rtol=1e-5)
+    # Texts that differ, and scores that are not all alike.
+    assert len(np.unique(alone[0][0])) >= 4
+    assert np.std(alone[1]) > 0.5

@@ -1,0 +1,204 @@
+"""Language models planned for devices that are not here: the responder's own programs, their collectives and memory.
+
+TPUs need the package libtpu, which comes with ``winobench[test]``; GPUs JAX's CUDA plugin (``winobench[cuda]``).
+"""
+
+import dataclasses
+import json
+import types
+
+import jax
+import pytest
+
+from configs import winoviz, wscplus
+from tests.expectations import names
+from tests.planning.test_programs import HAS_CUDA, _environment  # noqa: F401
+from winobench import parallel
+from winobench.errors import InputError
+from winobench.models import released
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.t5 import T5Config
+from winobench.planning import abstract, compiling, language, language_plan, plans, text_work, topologies
+from winobench.planning.roofline import Sum
+
+LAYERS = 2
+LLAMA = DecoderConfig(
+    vocab_size=512,
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=LAYERS,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    max_position_embeddings=4096,
+)
+T5 = T5Config(vocab_size=512, d_model=128, d_kv=32, d_ff=256, num_layers=1, num_heads=4, feed_forward_proj="gated-gelu")
+ASKED = text_work.Asked("task", "protocol", 100, 100, 40, 0, (), 16, "made up")
+OPTIONS = dataclasses.replace(ASKED, options=(1, 2), limit=0, prompt=90, shared=50)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cpu_devices():
+    """All eight, before the tests' environment has none of the flags that ask for them."""
+    assert jax.device_count() == 8
+
+
+def planned(text, config, asked, model_parallel):
+    target = topologies.find(text)
+    mesh = parallel.make_mesh(target.devices, model_parallel=model_parallel)
+    model = language.make_model(config, mesh, dtype="bfloat16", batch_size=2)
+    return model, language.plan_batches(model, asked, lambda program: compiling.compile_program(program, target))
+
+
+def test_a_decoder_on_a_tpu():
+    pytest.importorskip("libtpu")
+    model, found = planned("v5e:2x2", LLAMA, ASKED, 2)
+    assert (found.rows, found.shape.prompt, found.shape.answer) == (2, 64, 16)
+    # Two for each layer, one for the embedding, two to choose a token; of the end, which the other devices have a part
+    # in, one.
+    expected = {"all-reduce": 2 * LAYERS + 1 + 2 + 1}
+    assert found.answering.collectives == expected
+    assert found.answering.turn.collectives == expected
+    assert found.answering.turn.seconds < found.answering.seconds
+    # The attention of a token to all slots is a matter of the matrix unit, too: of two rows, two heads, both products.
+    attention = LAYERS * 2 * 2 * 2 * (2 * 79 * 64)
+    kernels = (LAYERS * (4 * 256 * 256 + 3 * 256 * 512) + 256 * 512) // 2
+    assert found.answering.turn.operations >= 2 * 2 * kernels + attention
+    assert found.cache == 2 * 2 * (64 + 16) * LAYERS * 2 * 256 // 2
+    assert found.answering.arguments >= model.room.parameter_bytes
+
+
+@pytest.mark.skipif(not HAS_CUDA, reason="JAX's CUDA plugin is not installed: pip install 'winobench[cuda]'")
+def test_a_decoder_on_gpus():
+    _, found = planned("h100:2", LLAMA, ASKED, 2)
+    assert found.answering.collectives == found.answering.turn.collectives == {"all-reduce": 2 * LAYERS + 1 + 2}
+
+
+@pytest.mark.slow
+def test_a_prefix_and_options_on_a_tpu():
+    pytest.importorskip("libtpu")
+    _, found = planned("v5e:1x1", LLAMA, OPTIONS, 1)
+    assert (found.prefix, found.shape.prompt, found.shape.options) == (50, 64, 2)
+    assert found.prefix_cache == 64 * LAYERS * 2 * 256 * 2
+    assert found.reading.turn is None
+    assert found.answering.turn is None
+    assert found.answering.collectives == {}
+
+
+@pytest.mark.slow
+def test_an_encoder_decoder_on_a_tpu():
+    pytest.importorskip("libtpu")
+    _, found = planned("v5e:1x1", T5, OPTIONS, 1)
+    # An encoder reads prompts to their end, so that nothing is shared.
+    assert (found.prefix, found.reading) == (0, None)
+    _, found = planned("v5e:2x2", T5, ASKED, 4)
+    # All four devices share one copy, so that no other has to be asked whether it goes on.
+    assert found.answering.turn.collectives == {"all-reduce": 3 + 1 + 2}
+
+
+class Devices:
+    """A target, and a compiler by which a batch of more than a few rows does not fit."""
+
+    def __init__(self, monkeypatch, count, usable, most=64):
+        self.asked, self.most = [], most
+        self.target = types.SimpleNamespace(
+            text=f"h100:{count}",
+            devices=tuple(jax.devices()[:count]),
+            accelerator=types.SimpleNamespace(usable_memory=usable, platform="gpu"),
+        )
+        monkeypatch.setattr(language_plan, "compile_program", self.compile)
+
+    def compile(self, program, target):
+        assert target is self.target
+        self.asked.append(program.items)
+        if program.items > self.most:
+            return None
+        sums = {"other": Sum(1, 0.0, 0.0, 0.5)}
+        turn = compiling.Turn({"other": Sum(1, 0.0, 0.0, 0.01)}, {})
+        return compiling.Compiled(program.name, program.noun, program.items, 1000, 0, 0, sums, {}, 3.0, turn)
+
+
+def config_of(folder, **fields):
+    config = wscplus.get_config("standard")
+    (folder / "config.json").write_text(json.dumps(LLAMA.to_dict()))
+    with config.unlocked():
+        config.update({"model": str(folder), "dtype": "bfloat16", **fields})
+    return config
+
+
+def test_as_few_devices_share_as_hold_it(monkeypatch, tmp_path):
+    whole = language.make_model(LLAMA, parallel.make_mesh(jax.devices()[:1]), dtype="bfloat16").room.parameter_bytes
+    devices = Devices(monkeypatch, 8, usable=int(0.3 * whole))
+    plan = plans.make_plan(config_of(tmp_path, batch_size=2), devices.target, devices=(4, 8), say=lambda _: None)
+    assert (plan.model_parallel, plan.copies, plan.fits) == (4, 2, True)
+    assert plan.weights == pytest.approx(whole / 4, rel=0.01)
+    assert "--config.model_parallel=4" in " ".join(plan.notes)
+    # 700 questions, two rows a copy: 350 batches on four devices, of which each writes 1,023 tokens behind the first.
+    four, eight = plan.durations
+    assert four.reading == pytest.approx(350 * 0.5)
+    assert four.writing == pytest.approx(350 * 1023 * 0.01)
+    assert eight.writing == pytest.approx(175 * 1023 * 0.01)
+    assert four.compiling == 3.0
+    assert four.loading == pytest.approx(whole / 1e9)
+    rates = plan.as_json()["batches"][0]["rates"]
+    assert rates["tokens"] == pytest.approx(2 * 2 / 0.01)
+    assert rates["questions"] == pytest.approx(2 * 2 / (0.5 + 1023 * 0.01))
+    with pytest.raises(InputError, match=names("--devices", "6", "4")):
+        plans.make_plan(config_of(tmp_path), devices.target, devices=(6,), say=lambda _: None)
+
+
+def test_batches_that_do_not_fit_are_halved(monkeypatch, tmp_path):
+    devices = Devices(monkeypatch, 1, usable=10**9, most=2)
+    plan = plans.make_plan(config_of(tmp_path, batch_size=9), devices.target, say=lambda _: None)
+    assert devices.asked == [9, 4, 2]
+    assert (plan.batches[0].rows, plan.fits) == (2, True)
+    assert "--config.batch_size=2" in " ".join(plan.notes)
+
+
+def test_weights_that_fit_nowhere(monkeypatch, tmp_path):
+    devices = Devices(monkeypatch, 2, usable=10_000)
+    plan = plans.make_plan(config_of(tmp_path), devices.target, say=lambda _: None)
+    assert (devices.asked, plan.fits, plan.durations) == ([], False, ())
+    assert plan.total > plan.weights > 10_000
+
+
+def test_shorter_answers(monkeypatch, tmp_path):
+    devices = Devices(monkeypatch, 1, usable=10**9)
+    assumed = plans.Assumptions(answer_tokens=101)
+    plan = plans.make_plan(config_of(tmp_path, batch_size=7), devices.target, assumed=assumed, say=lambda _: None)
+    assert plan.durations[0].writing == pytest.approx(100 * 100 * 0.01)
+
+
+def test_what_the_benchmarks_ask():
+    config = wscplus.get_config("standard")
+    (toe,), unknown = text_work.read(config.tasks, config.protocol, None, None, 4.0)
+    assert (toe.name, toe.questions, toe.requests, toe.limit, unknown) == ("wscplus, toe", 700, 700, 1024, [])
+    assert 500 < toe.prompt < 700
+    (options,), _ = text_work.read("wscplus", "options", None, 10, 4.0)
+    assert (options.questions, options.options) == (10, (1, 1, 1))
+    assert 0 < options.shared < options.prompt
+    config = winoviz.get_config("standard")
+    asked, unknown = text_work.read(config.tasks, config.protocol, None, None, 4.0)
+    assert {each.task: each.questions for each in asked} == {
+        "winoviz_mini_single": 134,
+        "winoviz_mini_multi": 102,
+        "winoviz_mini_decoupled": 222,
+    }
+    assert {each.protocol for each in asked} == {"zero_shot"}
+    assert unknown == ["winoviz_single", "winoviz_multi", "winoviz_decoupled"]
+    (swapped, *_), _ = text_work.read("winoviz_mini_single", "zero_shot_swapped", None, None, 4.0)
+    assert (swapped.questions, swapped.requests) == (134, 268)
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [("openai:gpt-4o-mini", ["openai:gpt-4o-mini", "llama2-13b"]), ("nowhere", ["nowhere"])],
+)
+def test_models_that_are_none(model, named):
+    with pytest.raises(InputError, match=names(*named)):
+        abstract.read_language_model(model)
+
+
+def test_ways_to_share():
+    assert language.ways_to_share(released.language_model("llama2-13b"), 8) == [1, 2, 4, 8]
+    assert language.ways_to_share(released.language_model("qwen3-8b"), 16) == [1, 2, 4, 8]
+    assert language.ways_to_share(released.language_model("flan-t5-base"), 8) == [1, 2, 4]

@@ -1,0 +1,59 @@
+"""Where the parameters of a transformer live that several devices share, so that they talk to each other little."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+
+from winobench import parallel
+
+
+def parameter_shardings(
+    state: Any, mesh: Mesh | AbstractMesh, *, back: Collection[str], embedding: str, head: str = "lm_head"
+) -> Any:
+    """Where each parameter lives, so that the states between layers are whole on every device.
+
+    As `winobench.parallel.parameter_shardings`, but what leads back to the states is split along its inputs, which are
+    the outputs of what comes before it, and the embedding along its tokens. Attention and feed-forward then add up
+    partial results once each (Shoeybi et al., 2019); so does the embedding, of whose rows each device has some; and
+    nothing else of a layer travels. Logits are split along the vocabulary, so that of them the largest ones travel
+    alone. An embedding split along its features would split the states, too: as many bytes would travel, but in three
+    times as many collectives, as every norm would add up its squares and every projection gather what it reads.
+
+    All this holds where the number of devices divides the number of heads, also of those of keys and values; where it
+    does not, results are the same, but more travels. Norms, biases and scales behind ``back``, and an embedding and a
+    head of a number of tokens that the devices do not divide, are whole on every device.
+
+    Args:
+      state: the network's state, of arrays or of shapes.
+      mesh: the mesh; one without devices will do.
+      back: names of the dense layers whose results are added to the states.
+      embedding: name of the table of tokens.
+      head: name of the dense layer that gives the logits.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    usual = parallel.parameter_shardings(state, mesh)
+    parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
+    if parts == 1:
+        return usual
+    whole = NamedSharding(mesh, PartitionSpec())
+    first_split = NamedSharding(mesh, PartitionSpec(parallel.MODEL_AXIS, None))
+
+    def sharding(path: tuple[Any, ...], leaf: Any, usual: NamedSharding) -> NamedSharding:
+        owner, name = (entry.key for entry in path[-3:-1])  # the last entry is the parameter's value
+        if name == "scale" or (owner in back and name != "kernel"):
+            return whole
+        if owner in back and leaf.shape[-2] % parts == 0:
+            return first_split
+        if owner == embedding:
+            return first_split if leaf.shape[0] % parts == 0 else whole
+        if owner == head and leaf.shape[-1] % parts:
+            return whole
+        return usual
+
+    return jax.tree_util.tree_map_with_path(sharding, state, usual)
