@@ -1,4 +1,4 @@
-"""Where the objects of a question's scene stand: spread over the whole picture, in frame, and never in each other's way.
+"""Where the objects of a question's scene stand: all over the picture, in frame, and not in each other's way.
 
 Places are drawn as if every object were a large sphere with the room of a large cube. So they say nothing about what
 will stand on them, and whoever puts objects on them decides freely who is left of whom.
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from winobench.data import clevr_scenes
 
-NEAREST, FARTHEST = -3.4, 3.8
+NEAREST, FARTHEST = -2.8, 3.8
 """The range of depths in world units; 0 is the camera's target."""
 
 SIDE_MARGIN = 0.25
-"""How far two centres are apart to be left and right of each other, in halves of the picture's width: 8 pixels of 64."""
+"""How far two centres are apart to be left and right of each other, in halves of the picture: 8 of 64 pixels."""
 
 DEPTH_MARGIN = 1.6
 """How far two centres are apart to be in front of and behind each other, in world units: about 7 pixels of 64."""

@@ -1,4 +1,4 @@
-"""Harder questions about rendered scenes of three to five objects: how many, which is which, where, how large, none, all.
+"""Harder questions about rendered scenes of three to five objects: numbers, bindings, places, sizes, none, some, all.
 
 A question is a tuple of candidate captions, of which exactly one is true of its scene by construction: the candidates
 are made first, then the one that shall be true is drawn, and then a scene is built for it. All candidates are built in
