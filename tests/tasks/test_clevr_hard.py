@@ -31,6 +31,13 @@ def test_they_are_listed_in_two_sizes_and_need_no_data(tmp_path):
     assert "clevr_hard_32" not in TASKS
 
 
+def test_they_are_asked_only_when_they_are_named(tmp_path):
+    ready = {task.name for task in evaluate.choose_tasks("ready", str(tmp_path))}
+    assert "clevr" in ready
+    assert not any(name.startswith("clevr_hard") for name in ready)
+    assert [task.name for task in evaluate.choose_tasks("clevr_hard", str(tmp_path))] == ["clevr_hard"]
+
+
 def test_chance_follows_from_the_candidates(sides):
     assert clevr_hard.CANDIDATES == clevr_questions.GROUPS
     text, image = sides

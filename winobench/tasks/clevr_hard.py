@@ -6,7 +6,8 @@ sizes, negation and quantifiers. ``clevr_hard`` asks which of a question's candi
 the same draws. ``clevr_hard_256`` and ``clevr_hard_image_256`` show the same scenes in 256 pixels, for models that
 were not made for small pictures.
 
-Groups differ in their number of candidates, so that each has its own chance; that of the whole is their mean.
+Groups differ in their number of candidates, so that each has its own chance; that of the whole is their mean. They are
+asked when they are named: the embedded model, on which every installation is tried, knows nothing of them.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def hard_tasks(num_rounds: int = NUM_ROUNDS, *, seed: int = SEED, image_size: in
     fields = dict(
         version=_VERSION,
         metric="accuracy",
+        when_named=True,
         ready=lambda data_dir: None,
         data_fingerprint=lambda data_dir, limit: _fingerprint(rounds(limit), seed, image_size),
         count=lambda data_dir: num_rounds * len(CANDIDATES),
