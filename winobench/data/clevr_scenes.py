@@ -42,13 +42,13 @@ HALF_VIEW_TANGENT = 0.25  # tangent of half the field of view, the same in both 
 LARGE_RADIUS = 1.33  # of a large object in a scene of two: 29 of 64 pixels wide at the target's distance
 SMALL_TO_LARGE = 0.55
 CUBE_HALF_SIDE = 0.74  # of the radius: a cube is then about as wide as a sphere, whatever its rotation below
-_CUBE_ROTATION = (math.radians(20.0), math.radians(70.0))  # two faces always show: never mistaken for a cylinder
+CUBE_ROTATION = (math.radians(20.0), math.radians(70.0))  # two faces always show: never mistaken for a cylinder
 
 _PAIR_DEPTH = 0.5  # half the depth range of two objects
 _CROWD_DEPTH = (-3.0, 5.0)  # depth range of more than two, which need the room
 _CROWD_ROOM = 0.85  # of the distance at which the boxes of a crowd's objects would no longer overlap in the image
-_WIDEST = 1.07  # half-width over radius of the widest object: a cube with an edge to the camera, with perspective
-_EDGE = 0.04  # free border in units of half the image's width; 1.3 pixels of 64
+WIDEST = 1.07  # half-width over radius of the widest object: a cube with an edge to the camera, with perspective
+EDGE = 0.04  # free border in units of half the image's width; 1.3 pixels of 64
 _GAP = 0.06  # free room between two objects that stand clearly left and right
 _HALF_MARGIN = 0.14  # how far a centre is from the middle before its object is "on the left" or "on the right"
 _CANDIDATES = 96  # places tried for an object of a crowd
@@ -297,7 +297,7 @@ def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
     color = choose(of_object[:, 1], len(COLORS))
     size = choose(of_object[:, 2], len(SIZES))
     material = choose(of_object[:, 3], len(MATERIALS))
-    rotation = _CUBE_ROTATION[0] + (_CUBE_ROTATION[1] - _CUBE_ROTATION[0]) * of_object[:, 4]
+    rotation = CUBE_ROTATION[0] + (CUBE_ROTATION[1] - CUBE_ROTATION[0]) * of_object[:, 4]
     scale = LARGE_RADIUS * jnp.where(number <= 2, 1.0, 0.95 * jnp.sqrt(2.0 / number))
     if max_objects >= 2:
         # A shift by 1 ... n - 1 makes the second object's attribute uniform over the values the first does not have.
@@ -326,7 +326,7 @@ def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
     )
 
 
-def _view_scale(y, half):
+def view_scale(y, half):
     """World length that spans half the image's width at the depth of centres at `y` and height `half`."""
     sine, cosine = math.sin(CAMERA_ELEVATION), math.cos(CAMERA_ELEVATION)
     return HALF_VIEW_TANGENT * (CAMERA_DISTANCE + y * cosine - (half - CAMERA_TARGET_HEIGHT) * sine)
@@ -335,14 +335,14 @@ def _view_scale(y, half):
 def _place_pair(draws, radius, half):
     """Places two objects left and right [2, 2] by six draws; widths are in units of half the image's width."""
     y = (2.0 * draws[:2] - 1.0) * _PAIR_DEPTH
-    view = _view_scale(y, half)
-    width = _WIDEST * radius / view
+    view = view_scale(y, half)
+    width = WIDEST * radius / view
     # The first is placed anywhere on its side that leaves room for the second, then the second. One coin says which
     # object is the first, another which side it takes, so that neither side nor object is favoured.
     first = (draws[2] < 0.5).astype(jnp.int32)
     second = 1 - first
     need = width[0] + width[1] + _GAP
-    farthest = 1.0 - _EDGE - width
+    farthest = 1.0 - EDGE - width
     first_low = jnp.clip(need - farthest[second], _HALF_MARGIN, farthest[first])
     first_at = first_low + draws[3] * (farthest[first] - first_low)
     second_low = jnp.clip(need - first_at, _HALF_MARGIN, farthest[second])
@@ -361,14 +361,14 @@ def _place_crowd(draws, radius, half, number):
     nearest = jnp.where(number <= 2, -_PAIR_DEPTH, _CROWD_DEPTH[0])
     farthest = jnp.where(number <= 2, _PAIR_DEPTH, _CROWD_DEPTH[1])
     y = nearest + (farthest - nearest) * draws[..., 1]
-    view = _view_scale(y, half[:, None])
+    view = view_scale(y, half[:, None])
     # Half the width and height in the image, and the centre there; 1 is half the image.
-    width = _WIDEST * radius[:, None] / view
-    height = (half * cosine + _WIDEST * radius * sine)[:, None] / view
-    across = (2.0 * draws[..., 0] - 1.0) * (1.0 - _EDGE - width)
+    width = WIDEST * radius[:, None] / view
+    height = (half * cosine + WIDEST * radius * sine)[:, None] / view
+    across = (2.0 * draws[..., 0] - 1.0) * (1.0 - EDGE - width)
     up = (y * sine + (half[:, None] - CAMERA_TARGET_HEIGHT) * cosine) / view
     candidates = jnp.stack([across * view, y], axis=-1)
-    border = 1.0 - _EDGE - height - jnp.abs(up)
+    border = 1.0 - EDGE - height - jnp.abs(up)
 
     def place(i, chosen):
         places, picture, extent = chosen
@@ -376,7 +376,7 @@ def _place_crowd(draws, radius, half, number):
         reach = jnp.stack([width[i], height[i]], axis=-1)
         apart = jnp.abs(here[:, None] - picture[None]) / (reach[:, None] + extent[None])
         distance = jnp.linalg.norm(candidates[i][:, None] - places[None], axis=-1) / (radius[i] + radius)
-        room = jnp.minimum(apart.max(axis=-1) / _CROWD_ROOM, distance / _WIDEST)
+        room = jnp.minimum(apart.max(axis=-1) / _CROWD_ROOM, distance / WIDEST)
         room = jnp.where(jnp.arange(radius.shape[0]) < i, room, jnp.inf).min(axis=-1)
         room = jnp.where(border[i] >= 0.0, room, border[i])
         free = room >= 1.0

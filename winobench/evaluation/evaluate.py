@@ -254,7 +254,8 @@ def choose_tasks(
     """The tasks that are meant.
 
     Args:
-      tasks: names, task objects, or ``"ready"`` for every known task whose data are there.
+      tasks: names, task objects, or ``"ready"`` for every known task whose data are there, but for those that are
+        asked only when they are named.
       data_dir: handed to the tasks.
       known: `winobench.tasks.TASKS`, which it is by default, or `winobench.tasks.TEXT_TASKS`.
 
@@ -268,7 +269,8 @@ def choose_tasks(
         if tasks != READY:
             tasks = [name.strip() for name in tasks.split(",") if name.strip()]
         else:
-            tasks = [name for name, task in known.items() if task.ready(data_dir) is None]
+            named = {name for name, task in known.items() if getattr(task, "when_named", False)}
+            tasks = [name for name, task in known.items() if name not in named and task.ready(data_dir) is None]
     get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     for number, task in enumerate(chosen):

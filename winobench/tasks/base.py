@@ -60,6 +60,7 @@ class Task:
       count: ``count(data_dir)``, the number of examples there are, or None while the data are not there.
       source: the published files that ``python -m launch.prepare`` reads; None for a task that makes its own data.
       association: of a bias task.
+      when_named: True where it is asked only when it is named, and not whenever its data are there.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Task:
     count: Callable[[str | None], int | None] = lambda data_dir: None
     source: PublishedData | None = None
     association: Association | None = None
+    when_named: bool = False
 
     @property
     def texts_compete(self) -> bool:
