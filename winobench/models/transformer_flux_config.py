@@ -83,11 +83,6 @@ class FluxTransformerConfig(NetworkConfig):
         return self.in_channels // 4
 
     @property
-    def width_per_position(self) -> int:
-        """Numbers of the first layer's result for each position of the latents."""
-        return self.width // 4
-
-    @property
     def width(self) -> int:
         """Width of the streams."""
         return self.num_attention_heads * self.attention_head_dim

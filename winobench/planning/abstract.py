@@ -60,12 +60,12 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
 
     Args:
       description: from `read_description`.
-      dtype: of the denoiser; the encoders are float32, as in scoring.
+      dtype: of the denoiser and of encoders as large; the others are float32, as in scoring.
     """
     family = description.family
     networks = {}
     for name, network in family.NETWORKS.items():
-        its_dtype = jnp.dtype(dtype if name == family.DENOISER else "float32")
+        its_dtype = jnp.dtype(dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else "float32")
         config = description.configs[name]
 
         def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype) -> Network:

@@ -108,7 +108,7 @@ def scoring(
     }
     tables_there = _Tables.of(latents, states, mesh)
     resident = sum(weights.values()) + tables_there.bytes
-    how = denoising.Step(denoiser, pipeline.schedule, mesh, error, target, dtype)
+    how = denoising.Step(denoiser, pipeline.schedule_at(image_size), mesh, error, target, dtype)
     images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.text_batch(ids, mesh)
     return Scoring(
         weights,
