@@ -180,7 +180,7 @@ class FlowSchedule(Schedule):
         return np.append(levels, 0).astype(np.float32)
 
     def published_levels(self, num_samples: int, left_out: int) -> np.ndarray:
-        """The levels that Self-Bench judges on (Zhu et al. 2025, "Diffusion Classifiers Understand Compositionality").
+        """The levels that Self-Bench judges on (arXiv 2505.17955).
 
         Of the T levels from the noisiest on, every int(T / num_samples)-th, without the first and the last few; rising.
         Its code never tells the scheduler the picture's size, so that nothing is shifted dynamically.
