@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench import memory, options
-from winobench.diffusion import drawing, folders, identity, pure_functions
+from winobench import options
+from winobench.diffusion import drawing, folders, identity, memory_checks, pure_functions
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.errors import InputError
@@ -129,15 +129,15 @@ class Pipeline(abc.ABC):
         """Images in [-1, 1] as latents, float32, scaled as in training; the posterior's mean, or a draw. Pure."""
         mean, logvar = (part.astype(jnp.float32) for part in autoencoder.encode(images))
         latents = mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise
-        if shift := autoencoder.config.shift_factor:
-            latents = latents - shift
+        shift = _shift(autoencoder)
+        latents = latents if shift is None else latents - shift
         return latents * autoencoder.config.scaling_factor
 
     @staticmethod
     def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
         """Latents, scaled as in training, as images in [-1, 1]. Pure."""
-        latents = latents / autoencoder.config.scaling_factor
-        return autoencoder.decode(latents + shift if (shift := autoencoder.config.shift_factor) else latents)
+        latents, shift = latents / autoencoder.config.scaling_factor, _shift(autoencoder)
+        return autoencoder.decode(latents if shift is None else latents + shift)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
         """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none."""
@@ -490,27 +490,13 @@ class Pipeline(abc.ABC):
 
     def check_memory(self, image_size: int, batch_size: int, device: jax.Device) -> None:
         """Raises InputError if a device cannot hold what encoding a batch of images takes."""
-        check_encoding(self.autoencoder.config, image_size, batch_size, device)
+        memory_checks.check_encoding(self.autoencoder.config, image_size, batch_size, device)
 
     def check_denoising(self, latent_shape: tuple[int, ...], batch_size: int, device: jax.Device) -> None:
         """Raises InputError if a device cannot hold what the denoiser's first layer reads and writes of a batch."""
-        height, width, channels = latent_shape
-        width_of_first = getattr(getattr(self.denoiser, "config", None), "width_per_position", channels)
-        memory.check(
-            f"a batch of {batch_size:,} with latents of {height:,} x {width:,} x {channels:,}",
-            batch_size * height * width * (channels + 2 * width_of_first) * jnp.dtype(self.denoiser.dtype).itemsize,
-            "lower batch_size",
-            device,
-        )
+        memory_checks.check_denoising(self.denoiser, latent_shape, batch_size, device)
 
 
-def check_encoding(config: Any, image_size: int, batch_size: int, device: jax.Device) -> None:
-    """Raises InputError if a device cannot hold what an autoencoder's first layer reads and writes of a batch."""
-    # Other networks than ours need not say how wide they are.
-    channels = 3 + 2 * getattr(config, "block_out_channels", (0,))[0]
-    memory.check(
-        f"encoding an image of {image_size:,} x {image_size:,} pixels" if batch_size == 1 else f"{batch_size:,} images",
-        2 * batch_size * image_size**2 * channels,  # two bytes a number, in half precision
-        "lower image_size",
-        device,
-    )
+def _shift(autoencoder: Network) -> float | None:
+    # Other networks than ours need not know of it.
+    return getattr(autoencoder.config, "shift_factor", None)

@@ -136,7 +136,7 @@ class Sampling(TypedDict):
     num_samples: NotRequired[int]
     num_bias_samples: NotRequired[int]
     seed: NotRequired[int]
-    timesteps: NotRequired[str | list[Count] | list[float] | None]  # a rule, or the timesteps or noise levels
+    timesteps: NotRequired[str | list[Count] | list[Share] | None]  # a rule, or the timesteps or noise levels
     mode: NotRequired[str]  # race
     alpha: NotRequired[float]  # of a race
     rare_share: NotRequired[float]  # of a race: see `winobench.evaluation.race`
@@ -158,7 +158,7 @@ class Round(TypedDict):
 
     tasks: Required[list[str]]
     num_samples: NotRequired[Count | None]  # a pair
-    timesteps: NotRequired[list[Count] | list[float] | None]  # None for a scorer that needs no samples
+    timesteps: NotRequired[list[Count] | list[Share] | None]  # None for a scorer that needs no samples
 
 
 class Metric(TypedDict):

@@ -156,7 +156,7 @@ def check_scorer(
         return
     import jax
 
-    from winobench.diffusion import families, pipeline
+    from winobench.diffusion import families, memory_checks
 
     description = families.read_description(registry.model_source(name), revision=revision)
     description.family.check_settings(given.get("pipeline_options") or {})
@@ -172,7 +172,7 @@ def check_scorer(
         factor = description.autoencoder_config.downsampling * description.family.latents_a_side(denoiser)
         if size % factor:
             raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}")
-        pipeline.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
+        memory_checks.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
 def _check_options(name: str, kind: str | None, given: dict[str, Any], **others: Any) -> None:
