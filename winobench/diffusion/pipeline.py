@@ -481,9 +481,7 @@ class Pipeline(abc.ABC):
           InputError: it is no whole number, or no multiple of the autoencoder's factor.
         """
         size = options.IMAGE_SIZE.check("image_size", self.image_size if image_size is None else image_size)
-        # Other networks than ours need not have a config.
-        denoiser = getattr(self.denoiser, "config", None)
-        factor = self.autoencoder.config.downsampling * self.latents_a_side(denoiser)
+        factor = self.autoencoder.config.downsampling * self.latents_a_side(getattr(self.denoiser, "config", None))
         if size % factor:
             raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
         return size
