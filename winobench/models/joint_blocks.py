@@ -1,7 +1,8 @@
-"""Blocks of transformers in which the positions of an image and of a text attend to each other (Esser et al. 2024).
+"""Blocks of transformers in which an image and a text attend to each other (Esser et al., 2024).
 
-Image and text have weights of their own and meet in one softmax. Time and pooled text set scale, shift and gate of
-every block. Torch's attribute names; norms and scores in float32 whatever the compute dtype.
+Image and text are two streams with layers of their own, which meet in one softmax; FLUX has blocks with one stream,
+too. Time and pooled text modulate every norm. The layout is that of diffusers' published weights; norms, rotations and
+scores are float32 whatever the compute dtype.
 """
 
 from __future__ import annotations
@@ -13,76 +14,83 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from winobench.models import layers
 from winobench.models.attention import dot_product_attention
 from winobench.models.base import linear
-from winobench.models.layers import Identity, TimestepEmbedding, timestep_embedding
+from winobench.models.decoder import RMSNorm
 
-NORM_EPSILON = 1e-6
-"""Of all norms in these transformers."""
+EPSILON = 1e-6
+"""Of all norms of Stable Diffusion 3 and FLUX.1; it is in no config."""
 
-_TIME_FEATURES = 256
-
-Rotation = Callable[[jax.Array], jax.Array]
-"""[B, positions, heads, head size] -> the same, turned by the positions."""
+Rotations = tuple[jax.Array, jax.Array]
+"""Cosines and sines of the tokens' rotations, each [tokens, 1, head_dim / 2] float32."""
 
 
-class RMSNorm(nnx.Module):
-    """Root mean square norm of the last axis (Zhang and Sennrich 2019), in float32; ``weight`` is [features]."""
+def rotated(x: jax.Array, turns: Rotations) -> jax.Array:
+    """Turns features 2 i and 2 i + 1 of x [n, tokens, heads, head_dim] float32 by the tokens' i-th angle."""
+    cosines, sines = turns
+    even, odd = x[..., ::2], x[..., 1::2]
+    return jnp.stack([even * cosines - odd * sines, odd * cosines + even * sines], axis=-1).reshape(x.shape)
 
-    def __init__(self, features: int, *, epsilon: float = NORM_EPSILON, dtype: Any, param_dtype: Any):
+
+def modulated(x: jax.Array, shift: jax.Array, scale: jax.Array, *, epsilon: float) -> jax.Array:
+    """Layer norm over the last axis, times 1 + scale, plus shift; float32 within, rounded once to the dtype of x.
+
+    Args:
+      x: [n, tokens, width].
+      shift: [n, width].
+      scale: [n, width].
+      epsilon: of the norm.
+    """
+    values, shift, scale = (part.astype(jnp.float32) for part in (x, shift[:, None], scale[:, None]))
+    values = values - jnp.mean(values, axis=-1, keepdims=True)
+    values = values * jax.lax.rsqrt(jnp.mean(jnp.square(values), axis=-1, keepdims=True) + epsilon)
+    return (values * (1 + scale) + shift).astype(x.dtype)
+
+
+def _call(block: nnx.Module, *inputs: Any) -> Any:
+    return block(*inputs)
+
+
+# Keeps a block's inputs alone for the gradient, which computes the block again. No block changes its state in a call.
+_call_and_forget = nnx.remat(_call, graph_updates=False)
+
+
+def caller(remat: bool) -> Callable[..., Any]:
+    """The function that calls a block with its inputs; with ``remat``, its insides are computed again backward."""
+    return _call_and_forget if remat else _call
+
+
+class AdaLayerNormContinuous(nnx.Module):
+    """The norm before the output, whose scale and shift, in this order, are a dense layer of the condition."""
+
+    def __init__(self, width: int, *, bias: bool, epsilon: float, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         self.epsilon = epsilon
-        self.dtype = dtype
-        self.weight = nnx.Param(jnp.ones((features,), param_dtype))
+        self.linear = linear(width, 2 * width, bias=bias, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., features] -> the same shape in the compute dtype."""
-        values = x.astype(jnp.float32)
-        scale = jax.lax.rsqrt(jnp.mean(jnp.square(values), axis=-1, keepdims=True) + self.epsilon)
-        return (values * scale * self.weight[...].astype(jnp.float32)).astype(self.dtype)
-
-
-def normalised(x: jax.Array) -> jax.Array:
-    """Layer norm of the last axis without parameters: float32."""
-    values = x.astype(jnp.float32)
-    values = values - values.mean(axis=-1, keepdims=True)
-    return values * jax.lax.rsqrt(jnp.mean(jnp.square(values), axis=-1, keepdims=True) + NORM_EPSILON)
-
-
-def modulated(x: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
-    """x [B, T, features], normalised, times 1 + scale [B, features] plus shift [B, features]: float32."""
-    return x * (1 + scale.astype(jnp.float32)[:, None]) + shift.astype(jnp.float32)[:, None]
+    def __call__(self, x: jax.Array, condition: jax.Array) -> jax.Array:
+        """x [n, tokens, width], condition [n, width] -> the shape of x."""
+        scale, shift = jnp.split(self.linear(jax.nn.silu(condition)), 2, axis=-1)
+        return modulated(x, shift, scale, epsilon=self.epsilon)
 
 
 class Modulation(nnx.Module):
-    """SiLU and a dense layer that make a number of vectors of the conditions; the published ``AdaLayerNorm*``."""
+    """The dense layer from the condition to a block's shifts, scales and gates."""
 
-    def __init__(self, conditions: int, features: int, count: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+    def __init__(self, width: int, count: int, **kwargs: Any):
         self.count = count
-        self.linear = linear(conditions, count * features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.linear = linear(width, count * width, **kwargs)
 
-    def __call__(self, conditions: jax.Array) -> list[jax.Array]:
-        """[B, conditions] -> ``count`` arrays [B, features], in the order of the published file."""
-        return jnp.split(self.linear(jax.nn.silu(conditions)), self.count, axis=-1)
-
-
-class LastNorm(nnx.Module):
-    """The norm ahead of the output, whose vectors are scale and shift (``AdaLayerNormContinuous``)."""
-
-    def __init__(self, features: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.dtype = dtype
-        self.linear = linear(features, 2 * features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-
-    def __call__(self, x: jax.Array, conditions: jax.Array) -> jax.Array:
-        """x [B, T, features], conditions [B, features] -> [B, T, features]."""
-        scale, shift = jnp.split(self.linear(jax.nn.silu(conditions)), 2, axis=-1)
-        return modulated(normalised(x), scale, shift).astype(self.dtype)
+    def __call__(self, condition: jax.Array) -> list[jax.Array]:
+        """condition [n, width], after SiLU -> as many arrays of its shape as there are numbers to modulate by."""
+        return jnp.split(self.linear(condition), self.count, axis=-1)
 
 
 class GELU(nnx.Module):
-    """A dense layer and the tanh form of GELU."""
+    """A dense layer and GELU by its tanh formula."""
 
-    def __init__(self, inputs: int, outputs: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        self.proj = linear(inputs, outputs, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+    def __init__(self, inputs: int, outputs: int, **kwargs: Any):
+        self.proj = linear(inputs, outputs, **kwargs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., inputs] -> [..., outputs]."""
@@ -90,127 +98,137 @@ class GELU(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """GELU to four times the width and back."""
+    """To four times the width and back."""
 
-    def __init__(self, features: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.net = nnx.List(
-            [GELU(features, 4 * features, **kwargs), Identity(), linear(4 * features, features, **kwargs)]
-        )
+    def __init__(self, width: int, **kwargs: Any):
+        inner = 4 * width
+        self.net = nnx.List([GELU(width, inner, **kwargs), layers.Identity(), linear(inner, width, **kwargs)])
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., features] -> [..., features]."""
+        """x [..., width] -> [..., width]."""
         for layer in self.net:
             x = layer(x)
         return x
 
 
-class JointAttention(nnx.Module):
-    """Attention of an image's positions and, unless there is none, a text's to all of both.
+def head_norm(head_dim: int, *, epsilon: float | None, param_dtype: Any) -> RMSNorm | None:
+    """The norm of queries or keys, None without an epsilon; its result is float32, for the rotation that follows."""
+    if epsilon is None:
+        return None
+    return RMSNorm(head_dim, epsilon=epsilon, dtype=jnp.float32, param_dtype=param_dtype)
+
+
+def attend(queries: jax.Array, keys: jax.Array, values: jax.Array, turns: Rotations | None) -> jax.Array:
+    """Full attention, after rotation where there is one.
 
     Args:
-      features: width of both.
+      queries: [n, tokens, heads, head_dim], float32 where they are normed.
+      keys: the same.
+      values: [n, tokens, heads, head_dim] in the compute dtype.
+      turns: the tokens' rotations; None for none.
+
+    Returns:
+      [n, tokens, heads * head_dim] in the compute dtype.
+    """
+    if turns is not None:
+        queries, keys = (rotated(part, turns) for part in (queries, keys))
+    queries, keys = (part.astype(values.dtype) for part in (queries, keys))
+    return dot_product_attention(queries, keys, values).reshape(*values.shape[:2], -1)
+
+
+class SelfAttention(nnx.Module):
+    """Attention within one stream.
+
+    Args:
       heads: number of heads.
-      head_size: of each.
-      with_text: a text takes part, with projections of its own.
-      text_ends: nothing is wanted of the text any more, so that it has no output projection.
-      qk_norm: queries and keys are normalised, head by head.
-      text_first: which of the two comes first in the softmax; the result is the same but for rounding.
+      head_dim: width of a head; that of the stream is ``heads * head_dim``.
+      bias: biases on all projections.
+      epsilon: of the norms of queries and keys; None for no norms.
+      with_output: an output projection, which FLUX has behind what it computes beside.
     """
 
     def __init__(
         self,
-        features: int,
         heads: int,
-        head_size: int,
+        head_dim: int,
         *,
-        with_text: bool = True,
-        text_ends: bool = False,
-        qk_norm: bool = False,
-        text_first: bool = False,
+        bias: bool,
+        epsilon: float | None,
+        with_output: bool = False,
         dtype: Any,
         param_dtype: Any,
         rngs: nnx.Rngs,
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.heads, self.head_size, self.text_first = heads, head_size, text_first
-        inner = heads * head_size
-        self.to_q, self.to_k, self.to_v = (linear(features, inner, **kwargs) for _ in range(3))
-        self.to_out = nnx.List([linear(inner, features, **kwargs)])
-        names = ("norm_q", "norm_k")
-        if with_text:
-            self.add_q_proj, self.add_k_proj, self.add_v_proj = (linear(features, inner, **kwargs) for _ in range(3))
-            self.to_add_out = None if text_ends else linear(inner, features, **kwargs)
-            names += ("norm_added_q", "norm_added_k")
-        for name in names:
-            norm = RMSNorm(head_size, dtype=dtype, param_dtype=param_dtype) if qk_norm else None
-            setattr(self, name, norm)
+        width = heads * head_dim
+        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.heads = heads
+        self.to_q, self.to_k, self.to_v = (linear(width, width, **kwargs) for _ in range(3))
+        self.norm_q, self.norm_k = (head_norm(head_dim, epsilon=epsilon, param_dtype=param_dtype) for _ in range(2))
+        self.to_out = nnx.List([linear(width, width, **kwargs)]) if with_output else None
 
-    def __call__(
-        self, image: jax.Array, text: jax.Array | None = None, rotate: Rotation | None = None
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """image [B, T, features], text [B, S, features] -> both again; None for a text that is not wanted.
+    def projections(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """x [n, tokens, width] -> queries, keys (normed ones in float32), values, each [n, tokens, heads, head_dim]."""
+        return _projected(x, self.heads, (self.to_q, self.to_k, self.to_v), (self.norm_q, self.norm_k))
 
-        ``rotate`` turns queries and keys of all positions, in the order of the softmax.
-        """
-        query, key, value = self._heads(image, self.to_q, self.to_k, self.to_v, self.norm_q, self.norm_k)
-        if text is not None:
-            added = self._heads(
-                text, self.add_q_proj, self.add_k_proj, self.add_v_proj, self.norm_added_q, self.norm_added_k
-            )
-            pairs = zip(added, (query, key, value), strict=True)
-            query, key, value = (jnp.concatenate(both if self.text_first else both[::-1], axis=1) for both in pairs)
-        if rotate is not None:
-            query, key = rotate(query), rotate(key)
-        mixed = dot_product_attention(query, key, value)
-        mixed = mixed.reshape(*mixed.shape[:2], -1)
-        if text is None:
-            return self.to_out[0](mixed), None
-        first = text.shape[1] if self.text_first else image.shape[1]
-        parts = (mixed[:, :first], mixed[:, first:])
-        of_image, of_text = reversed(parts) if self.text_first else parts
-        return self.to_out[0](of_image), None if self.to_add_out is None else self.to_add_out(of_text)
-
-    def _heads(self, x: jax.Array, to_query, to_key, to_value, norm_query, norm_key) -> tuple[jax.Array, ...]:
-        """Queries, keys and values of x [B, T, features]: [B, T, heads, head size] each."""
-        query, key, value = (
-            layer(x).reshape(*x.shape[:2], self.heads, self.head_size) for layer in (to_query, to_key, to_value)
-        )
-        return (query if norm_query is None else norm_query(query), key if norm_key is None else norm_key(key), value)
+    def __call__(self, x: jax.Array, turns: Rotations | None = None) -> jax.Array:
+        """x [n, tokens, width] -> the same shape."""
+        y = attend(*self.projections(x), turns)
+        return y if self.to_out is None else self.to_out[0](y)
 
 
-class TextProjection(nnx.Module):
-    """Two dense layers with SiLU between them, of the pooled text."""
+class JointAttention(SelfAttention):
+    """Attention over a text and an image, each with projections of its own (Esser et al., 2024, Fig. 2b).
 
-    def __init__(self, inputs: int, outputs: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.linear_1 = linear(inputs, outputs, **kwargs)
-        self.linear_2 = linear(outputs, outputs, **kwargs)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [B, inputs] -> [B, outputs]."""
-        return self.linear_2(jax.nn.silu(self.linear_1(x)))
-
-
-class TimeTextEmbedding(nnx.Module):
-    """The conditions of all blocks: time, pooled text, and guidance where the model takes it."""
+    Args:
+      text_ends: nothing is wanted of the text any more, so that it has no output projection.
+      others: as of `SelfAttention`.
+    """
 
     def __init__(
-        self, features: int, pooled: int, *, with_guidance: bool = False, dtype: Any, param_dtype: Any, rngs: nnx.Rngs
+        self,
+        heads: int,
+        head_dim: int,
+        *,
+        bias: bool,
+        epsilon: float | None,
+        text_ends: bool = False,
+        dtype: Any,
+        param_dtype: Any,
+        rngs: nnx.Rngs,
     ):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
-        self.dtype = dtype
-        self.timestep_embedder = TimestepEmbedding(_TIME_FEATURES, features, **kwargs)
-        self.guidance_embedder = TimestepEmbedding(_TIME_FEATURES, features, **kwargs) if with_guidance else None
-        self.text_embedder = TextProjection(pooled, features, **kwargs)
+        width = heads * head_dim
+        kwargs = {"bias": bias, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        super().__init__(heads, head_dim, epsilon=epsilon, with_output=True, **kwargs)
+        self.add_q_proj, self.add_k_proj, self.add_v_proj = (linear(width, width, **kwargs) for _ in range(3))
+        self.norm_added_q, self.norm_added_k = (
+            head_norm(head_dim, epsilon=epsilon, param_dtype=param_dtype) for _ in range(2)
+        )
+        self.to_add_out = None if text_ends else linear(width, width, **kwargs)
 
-    def __call__(self, times: jax.Array, pooled: jax.Array, guidance: jax.Array | None = None) -> jax.Array:
-        """times [B], pooled [B, width], guidance [B] if the model takes it -> [B, features]."""
-        states = self.timestep_embedder(self._waves(times))
-        if self.guidance_embedder is not None:
-            states = states + self.guidance_embedder(self._waves(guidance))
-        return states + self.text_embedder(pooled.astype(self.dtype))
+    def __call__(
+        self, image: jax.Array, text: jax.Array, turns: Rotations | None = None
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """image [n, patches, width], text [n, tokens, width]; rotations of the text's tokens first -> both shapes.
 
-    def _waves(self, numbers: jax.Array) -> jax.Array:
-        waves = timestep_embedding(numbers, _TIME_FEATURES, flip_sin_to_cos=True, freq_shift=0)
-        return waves.astype(self.dtype)
+        None for a text of which nothing is wanted.
+        """
+        layers_of_text = (self.add_q_proj, self.add_k_proj, self.add_v_proj)
+        of_text = _projected(text, self.heads, layers_of_text, (self.norm_added_q, self.norm_added_k))
+        joined = (jnp.concatenate(parts, axis=1) for parts in zip(of_text, self.projections(image), strict=True))
+        y = attend(*joined, turns)
+        length = text.shape[1]
+        return self.to_out[0](y[:, length:]), None if self.to_add_out is None else self.to_add_out(y[:, :length])
+
+
+def _projected(
+    x: jax.Array, heads: int, projections: tuple[nnx.Module, ...], norms: tuple[RMSNorm | None, ...]
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Queries, keys and values of a stream, the first two normed where there are norms."""
+    queries, keys, values = (split_heads(layer(x), heads) for layer in projections)
+    queries, keys = (y if norm is None else norm(y) for y, norm in zip((queries, keys), norms, strict=True))
+    return queries, keys, values
+
+
+def split_heads(x: jax.Array, heads: int) -> jax.Array:
+    """[n, tokens, width] -> [n, tokens, heads, width / heads]."""
+    return x.reshape(*x.shape[:-1], heads, -1)

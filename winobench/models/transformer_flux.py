@@ -15,12 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.models import flux_blocks, layers
+from winobench.models import flux_blocks, joint_blocks, layers
 from winobench.models.base import Network, linear
 from winobench.models.transformer_flux_config import FluxTransformerConfig
 
 # None of these is in the config.
-_EPSILON = 1e-6
 _TIME_FEATURES = 256
 _THETA = 10000.0
 _MLP_RATIO = 4
@@ -38,53 +37,18 @@ class FluxConditions(NamedTuple):
     pooled: jax.Array
 
 
-class _Modulation(nnx.Module):
-    """The dense layer from the condition to a block's shifts, scales and gates."""
-
-    def __init__(self, width: int, count: int, **kwargs: Any):
-        self.count = count
-        self.linear = linear(width, count * width, **kwargs)
-
-    def __call__(self, condition: jax.Array) -> list[jax.Array]:
-        """condition [n, width], after SiLU -> as many arrays of its shape as there are numbers to modulate by."""
-        return jnp.split(self.linear(condition), self.count, axis=-1)
-
-
-class _GELU(nnx.Module):
-    """A dense layer and GELU by its tanh formula."""
-
-    def __init__(self, inputs: int, outputs: int, **kwargs: Any):
-        self.proj = linear(inputs, outputs, **kwargs)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return jax.nn.gelu(self.proj(x), approximate=True)
-
-
-class _FeedForward(nnx.Module):
-    """To four times the width and back."""
-
-    def __init__(self, width: int, **kwargs: Any):
-        inner = _MLP_RATIO * width
-        self.net = nnx.List([_GELU(width, inner, **kwargs), layers.Identity(), linear(inner, width, **kwargs)])
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        for layer in self.net:
-            x = layer(x)
-        return x
-
-
 class FluxTransformerBlock(nnx.Module):
     """A block with two streams, which meet in its attention."""
 
     def __init__(self, config: FluxTransformerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         heads = (config.num_attention_heads, config.attention_head_dim)
-        self.norm1, self.norm1_context = (_Modulation(config.width, 6, **kwargs) for _ in range(2))
-        self.attn = flux_blocks.JointAttention(*heads, bias=True, epsilon=_EPSILON, **kwargs)
-        self.ff, self.ff_context = (_FeedForward(config.width, **kwargs) for _ in range(2))
+        self.norm1, self.norm1_context = (joint_blocks.Modulation(config.width, 6, **kwargs) for _ in range(2))
+        self.attn = joint_blocks.JointAttention(*heads, bias=True, epsilon=joint_blocks.EPSILON, **kwargs)
+        self.ff, self.ff_context = (joint_blocks.FeedForward(config.width, **kwargs) for _ in range(2))
 
     def __call__(
-        self, image: jax.Array, text: jax.Array, condition: jax.Array, turns: flux_blocks.Rotations
+        self, image: jax.Array, text: jax.Array, condition: jax.Array, turns: joint_blocks.Rotations
     ) -> tuple[jax.Array, jax.Array]:
         """One block.
 
@@ -99,8 +63,8 @@ class FluxTransformerBlock(nnx.Module):
         """
         of_image, of_text = self.norm1(condition), self.norm1_context(condition)
         attended = self.attn(
-            flux_blocks.modulated(image, *of_image[:2], epsilon=_EPSILON),
-            flux_blocks.modulated(text, *of_text[:2], epsilon=_EPSILON),
+            joint_blocks.modulated(image, *of_image[:2], epsilon=joint_blocks.EPSILON),
+            joint_blocks.modulated(text, *of_text[:2], epsilon=joint_blocks.EPSILON),
             turns,
         )
         image = _after_attention(image, attended[0], of_image, self.ff)
@@ -112,7 +76,7 @@ def _after_attention(x: jax.Array, attended: jax.Array, numbers: list[jax.Array]
     """What follows attention in one stream; of its six numbers, two have been used before it."""
     gate, shift, scale, last_gate = numbers[2:]
     x = x + gate[:, None] * attended
-    return x + last_gate[:, None] * feed_forward(flux_blocks.modulated(x, shift, scale, epsilon=_EPSILON))
+    return x + last_gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON))
 
 
 class FluxSingleTransformerBlock(nnx.Module):
@@ -122,15 +86,15 @@ class FluxSingleTransformerBlock(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         width, inner = config.width, _MLP_RATIO * config.width
         heads = (config.num_attention_heads, config.attention_head_dim)
-        self.norm = _Modulation(width, 3, **kwargs)
+        self.norm = joint_blocks.Modulation(width, 3, **kwargs)
         self.proj_mlp = linear(width, inner, **kwargs)
-        self.attn = flux_blocks.SelfAttention(*heads, bias=True, epsilon=_EPSILON, **kwargs)
+        self.attn = joint_blocks.SelfAttention(*heads, bias=True, epsilon=joint_blocks.EPSILON, **kwargs)
         self.proj_out = linear(width + inner, width, **kwargs)
 
-    def __call__(self, x: jax.Array, condition: jax.Array, turns: flux_blocks.Rotations) -> jax.Array:
+    def __call__(self, x: jax.Array, condition: jax.Array, turns: joint_blocks.Rotations) -> jax.Array:
         """x [n, tokens + patches, width], condition [n, width], after SiLU -> the shape of x."""
         shift, scale, gate = self.norm(condition)
-        inputs = flux_blocks.modulated(x, shift, scale, epsilon=_EPSILON)
+        inputs = joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON)
         inner = jax.nn.gelu(self.proj_mlp(inputs), approximate=True)
         y = self.proj_out(jnp.concatenate([self.attn(inputs, turns), inner], axis=-1))
         return flux_blocks.kept_finite(x + gate[:, None] * y)
@@ -191,7 +155,7 @@ class FluxTransformer2DModel(Network):
         self.single_transformer_blocks = nnx.List(
             [FluxSingleTransformerBlock(config, **kwargs) for _ in range(config.num_single_layers)]
         )
-        self.norm_out = flux_blocks.AdaLayerNormContinuous(width, bias=True, epsilon=_EPSILON, **kwargs)
+        self.norm_out = joint_blocks.AdaLayerNormContinuous(width, bias=True, epsilon=joint_blocks.EPSILON, **kwargs)
         self.proj_out = linear(width, config.in_channels, **kwargs)
 
     def __call__(
@@ -234,7 +198,7 @@ class FluxTransformer2DModel(Network):
         turns = flux_blocks.rotations(_positions(length, rows, columns), self.config.axes_dims_rope, _THETA)
         embedded = self.time_text_embed(times, guidance, conditions.pooled)
         condition = jax.nn.silu(embedded)
-        call = flux_blocks.caller(remat)
+        call = joint_blocks.caller(remat)
         for block in self.transformer_blocks:
             image, text = call(block, image, text, condition, turns)
         x = jnp.concatenate([text, image], axis=1)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.models import flux_blocks, layers
+from winobench.models import flux_blocks, joint_blocks, layers
 from winobench.models.base import Network, linear
 from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 
@@ -59,11 +59,11 @@ class Flux2TransformerBlock(nnx.Module):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         heads = (config.num_attention_heads, config.attention_head_dim)
         self.epsilon = config.eps
-        self.attn = flux_blocks.JointAttention(*heads, bias=False, epsilon=config.eps, **kwargs)
+        self.attn = joint_blocks.JointAttention(*heads, bias=False, epsilon=config.eps, **kwargs)
         self.ff, self.ff_context = (_FeedForward(config, **kwargs) for _ in range(2))
 
     def __call__(
-        self, image: jax.Array, text: jax.Array, of_image: Numbers, of_text: Numbers, turns: flux_blocks.Rotations
+        self, image: jax.Array, text: jax.Array, of_image: Numbers, of_text: Numbers, turns: joint_blocks.Rotations
     ) -> tuple[jax.Array, jax.Array]:
         """One block.
 
@@ -84,7 +84,7 @@ class Flux2TransformerBlock(nnx.Module):
 
     def _modulated(self, x: jax.Array, numbers: Numbers) -> jax.Array:
         shift, scale = numbers[:2]
-        return flux_blocks.modulated(x, shift, scale, epsilon=self.epsilon)
+        return joint_blocks.modulated(x, shift, scale, epsilon=self.epsilon)
 
     def _after_attention(
         self, x: jax.Array, attended: jax.Array, numbers: Numbers, feed_forward: _FeedForward
@@ -102,17 +102,17 @@ class _ParallelAttention(nnx.Module):
         self.heads = config.num_attention_heads
         self.to_qkv_mlp_proj = linear(width, 3 * width + 2 * inner, **kwargs)
         self.norm_q, self.norm_k = (
-            flux_blocks.head_norm(config.attention_head_dim, epsilon=config.eps, param_dtype=param_dtype)
+            joint_blocks.head_norm(config.attention_head_dim, epsilon=config.eps, param_dtype=param_dtype)
             for _ in range(2)
         )
         self.to_out = linear(width + inner, width, **kwargs)
 
-    def __call__(self, x: jax.Array, turns: flux_blocks.Rotations) -> jax.Array:
+    def __call__(self, x: jax.Array, turns: joint_blocks.Rotations) -> jax.Array:
         """x [n, tokens, width] -> the same shape."""
         width = x.shape[-1]
         *parts, inner = jnp.split(self.to_qkv_mlp_proj(x), [width, 2 * width, 3 * width], axis=-1)
-        queries, keys, values = (flux_blocks.split_heads(part, self.heads) for part in parts)
-        attended = flux_blocks.attend(self.norm_q(queries), self.norm_k(keys), values, turns)
+        queries, keys, values = (joint_blocks.split_heads(part, self.heads) for part in parts)
+        attended = joint_blocks.attend(self.norm_q(queries), self.norm_k(keys), values, turns)
         return self.to_out(jnp.concatenate([attended, _gated(inner)], axis=-1))
 
 
@@ -123,10 +123,10 @@ class Flux2SingleTransformerBlock(nnx.Module):
         self.epsilon = config.eps
         self.attn = _ParallelAttention(config, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
-    def __call__(self, x: jax.Array, numbers: Numbers, turns: flux_blocks.Rotations) -> jax.Array:
+    def __call__(self, x: jax.Array, numbers: Numbers, turns: joint_blocks.Rotations) -> jax.Array:
         """x [n, tokens + patches, width], three numbers [n, width] -> the shape of x."""
         shift, scale, gate = numbers
-        y = self.attn(flux_blocks.modulated(x, shift, scale, epsilon=self.epsilon), turns)
+        y = self.attn(joint_blocks.modulated(x, shift, scale, epsilon=self.epsilon), turns)
         return flux_blocks.kept_finite(x + gate[:, None] * y)
 
 
@@ -195,7 +195,7 @@ class Flux2Transformer2DModel(Network):
         self.single_transformer_blocks = nnx.List(
             [Flux2SingleTransformerBlock(config, **kwargs) for _ in range(config.num_single_layers)]
         )
-        self.norm_out = flux_blocks.AdaLayerNormContinuous(width, bias=False, epsilon=config.eps, **kwargs)
+        self.norm_out = joint_blocks.AdaLayerNormContinuous(width, bias=False, epsilon=config.eps, **kwargs)
         self.proj_out = linear(width, config.in_channels, bias=False, **kwargs)
 
     def __call__(
@@ -241,7 +241,7 @@ class Flux2Transformer2DModel(Network):
         turns = flux_blocks.rotations(places, self.config.axes_dims_rope, self.config.rope_theta)
         condition = jax.nn.silu(embedded)
         of_image, of_text = self.double_stream_modulation_img(condition), self.double_stream_modulation_txt(condition)
-        call = flux_blocks.caller(remat)
+        call = joint_blocks.caller(remat)
         for block in self.transformer_blocks:
             image, text = call(block, image, text, of_image, of_text, turns)
         x = jnp.concatenate([text, image], axis=1)

@@ -14,7 +14,9 @@ from flax import nnx
 from winobench.models import joint_blocks, layers
 from winobench.models.base import Network, linear
 from winobench.models.config import NetworkConfig, is_count
-from winobench.models.joint_blocks import FeedForward, JointAttention, LastNorm, Modulation, modulated, normalised
+
+# None of the published files has it.
+_TIME_FEATURES = 256
 
 
 class TextConditions(NamedTuple):
@@ -188,49 +190,58 @@ class JointBlock(nnx.Module):
     def __init__(self, config: SD3TransformerConfig, index: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         width, heads, head_size = config.width, config.num_attention_heads, config.attention_head_dim
-        self.dtype = dtype
         self.text_ends = index == config.num_layers - 1
         is_dual = index in config.dual_attention_layers
-        normed = config.qk_norm is not None
-        self.norm1 = Modulation(width, width, 9 if is_dual else 6, **kwargs)
-        self.norm1_context = Modulation(width, width, 2 if self.text_ends else 6, **kwargs)
-        self.attn = JointAttention(width, heads, head_size, text_ends=self.text_ends, qk_norm=normed, **kwargs)
-        alone = {"with_text": False, "qk_norm": normed}
-        self.attn2 = JointAttention(width, heads, head_size, **alone, **kwargs) if is_dual else None
-        self.ff = FeedForward(width, **kwargs)
-        self.ff_context = None if self.text_ends else FeedForward(width, **kwargs)
+        common = {"bias": True, "epsilon": joint_blocks.EPSILON if config.qk_norm is not None else None, **kwargs}
+        self.norm1 = joint_blocks.Modulation(width, 9 if is_dual else 6, **kwargs)
+        self.norm1_context = joint_blocks.Modulation(width, 2 if self.text_ends else 6, **kwargs)
+        self.attn = joint_blocks.JointAttention(heads, head_size, text_ends=self.text_ends, **common)
+        self.attn2 = joint_blocks.SelfAttention(heads, head_size, with_output=True, **common) if is_dual else None
+        self.ff = joint_blocks.FeedForward(width, **kwargs)
+        self.ff_context = None if self.text_ends else joint_blocks.FeedForward(width, **kwargs)
 
-    def __call__(self, image: jax.Array, text: jax.Array, conditions: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """image [B, T, width], text [B, S, width], conditions [B, width] -> image and text again."""
-        shift, scale, gate, shift_ff, scale_ff, gate_ff, *of_dual = self.norm1(conditions)
-        normal = normalised(image)
-        own = modulated(normal, scale, shift).astype(self.dtype)
+    def __call__(self, image: jax.Array, text: jax.Array, condition: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """image [B, T, width], text [B, S, width], condition [B, width], after SiLU -> image and text again."""
+        shift, scale, gate, *of_ff = self.norm1(condition)
+        shift_text, scale_text, *gates_text = self.norm1_context(condition)
         if self.text_ends:
             # Here the published norm is of another kind, whose scale comes first.
-            text_scale, text_shift = self.norm1_context(conditions)
-        else:
-            text_shift, text_scale, text_gate, *of_text = self.norm1_context(conditions)
-        other = modulated(normalised(text), text_scale, text_shift).astype(self.dtype)
-        from_image, from_text = self.attn(own, other)
+            shift_text, scale_text = scale_text, shift_text
+        from_image, from_text = self.attn(_modulated(image, shift, scale), _modulated(text, shift_text, scale_text))
+        beside = image
         image = image + gate[:, None] * from_image
         if self.attn2 is not None:
-            shift2, scale2, gate2 = of_dual
-            image = image + gate2[:, None] * self.attn2(modulated(normal, scale2, shift2).astype(self.dtype))[0]
-        image = image + gate_ff[:, None] * self.ff(modulated(normalised(image), scale_ff, shift_ff).astype(self.dtype))
+            shift, scale, gate = of_ff[3:]
+            image = image + gate[:, None] * self.attn2(_modulated(beside, shift, scale))
+        image = _after(image, of_ff[:3], self.ff)
         if self.text_ends:
             return image, text
-        text = text + text_gate[:, None] * from_text
-        shift_ff, scale_ff, gate_ff = of_text
-        hidden = modulated(normalised(text), scale_ff, shift_ff).astype(self.dtype)
-        return image, text + gate_ff[:, None] * self.ff_context(hidden)
+        return image, _after(text + gates_text[0][:, None] * from_text, gates_text[1:], self.ff_context)
 
 
-def _call(block: JointBlock, *arguments: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return block(*arguments)
+def _modulated(x: jax.Array, shift: jax.Array, scale: jax.Array) -> jax.Array:
+    return joint_blocks.modulated(x, shift, scale, epsilon=joint_blocks.EPSILON)
 
 
-# Keeps a block's inputs alone for the gradient, which computes the block again.
-_call_and_forget = nnx.remat(_call, graph_updates=False)
+def _after(x: jax.Array, numbers: list[jax.Array], feed_forward: joint_blocks.FeedForward) -> jax.Array:
+    """The feed-forward layer behind its norm and around a residual."""
+    shift, scale, gate = numbers
+    return x + gate[:, None] * feed_forward(_modulated(x, shift, scale))
+
+
+class TimeTextEmbedding(nnx.Module):
+    """Time and pooled text as one condition."""
+
+    def __init__(self, width: int, pooled: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.dtype = dtype
+        self.timestep_embedder = layers.TimestepEmbedding(_TIME_FEATURES, width, **kwargs)
+        self.text_embedder = layers.TimestepEmbedding(pooled, width, **kwargs)
+
+    def __call__(self, times: jax.Array, pooled: jax.Array) -> jax.Array:
+        """times [B], pooled [B, pooled width] -> [B, width]."""
+        waves = layers.timestep_embedding(times, _TIME_FEATURES, flip_sin_to_cos=True, freq_shift=0)
+        return self.timestep_embedder(waves.astype(self.dtype)) + self.text_embedder(pooled.astype(self.dtype))
 
 
 class SD3Transformer2DModel(Network):
@@ -253,10 +264,12 @@ class SD3Transformer2DModel(Network):
         self.dtype = jnp.dtype(dtype)
         kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
         self.pos_embed = PatchEmbedding(config, **kwargs)
-        self.time_text_embed = joint_blocks.TimeTextEmbedding(config.width, config.pooled_projection_dim, **kwargs)
+        self.time_text_embed = TimeTextEmbedding(config.width, config.pooled_projection_dim, **kwargs)
         self.context_embedder = linear(config.joint_attention_dim, config.width, **kwargs)
         self.transformer_blocks = nnx.List([JointBlock(config, index, **kwargs) for index in range(config.num_layers)])
-        self.norm_out = LastNorm(config.width, **kwargs)
+        self.norm_out = joint_blocks.AdaLayerNormContinuous(
+            config.width, bias=True, epsilon=joint_blocks.EPSILON, **kwargs
+        )
         self.proj_out = linear(config.width, config.patch_size**2 * self.out_channels, **kwargs)
 
     @property
@@ -293,9 +306,9 @@ class SD3Transformer2DModel(Network):
         states = self.time_text_embed(timesteps, conditions.pooled)
         image = self.pos_embed(sample.astype(self.dtype))
         text = self.context_embedder(conditions.states.astype(self.dtype))
-        call = _call_and_forget if remat else _call
+        call, condition = joint_blocks.caller(remat), jax.nn.silu(states)
         for block in self.transformer_blocks:
-            image, text = call(block, image, text, states)
+            image, text = call(block, image, text, condition)
         patches = self.proj_out(self.norm_out(image, states))
         patches = patches.reshape(batch, rows, columns, config.patch_size, config.patch_size, self.out_channels)
         return patches.swapaxes(2, 3).reshape(batch, height, width, self.out_channels)
