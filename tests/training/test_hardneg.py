@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 from configs import hardneg as hardneg_config
-from tests import tiny_sdxl
+from tests import tiny_sd3, tiny_sdxl
 from tests.expectations import names
 from winobench.checkpoints import read_lora
 from winobench.errors import InputError
@@ -185,6 +185,26 @@ def test_a_model_with_two_text_encoders(tmp_path_factory):
     # ``up`` starts at zero. Of the first encoder's last layer the UNet sees nothing.
     still = {(part, layer) for part, layers in read.parts.items() for layer in layers if not np.any(layers[layer].up)}
     assert still == {("text_encoder", layer) for layer in read.parts["text_encoder"] if ".layers.2." in layer}
+    scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora")
+    assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
+
+
+@pytest.mark.slow
+def test_a_flow_model(tmp_path_factory):
+    """Stable Diffusion 3: a loss of velocities at noise levels, which trains adapters on the joint attention."""
+    config = make_config(tiny_sd3.write(tmp_path_factory.mktemp("sd3")), tmp_path_factory)
+    config.num_steps = 2
+    config.lora.text_encoder = False
+    folder = tmp_path_factory.mktemp("runs") / "sd3"
+    hardneg.run(config, folder)
+    assert all(0 < row["positive_error"] < 10 for row in rows_of(folder) if "positive_error" in row)
+    read = read_lora(folder / "lora")
+    assert set(read.parts) == {"transformer"}
+    layers = read.parts["transformer"]
+    # The query of the last block's text is that of a text of which nothing is wanted any more.
+    still = {layer for layer in layers if not np.any(layers[layer].up)}
+    assert still <= {"transformer_blocks.1.attn.add_q_proj"}
+    assert len(layers) == 15
     scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora")
     assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
 
