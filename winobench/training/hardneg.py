@@ -192,7 +192,9 @@ class Training:
         rngs = nnx.Rngs(config.seed)
         self._adapted = [self._pipeline.DENOISER]
         if config.lora.text_encoder:
-            self._adapted += self._pipeline.text_encoders
+            # T5 stays as it is: it names no layers for adapters.
+            encoders = self._pipeline.text_encoders
+            self._adapted += [name for name, encoder in encoders.items() if encoder.lora_targets]
         for name in (self._pipeline.DENOISER, *self._pipeline.text_encoders):
             network = self._pipeline.networks[name]
             if name in self._adapted:
