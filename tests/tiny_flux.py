@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 from tests import tiny_sd3
-from tests.conftest import TINY_IMAGE_SIZE, TINY_WORDS
+from tests.conftest import TINY_WORDS
 
 
 def write(folder: pathlib.Path, *, dev: bool = True) -> pathlib.Path:
@@ -29,19 +29,7 @@ def write(folder: pathlib.Path, *, dev: bool = True) -> pathlib.Path:
         guidance_embeds=dev,
         axes_dims_rope=(4, 4, 8),
     )
-    vae = diffusers.AutoencoderKL(
-        sample_size=TINY_IMAGE_SIZE,
-        block_out_channels=(8, 16, 16),
-        down_block_types=("DownEncoderBlock2D",) * 3,
-        up_block_types=("UpDecoderBlock2D",) * 3,
-        layers_per_block=1,
-        norm_num_groups=4,
-        latent_channels=16,
-        scaling_factor=0.3611,
-        shift_factor=0.1159,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-    )
+    vae = tiny_sd3.autoencoder(scaling_factor=0.3611, shift_factor=0.1159)
     clip = transformers.CLIPTextModel(
         transformers.CLIPTextConfig(
             vocab_size=vocab_size,
@@ -54,17 +42,7 @@ def write(folder: pathlib.Path, *, dev: bool = True) -> pathlib.Path:
             eos_token_id=vocab_size - 1,
         )
     )
-    t5 = transformers.T5EncoderModel(
-        transformers.T5Config(
-            vocab_size=len(set(tiny_sd3.T5_VOCABULARY)),
-            d_model=24,
-            d_kv=8,
-            d_ff=48,
-            num_layers=2,
-            num_heads=3,
-            feed_forward_proj="gated-gelu",
-        )
-    )
+    t5 = tiny_sd3.t5_encoder(24, heads=3)
     for number, network in enumerate((transformer, vae, clip, t5)):
         randomize(network, number)
     shifts = {"shift": 3.0, "use_dynamic_shifting": True, "base_image_seq_len": 4, "max_image_seq_len": 64}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 from tests.conftest import TINY_IMAGE_SIZE, TINY_WORDS
 
@@ -21,6 +22,42 @@ def write_t5_tokenizer(folder: pathlib.Path) -> None:
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="</s>", unk_token="<unk>", pad_token="<pad>", model_max_length=256
     ).save_pretrained(folder)
+
+
+def autoencoder(**factors: float) -> Any:
+    """A random one of torch's with 16 channels, of pictures of `TINY_IMAGE_SIZE`."""
+    import diffusers
+
+    return diffusers.AutoencoderKL(
+        sample_size=TINY_IMAGE_SIZE,
+        block_out_channels=(8, 16, 16),
+        down_block_types=("DownEncoderBlock2D",) * 3,
+        up_block_types=("UpDecoderBlock2D",) * 3,
+        layers_per_block=1,
+        norm_num_groups=4,
+        latent_channels=16,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+        force_upcast=True,
+        **factors,
+    )
+
+
+def t5_encoder(width: int, heads: int) -> Any:
+    """A random one of torch's, for the tokens of `write_t5_tokenizer`."""
+    import transformers
+
+    return transformers.T5EncoderModel(
+        transformers.T5Config(
+            vocab_size=len(set(T5_VOCABULARY)),
+            d_model=width,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_heads=heads,
+            feed_forward_proj="gated-gelu",
+        )
+    )
 
 
 def write(folder: pathlib.Path) -> pathlib.Path:
@@ -45,20 +82,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
         dual_attention_layers=(0,),
         qk_norm="rms_norm",
     )
-    vae = diffusers.AutoencoderKL(
-        sample_size=TINY_IMAGE_SIZE,
-        block_out_channels=(8, 16, 16),
-        down_block_types=("DownEncoderBlock2D",) * 3,
-        up_block_types=("UpDecoderBlock2D",) * 3,
-        layers_per_block=1,
-        norm_num_groups=4,
-        latent_channels=16,
-        scaling_factor=1.5305,
-        shift_factor=0.0609,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-        force_upcast=True,
-    )
+    vae = autoencoder(scaling_factor=1.5305, shift_factor=0.0609)
     text = {"vocab_size": vocab_size, "num_hidden_layers": 3, "max_position_embeddings": 77}
     text |= {"bos_token_id": vocab_size - 2, "eos_token_id": vocab_size - 1}
     clips = [
@@ -69,17 +93,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
         )
         for width, out in ((24, 16), (40, 32))
     ]
-    t5 = transformers.T5EncoderModel(
-        transformers.T5Config(
-            vocab_size=len(set(T5_VOCABULARY)),
-            d_model=72,
-            d_kv=8,
-            d_ff=64,
-            num_layers=2,
-            num_heads=4,
-            feed_forward_proj="gated-gelu",
-        )
-    )
+    t5 = t5_encoder(72, heads=4)
     for number, network in enumerate((transformer, vae, *clips, t5)):
         randomize(network, number)
     tokenizer = transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer")

@@ -126,16 +126,6 @@ def test_parts_of_the_condition_matter(untold):
     assert min(relative_error(other, expected) for other in others) > 100 * TOLERANCE
 
 
-def test_several_texts_about_one_sample(told_guidance):
-    network, ours = told_guidance
-    sample, times, _ = inputs(ours.config, batch=3)
-    conditions = inputs(ours.config, batch=4)[2]
-    rows, guidance = np.array([1, 1, 0, 2]), np.array([3.5, 1.0, 2.0], np.float32)
-    expected = predict(network, sample[rows], times[rows], conditions, guidance[rows])
-    found = call(ours, sample, times, conditions, guidance=guidance, sample_rows=rows)
-    assert relative_error(found, expected) < TOLERANCE
-
-
 @pytest.mark.slow
 def test_remat_gives_the_same_gradient():
     _, ours = pair(num_layers=1, num_single_layers=1)

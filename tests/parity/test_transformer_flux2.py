@@ -123,14 +123,6 @@ def test_parts_of_the_condition_matter(klein):
     assert min(relative_error(other, expected) for other in others) > 100 * TOLERANCE
 
 
-def test_several_texts_about_one_sample(klein):
-    network, ours = klein
-    sample, times, _ = inputs(ours.config, batch=3)
-    states, rows = inputs(ours.config, batch=4)[2], np.array([1, 1, 0, 2])
-    found = call(ours, sample, times, states, sample_rows=rows)
-    assert relative_error(found, predict(network, sample[rows], times[rows], states)) < TOLERANCE
-
-
 @pytest.mark.slow
 def test_remat_gives_the_same_gradient():
     _, ours = pair(num_layers=1, num_single_layers=1)

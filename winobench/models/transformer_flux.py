@@ -165,7 +165,6 @@ class FluxTransformer2DModel(Network):
         conditions: FluxConditions,
         *,
         guidance: jax.Array | None = None,
-        sample_rows: jax.Array | None = None,
         remat: bool = False,
     ) -> jax.Array:
         """Predicts the velocity, noise minus clean latents, of noisy latents.
@@ -173,15 +172,13 @@ class FluxTransformer2DModel(Network):
         Args:
           sample: noisy latents [n, h, w, in_channels / 4], h and w even.
           times: float32 [n], from 0 to 1; the factor 1000 is applied within.
-          conditions: of n texts; of N with sample_rows.
+          conditions: of n texts.
           guidance: float32 [n], the strength itself, for networks with ``guidance_embeds`` alone.
-          sample_rows: int32 [N], the row of ``sample``, ``times`` and ``guidance`` that each text belongs to. Little is
-            saved by it: the text is part of the first block.
           remat: keep only the inputs of each block for the gradient, which then computes their insides again. Less
             memory for about a third more computation; the result is the same.
 
         Returns:
-          [n, h, w, in_channels / 4] in the compute dtype; N rows with sample_rows.
+          [n, h, w, in_channels / 4] in the compute dtype.
 
         Raises:
           ValueError: h or w is odd; guidance is missing, or given to a network that is not told of it.
@@ -190,9 +187,6 @@ class FluxTransformer2DModel(Network):
         patches = flux_blocks.to_patches(sample.astype(self.dtype))
         _, rows, columns, channels = patches.shape
         image = self.x_embedder(patches.reshape(len(patches), -1, channels))
-        if sample_rows is not None:
-            image, times = image[sample_rows], times[sample_rows]
-            guidance = None if guidance is None else guidance[sample_rows]
         text = self.context_embedder(conditions.encoder_hidden_states.astype(self.dtype))
         length = text.shape[1]
         turns = flux_blocks.rotations(_positions(length, rows, columns), self.config.axes_dims_rope, _THETA)

@@ -205,7 +205,6 @@ class Flux2Transformer2DModel(Network):
         conditions: jax.Array,
         *,
         guidance: jax.Array | None = None,
-        sample_rows: jax.Array | None = None,
         remat: bool = False,
     ) -> jax.Array:
         """Predicts the velocity, noise minus clean latents, of noisy latents.
@@ -214,16 +213,14 @@ class Flux2Transformer2DModel(Network):
           sample: noisy latents [n, h, w, in_channels / 4], h and w even, of images that were normalised by the
             autoencoder (`winobench.models.autoencoder_kl_flux2.AutoencoderKLFlux2.normalize`).
           times: float32 [n], from 0 to 1; the factor 1000 is applied within.
-          conditions: text states [n, tokens, joint_attention_dim]; of N texts with sample_rows. All tokens are
-            attended to, padding as well.
+          conditions: text states [n, tokens, joint_attention_dim]. All tokens are attended to, padding as
+            well.
           guidance: float32 [n], the strength itself, for networks with ``guidance_embeds`` alone.
-          sample_rows: int32 [N], the row of ``sample``, ``times`` and ``guidance`` that each text belongs to. Little is
-            saved by it: the text is part of the first block.
           remat: keep only the inputs of each block for the gradient, which then computes their insides again. Less
             memory for about a third more computation; the result is the same.
 
         Returns:
-          [n, h, w, in_channels / 4] in the compute dtype; N rows with sample_rows.
+          [n, h, w, in_channels / 4] in the compute dtype.
 
         Raises:
           ValueError: h or w is odd; guidance is missing, or given to a network that is not told of it.
@@ -233,8 +230,6 @@ class Flux2Transformer2DModel(Network):
         _, rows, columns, channels = patches.shape
         image = self.x_embedder(patches.reshape(len(patches), -1, channels))
         embedded = self.time_guidance_embed(times, guidance)
-        if sample_rows is not None:
-            image, embedded = image[sample_rows], embedded[sample_rows]
         text = self.context_embedder(conditions.astype(self.dtype))
         length = text.shape[1]
         places = _positions(length, rows, columns)

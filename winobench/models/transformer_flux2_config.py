@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Self
 
-from winobench.models.config import NetworkConfig, is_count
-
-_AXES = 4
+from winobench.models.transformer_flux_config import PackedTransformerConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Flux2TransformerConfig(NetworkConfig):
+class Flux2TransformerConfig(PackedTransformerConfig):
     """Shape of the transformer, with the names and defaults of the published ``config.json``.
 
     Attributes:
@@ -47,6 +45,7 @@ class Flux2TransformerConfig(NetworkConfig):
     guidance_embeds: bool = True
 
     _class_value: ClassVar = "Flux2Transformer2DModel"
+    _axes: ClassVar = 4
 
     def __post_init__(self):
         self._require_positive(
@@ -61,21 +60,8 @@ class Flux2TransformerConfig(NetworkConfig):
         self._require_number("mlp_ratio", low=0.01, high=100)
         self._require_number("rope_theta", low=1, high=1e9)
         self._require_epsilon("eps")
-        self._require_bool("guidance_embeds")
-        self._require(self.patch_size == 1, "patch_size", "1")
-        self._require(self.in_channels % 4 == 0, "in_channels", "four times the channels of the latents")
-        same = self.out_channels in (None, self.in_channels)
-        self._require(same, "out_channels", f"null or in_channels={self.in_channels}")
+        self._check_common()
         self._require(self.inner_width > 0, "mlp_ratio", f"a number that leaves some of {self.width} features")
-        sizes = self.axes_dims_rope
-        self._require(
-            isinstance(sizes, tuple)
-            and len(sizes) == _AXES
-            and all(is_count(size) and size % 2 == 0 for size in sizes)
-            and sum(sizes) == self.attention_head_dim,
-            "axes_dims_rope",
-            f"{_AXES} even numbers that add up to attention_head_dim={self.attention_head_dim}",
-        )
 
     @classmethod
     def klein_4b(cls) -> Self:
@@ -94,21 +80,6 @@ class Flux2TransformerConfig(NetworkConfig):
         return cls(
             num_layers=8, num_single_layers=24, num_attention_heads=32, joint_attention_dim=12288, guidance_embeds=False
         )
-
-    @property
-    def latent_channels(self) -> int:
-        """Channels of the latents."""
-        return self.in_channels // 4
-
-    @property
-    def width(self) -> int:
-        """Width of the streams."""
-        return self.num_attention_heads * self.attention_head_dim
-
-    @property
-    def width_per_position(self) -> int:
-        """Numbers of the first layer's result for each position of the latents, of which a patch has four."""
-        return self.width // 4
 
     @property
     def inner_width(self) -> int:

@@ -7,11 +7,46 @@ from typing import ClassVar, Self
 
 from winobench.models.config import NetworkConfig, is_count
 
-_AXES = 3
+
+class PackedTransformerConfig(NetworkConfig):
+    """What the configs of FLUX.1 and FLUX.2 share: latents come as patches of 2 x 2, positions have several axes."""
+
+    _axes: ClassVar[int]
+
+    def _check_common(self) -> None:
+        self._require_bool("guidance_embeds")
+        self._require(self.patch_size == 1, "patch_size", "1")
+        self._require(self.in_channels % 4 == 0, "in_channels", "four times the channels of the latents")
+        same = self.out_channels in (None, self.in_channels)
+        self._require(same, "out_channels", f"null or in_channels={self.in_channels}")
+        sizes = self.axes_dims_rope
+        self._require(
+            isinstance(sizes, tuple)
+            and len(sizes) == self._axes
+            and all(is_count(size) and size % 2 == 0 for size in sizes)
+            and sum(sizes) == self.attention_head_dim,
+            "axes_dims_rope",
+            f"{self._axes} even numbers that add up to attention_head_dim={self.attention_head_dim}",
+        )
+
+    @property
+    def latent_channels(self) -> int:
+        """Channels of the latents."""
+        return self.in_channels // 4
+
+    @property
+    def width(self) -> int:
+        """Width of the streams."""
+        return self.num_attention_heads * self.attention_head_dim
+
+    @property
+    def width_per_position(self) -> int:
+        """Numbers of the first layer's result for each position of the latents, of which a patch has four."""
+        return self.width // 4
 
 
 @dataclasses.dataclass(frozen=True)
-class FluxTransformerConfig(NetworkConfig):
+class FluxTransformerConfig(PackedTransformerConfig):
     """Shape of the transformer, with the names and defaults of the published ``config.json``.
 
     Attributes:
@@ -41,6 +76,7 @@ class FluxTransformerConfig(NetworkConfig):
     axes_dims_rope: tuple[int, ...] = (16, 56, 56)
 
     _class_value: ClassVar = "FluxTransformer2DModel"
+    _axes: ClassVar = 3
 
     def __post_init__(self):
         self._require_positive(
@@ -52,20 +88,7 @@ class FluxTransformerConfig(NetworkConfig):
             "joint_attention_dim",
             "pooled_projection_dim",
         )
-        self._require_bool("guidance_embeds")
-        self._require(self.patch_size == 1, "patch_size", "1")
-        self._require(self.in_channels % 4 == 0, "in_channels", "four times the channels of the latents")
-        same = self.out_channels in (None, self.in_channels)
-        self._require(same, "out_channels", f"null or in_channels={self.in_channels}")
-        sizes = self.axes_dims_rope
-        self._require(
-            isinstance(sizes, tuple)
-            and len(sizes) == _AXES
-            and all(is_count(size) and size % 2 == 0 for size in sizes)
-            and sum(sizes) == self.attention_head_dim,
-            "axes_dims_rope",
-            f"{_AXES} even numbers that add up to attention_head_dim={self.attention_head_dim}",
-        )
+        self._check_common()
 
     @classmethod
     def dev(cls) -> Self:
@@ -76,18 +99,3 @@ class FluxTransformerConfig(NetworkConfig):
     def schnell(cls) -> Self:
         """FLUX.1-schnell, distilled to one to four steps: that of ``black-forest-labs/FLUX.1-schnell``."""
         return cls()
-
-    @property
-    def latent_channels(self) -> int:
-        """Channels of the latents."""
-        return self.in_channels // 4
-
-    @property
-    def width(self) -> int:
-        """Width of the streams."""
-        return self.num_attention_heads * self.attention_head_dim
-
-    @property
-    def width_per_position(self) -> int:
-        """Numbers of the first layer's result for each position of the latents, of which a patch has four."""
-        return self.width // 4
