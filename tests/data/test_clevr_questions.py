@@ -159,7 +159,9 @@ def test_a_question_depends_on_its_arguments_alone_and_splits_never_meet():
 
 def test_training_scenes_are_none_of_the_evaluation():
     evaluation = {q.scene.position.tobytes() for group in clevr_questions.GROUPS for q in questions(group, 100)}
-    training = {clevr_questions._training_pair(i, 0, clevr_questions.WEIGHTS)[0].position.tobytes() for i in range(800)}
+    training = {
+        clevr_questions._training_pair(i, 0, clevr_questions.WEIGHTS, 0)[0].position.tobytes() for i in range(800)
+    }
     assert len(evaluation) == len(training) == 800
     assert not evaluation & training
 
@@ -167,11 +169,13 @@ def test_training_scenes_are_none_of_the_evaluation():
 def test_training_captions_are_true():
     kinds = collections.Counter()
     for index in range(400):
-        scene, caption = clevr_questions._training_pair(index, 5, clevr_questions.WEIGHTS)
-        assert words_of([caption]) <= set(clevr_questions.VOCABULARY)
+        scene, (caption, *more) = clevr_questions._training_pair(index, 5, clevr_questions.WEIGHTS, 2)
+        assert words_of([caption, *more]) <= set(clevr_questions.VOCABULARY)
+        (things,) = clevr_captions.describe(scene)
+        assert len(more) == 2
+        assert all(true_of(simple, things) for simple in more)
         if re.match(r"(A|On the (left|right) is a) ", caption):
             kinds["simple"] += 1
-            (things,) = clevr_captions.describe(scene)
             assert true_of(caption, things)
         else:
             kinds[form_of(caption)] += 1
@@ -195,7 +199,10 @@ def test_training_scenes_are_drawn_by_number(monkeypatch):
     assert empty.shape == (0, 32, 32, 3)
     assert none == []
     _, counted = clevr_questions.training_scenes(3, size=32, weights={"counting": 1.0})
-    assert all(caption.startswith("There are ") for caption in counted)
+    assert all(caption.startswith("There are ") for (caption,) in counted)
+    _, several = clevr_questions.training_scenes(2, size=32, weights={"counting": 1.0}, num_simple=3)
+    assert [captions[:1] for captions in several] == counted[:2]
+    assert {len(captions) for captions in several} == {4}
 
 
 def test_wrong_arguments_are_refused():

@@ -265,21 +265,28 @@ def question(group: str, index: int, *, seed: int = 0, split: str = "evaluation"
 
 
 def training_scenes(
-    count: int, *, seed: int = 0, start: int = 0, size: int = 64, weights: Mapping[str, float] = WEIGHTS
-) -> tuple[np.ndarray, list[str]]:
-    """Pictures with a true caption each, of the split ``train``: no question of an evaluation is among them.
+    count: int,
+    *,
+    seed: int = 0,
+    start: int = 0,
+    size: int = 64,
+    weights: Mapping[str, float] = WEIGHTS,
+    num_simple: int = 0,
+) -> tuple[np.ndarray, list[list[str]]]:
+    """Pictures with true captions, of the split ``train``: no question of an evaluation is among them.
 
-    Pair number n depends on (seed, n, size, weights) alone. Multiples of `clevr_renderer.chunk_size` waste nothing.
+    Picture number n depends on (seed, n, size, weights) alone. Multiples of `clevr_renderer.chunk_size` waste nothing.
 
     Args:
-      count: number of pairs; theirs are ``start``, ..., ``start + count - 1``.
+      count: number of pictures; theirs are ``start``, ..., ``start + count - 1``.
       seed: not negative.
       start: number of the first pair.
       size: height and width of the pictures in pixels.
-      weights: relative frequency of each kind of caption: a group's true one, or a `SIMPLE` one.
+      weights: relative frequency of each kind of first caption: a group's true one, or a `SIMPLE` one.
+      num_simple: captions of the kind `SIMPLE` that follow the first one.
 
     Returns:
-      pictures, uint8 [count, size, size, 3], and ``count`` captions.
+      pictures, uint8 [count, size, size, 3], and ``count`` times ``1 + num_simple`` captions.
 
     Raises:
       ValueError: a number is negative, or the weights are, or are for a kind that does not exist.
@@ -289,25 +296,30 @@ def training_scenes(
         raise ValueError(f"weights must be positive and for some of {', '.join(WEIGHTS)}, got {dict(weights)}")
     if count < 0:
         raise ValueError(f"count must not be negative, got {count}")
-    pairs = [_training_pair(index, seed, weights) for index in range(start, start + count)]
+    pairs = [_training_pair(index, seed, weights, num_simple) for index in range(start, start + count)]
     if not pairs:
         return np.zeros((0, size, size, 3), np.uint8), []
     scenes = clevr_scenes.concatenate([scene for scene, _ in pairs])
-    return clevr_renderer.render(scenes, size), [caption for _, caption in pairs]
+    return clevr_renderer.render(scenes, size), [captions for _, captions in pairs]
 
 
-def _training_pair(index: int, seed: int, weights: Mapping[str, float]) -> tuple[Scenes, str]:
+def _training_pair(index: int, seed: int, weights: Mapping[str, float], num_simple: int) -> tuple[Scenes, list[str]]:
     rng = _generator("training", index, seed, "train")
     (kind,) = rng.choices(tuple(weights), tuple(weights.values()))
-    if kind != SIMPLE:
-        texts, build = _GROUPS[kind][1](rng)
-        target = rng.randrange(len(texts))
-        return _scene(build, target, rng.random()), texts[target]
-    scene = _scene(_anything, 0, rng.random())
+    if kind == SIMPLE:
+        scene = _scene(_anything, 0, rng.random())
+        return scene, [_simple(scene, rng) for _ in range(1 + num_simple)]
+    texts, build = _GROUPS[kind][1](rng)
+    target = rng.randrange(len(texts))
+    scene = _scene(build, target, rng.random())
+    return scene, [texts[target], *(_simple(scene, rng) for _ in range(num_simple))]
+
+
+def _simple(scene: Scenes, rng: random.Random) -> str:
     forms = clevr_captions.WEIGHTS
     (form,) = rng.choices(tuple(forms), tuple(forms.values()))
     (things,) = clevr_captions.describe(scene)
-    return scene, clevr_captions.caption(things, form, rng.random(), rng.random())
+    return clevr_captions.caption(things, form, rng.random(), rng.random())
 
 
 def _anything(target: int, rng: random.Random) -> list[Solid]:

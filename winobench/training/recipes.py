@@ -8,7 +8,6 @@ import importlib
 import json
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
-from types import ModuleType
 from typing import Any
 
 from winobench import json_files
@@ -16,23 +15,25 @@ from winobench.errors import InputError
 
 RECIPES = {
     "clevr_tiny": "winobench.training.clevr_tiny",
+    "clevr_flow": "winobench.training.clevr_flow",
     "hardneg": "winobench.training.hardneg",
     "nli": "winobench.training.nli",
 }
-"""Recipe, as a config's field ``recipe`` names it -> module. It has ``run(config, workdir, max_seconds=...)``, which
-returns what to tell the user at the end; ``free_fields(config)``, the fields that may change when a run goes on; and
-``default_name(config, spec, digest)``, what a run's folder is called."""
+"""Recipe, as a config's field ``recipe`` names it -> module. It, or its ``RECIPE``, has
+``run(config, workdir, max_seconds=...)``, which returns what to tell the user at the end; ``free_fields(config)``, the
+fields that may change when a run goes on; and ``default_name(config, spec, digest)``, what a run's folder is called."""
 
 
-def load(name: str) -> ModuleType:
-    """A recipe's module.
+def load(name: str) -> Any:
+    """A recipe: its module, or the ``RECIPE`` there.
 
     Raises:
       InputError: there is none of this name.
     """
     if name not in RECIPES:
         raise InputError(f"the config's recipe is {name!r}, but must be one of {', '.join(RECIPES)}")
-    return importlib.import_module(RECIPES[name])
+    module = importlib.import_module(RECIPES[name])
+    return getattr(module, "RECIPE", module)
 
 
 @contextlib.contextmanager

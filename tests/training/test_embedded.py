@@ -1,41 +1,55 @@
-"""The embedded model's recipe, in miniature: its parts, and (slow) the whole of it with a resume."""
+"""The embedded models' recipes, in miniature: their parts, and (slow) the whole of them with a resume."""
 
 import json
+import re
 
 import jax
 import numpy as np
 import pytest
 from flax import nnx
 
+from configs import clevr_flow as clevr_flow_config
 from configs import clevr_tiny as clevr_tiny_config
 from winobench.checkpoints import tokenizer_files
-from winobench.data import array_records, clevr_captions
+from winobench.data import array_records, clevr_captions, clevr_questions
 from winobench.errors import InputError
-from winobench.training import clevr_tiny, clevr_tiny_networks, pictures
+from winobench.training import embedded, pictures, recipes
+
+
+@pytest.fixture(params=["clevr_tiny", "clevr_flow"])
+def recipe(request):
+    """Either recipe."""
+    return recipes.load(request.param)
 
 
 @pytest.fixture
-def config():
+def config(recipe):
     """The recipe with 32-pixel scenes, 8 x 8 latents and the smallest networks."""
-    config = clevr_tiny_config.get_config("debug")
+    module = {"clevr_tiny": clevr_tiny_config, "clevr_flow": clevr_flow_config}[recipe.NAME]
+    config = module.get_config("debug")
     config.data.num_scenes = 12
     config.data.image_size = 32
     config.data.captions_per_scene = 4
     config.data.num_shards = 2
     config.autoencoder.block_out_channels = (8, 8, 16)
-    config.denoiser.block_out_channels = (32,)
-    config.denoiser.down_block_types = ("CrossAttnDownBlock2D",)
     config.text_encoder.num_hidden_layers = 1
+    if recipe.NAME == "clevr_tiny":
+        config.denoiser.block_out_channels = (32,)
+        config.denoiser.down_block_types = ("CrossAttnDownBlock2D",)
+    else:
+        config.data.num_scenes, config.data.num_hard_scenes = 4, 8
+        config.denoiser.num_layers = 2
+        config.denoiser.num_heads = 1
     return config
 
 
 @pytest.fixture
-def scenes(config, tmp_path):
-    clevr_tiny.make_scenes(config, tmp_path)
+def scenes(recipe, config, tmp_path):
+    recipe.make_scenes(config, tmp_path)
     return tmp_path
 
 
-def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(config, scenes):
+def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(recipe, config, scenes):
     source = array_records.ShardSource(scenes / "scenes")
     tokenizer = tokenizer_files.read_clip_tokenizer(scenes / "tokenizer")
     assert len(source) == 12
@@ -45,26 +59,41 @@ def test_scenes_are_pictures_with_captions_that_the_tokenizer_knows(config, scen
         assert image.std() > 5
         assert record["input_ids"].shape == (4, 24)
         for ids in record["input_ids"]:
-            words = tokenizer.decode(ids, skip_special_tokens=True).replace(".", " .").split()
+            words = re.findall(r"\w+|[.,]", tokenizer.decode(ids, skip_special_tokens=True))
             assert words[-1] == "."
-            assert set(words) <= set(clevr_captions.VOCABULARY)
+            assert set(words) <= set(recipe.vocabulary())
             assert tokenizer.unk_token_id not in ids[: len(words) + 1]
 
 
-def test_finished_scenes_are_kept_and_others_made_anew(config, scenes):
+def test_finished_scenes_are_kept_and_others_made_anew(recipe, config, scenes):
     index = scenes / "scenes" / "index.json"
     first = index.stat().st_mtime_ns
-    clevr_tiny.make_scenes(config, scenes)
+    recipe.make_scenes(config, scenes)
     assert index.stat().st_mtime_ns == first
     config.data.num_scenes = 13
-    clevr_tiny.make_scenes(config, scenes)
-    assert json.loads(index.read_text())["num_records"] == 13
+    recipe.make_scenes(config, scenes)
+    assert json.loads(index.read_text())["num_records"] == 13 + config.data.get("num_hard_scenes", 0)
+
+
+def test_hard_scenes_come_with_their_own_caption_and_simple_ones(config, scenes):
+    source = array_records.ShardSource(scenes / "scenes")
+    tokenizer = tokenizer_files.read_clip_tokenizer(scenes / "tokenizer")
+    hard = config.data.get("num_hard_scenes", 0)
+    own = {}
+    for record in (source[index] for index in range(12)):
+        texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in record["input_ids"]]
+        if not all(re.match(r"(a|on the (left|right) is a) ", text) for text in texts):
+            own[texts[0]] = texts
+    assert len(own) == hard
+    assert all(texts[0] == texts[1] and len(texts) == 4 for texts in own.values())
 
 
 def test_every_caption_fits(config):
     longest = max(clevr_captions.FORMS, key=lambda form: len(_longest(form).split()))
     # "Rubber" and the like are one token each; the full stop and the two marks are three more.
     assert len(_longest(longest).replace(".", " .").split()) + 2 <= config.data.max_length
+    hard = [text for group in clevr_questions.GROUPS for text in clevr_questions.question(group, 0).texts]
+    assert max(len(re.findall(r"\w+|[.,]", text)) for text in hard) + 2 <= config.data.max_length
 
 
 def _longest(form):
@@ -74,7 +103,7 @@ def _longest(form):
 
 def test_captions_are_drawn_and_some_are_empty():
     record = {"latents": np.zeros((2, 2, 1), np.float16), "input_ids": np.asarray([[1, 9], [2, 9], [3, 9]], np.uint16)}
-    choose = clevr_tiny.ChooseCaption(np.asarray([8, 9], np.uint16), 0.25)
+    choose = embedded.ChooseCaption(np.asarray([8, 9], np.uint16), 0.25)
     generator = np.random.default_rng(0)
     first = [int(choose(record, generator)["input_ids"][0]) for _ in range(4000)]
     shares = [first.count(value) / 4000 for value in (1, 2, 3, 8)]
@@ -83,7 +112,7 @@ def test_captions_are_drawn_and_some_are_empty():
 
 def test_scaling_factor_gives_unit_variance():
     latents = 5.0 * np.random.default_rng(0).normal(size=(100, 4, 4, 2))
-    assert np.std(latents * clevr_tiny.fit_scaling_factor(latents)) == pytest.approx(1.0)
+    assert np.std(latents * embedded.fit_scaling_factor(latents)) == pytest.approx(1.0)
 
 
 def test_pictures_survive_png():
@@ -92,29 +121,29 @@ def test_pictures_survive_png():
 
 
 @pytest.mark.slow
-def test_output_layers_start_at_zero(config):
-    graphdef, params = clevr_tiny._split_model(
-        clevr_tiny.unet_2d_condition.UNet2DConditionModel, clevr_tiny_networks.unet_config(config), 0
-    )
-    unet = nnx.merge(graphdef, params)
-    clevr_tiny_networks.zero_output_layers(unet)
-    zeros = np.zeros((2, 8, 8, 8), np.float32)
-    output = jax.jit(lambda unet: unet(zeros + 1, np.asarray([3, 900]), np.ones((2, 24, 128), np.float32)))(unet)
-    np.testing.assert_array_equal(output, zeros)
+def test_the_denoiser_starts_at_zero(recipe, config):
+    graphdefs, params = recipe.fresh(config, 50)
+    noisy = np.ones((2, 8, 8, config.autoencoder.latent_channels), np.float32)
+
+    def predict(params):
+        networks = {name: nnx.merge(graphdef, params[name]) for name, graphdef in graphdefs.items()}
+        return recipe.predict(networks, noisy, np.asarray([3, 900]), np.ones((2, 24), np.int32))
+
+    np.testing.assert_array_equal(jax.jit(predict)(params), np.zeros_like(noisy))
 
 
 @pytest.mark.slow
-def test_whole_recipe_resumes_and_exports_a_folder_that_loads(config, tmp_path):
+def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, tmp_path):
     import winobench
 
     config.denoiser.num_steps = 6
     config.denoiser.checkpoint_every = 4
-    clevr_tiny.run(config, tmp_path)
+    recipe.run(config, tmp_path)
     config.denoiser.num_steps = 10
-    clevr_tiny.run(config, tmp_path)
+    recipe.run(config, tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "denoiser" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [4, 6, 8, 10]  # checkpoints have lines, too
-    scorer = winobench.DiffusionITM.from_pretrained(tmp_path / "clevr_tiny")
+    scorer = winobench.DiffusionITM.from_pretrained(tmp_path / recipe.NAME)
     image = pictures.decode_png(array_records.ShardSource(tmp_path / "scenes")[0]["image"])
     scores = scorer.score([image], ["A red cube.", "A blue sphere."], num_samples=2)
     assert np.isfinite(scores).all()
@@ -122,8 +151,8 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(config, tmp_path):
 
 
 @pytest.mark.parametrize("stage", ["autoencoder", "denoiser"])
-def test_a_decay_that_is_longer_than_training_is_refused_at_once(config, tmp_path, stage):
+def test_a_decay_that_is_longer_than_training_is_refused_at_once(recipe, config, tmp_path, stage):
     config[stage].decay_steps = 10_000
     with pytest.raises(InputError, match=rf"config\.{stage}\.decay_steps is 10,000, but must be at most the 20 of"):
-        clevr_tiny.run(config, tmp_path)
+        recipe.run(config, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,503 @@
+"""What the recipes of the embedded models share: rendered scenes -> autoencoder -> latents -> denoiser -> folder.
+
+Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
+
+    <workdir>/tokenizer/            CLIP tokenizer files whose vocabulary is that of the captions
+              scenes/               ArrayRecord shards: pictures (PNG) and the token ids of several captions each
+              autoencoder/          checkpoints, metrics.jsonl, reconstructions
+              latents/              ArrayRecord shards: scaled latents and token ids
+              denoiser/             checkpoints, metrics.jsonl, drawn pictures
+              <name>/               the exported diffusers folder
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from winobench import memory, registry
+from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.schedules import Schedule
+from winobench.errors import InputError
+from winobench.models import autoencoder_kl
+from winobench.models.base import Network
+from winobench.training import autoencoder, denoiser, loop, optimizers
+from winobench.training.checkpoints import Checkpoints
+from winobench.training.pictures import decode_png, encode_png, save_pictures
+
+if TYPE_CHECKING:
+    import ml_collections
+
+_ENCODE_BATCH = 64
+
+
+class Recipe(abc.ABC):
+    """The recipe of one embedded model: what is its own, and the stages that all go through."""
+
+    NAME: ClassVar[str]
+    """Of the exported folder."""
+    SHOWN: ClassVar[tuple[str, ...]]
+    """Captions that are drawn at every checkpoint."""
+    AUTOENCODER: ClassVar[Mapping[str, Any]] = {}
+    """Fields of the autoencoder's config that no option decides."""
+
+    # What a recipe says -------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def vocabulary(self) -> Sequence[str]:
+        """Every word and mark of the captions."""
+
+    @abc.abstractmethod
+    def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
+        """Pictures uint8 [n, size, size, 3] with ``captions_per_scene`` true captions each, some at a time."""
+
+    @abc.abstractmethod
+    def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
+        """Denoiser first, then the text encoders: name -> class and config.
+
+        Raises:
+          InputError: a network cannot be as the config describes it.
+        """
+
+    @abc.abstractmethod
+    def schedule(self, config: ml_collections.ConfigDict) -> Schedule:
+        """The noise schedule.
+
+        Raises:
+          InputError: there is none like this.
+        """
+
+    @abc.abstractmethod
+    def start(self, denoiser: Network) -> None:
+        """Changes a fresh denoiser in place, so that its branches start as nothing."""
+
+    @abc.abstractmethod
+    def predict(
+        self, networks: Mapping[str, Network], noisy: jax.Array, times: jax.Array, input_ids: jax.Array
+    ) -> jax.Array:
+        """The denoiser's answer to noisy latents [batch, h, w, c] and token ids int32 [batch, length]. Pure."""
+
+    @abc.abstractmethod
+    def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
+        """The pipeline of trained networks, the autoencoder ``vae`` among them."""
+
+    # What launch.train asks for -----------------------------------------------------------------------------------
+
+    def free_fields(self, config: ml_collections.ConfigDict) -> tuple[str, ...]:
+        """The fields of the config that may change when a run goes on: the length of the denoiser's training."""
+        return tuple(f"denoiser.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
+
+    def default_name(self, config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+        """What a run's folder is called when the config was named ``spec``."""
+        return f"train-{registry.model_label(spec.replace(':', '-'))}"
+
+    def run(
+        self, config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None
+    ) -> str:
+        """Runs every stage that is not finished yet, and exports the averaged weights.
+
+        Args:
+          config: from the recipe's file in ``configs``.
+          workdir: where results and checkpoints are kept; a rerun resumes there.
+          max_seconds: stop training the denoiser after this time, with a checkpoint and an export.
+
+        Returns:
+          Where the export is, and the command that evaluates it.
+
+        Raises:
+          loop.DivergenceError: a loss is not finite.
+        """
+        workdir = pathlib.Path(workdir)
+        self.check(config)
+        self.make_scenes(config, workdir)
+        self.make_latents(config, workdir)
+        state = self.train_denoiser(config, workdir, max_seconds=max_seconds)
+        folder = self.export(config, workdir, state.ema)
+        return f"exported {folder}: judge it with python -m launch.eval --config=gdbench --config.model={folder}"
+
+    def check(self, config: ml_collections.ConfigDict) -> None:
+        """Refuses networks that cannot be made and data that cannot fit, before the first scene is rendered.
+
+        Raises:
+          InputError: says which option of the networks is wrong, or how much memory is needed.
+        """
+        vae = self.autoencoder_config(config)
+        width = _first_width(next(iter(self.networks(config, vocab_size=2).values()))[1])
+        self.schedule(config)
+        for name in ("autoencoder", "denoiser"):
+            if config[name].decay_steps > config[name].num_steps:
+                raise InputError(
+                    f"config.{name}.decay_steps is {config[name].decay_steps:,}, but must be at most the"
+                    f" {config[name].num_steps:,} of config.{name}.num_steps, so that the learning rate ends at zero"
+                )
+        settings, side = config.data, config.data.image_size // vae.downsampling
+        if settings.image_size % vae.downsampling or not side:
+            raise InputError(
+                f"config.data.image_size is {settings.image_size}, but this autoencoder needs a multiple of"
+                f" {vae.downsampling}"
+            )
+        count = settings.num_scenes + settings.get("num_hard_scenes", 0)
+        memory.check(
+            f"the latents of {count:,} scenes, which are scaled all at once,",
+            2 * 4 * count * side**2 * vae.latent_channels,
+            "lower config.data.num_scenes",
+        )
+        for name, size, channels in (
+            ("autoencoder", settings.image_size, vae.block_out_channels[0]),
+            ("denoiser", side, width),
+        ):
+            batch = config[name].batch_size
+            memory.check(
+                f"training the {name} on {batch:,} examples a step",
+                2 * 4 * batch * size**2 * channels // jax.device_count(),
+                f"lower config.{name}.batch_size",
+                jax.local_devices()[0],
+            )
+
+    # Scenes -------------------------------------------------------------------------------------------------------
+
+    def make_scenes(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+        """Writes the tokenizer and the shards of pictures with captions."""
+        from winobench.checkpoints import tokenizer_files
+        from winobench.data import array_records
+
+        about = _about(config, "data")
+        if array_records.is_complete(workdir / "scenes", about):
+            return
+        tokenizer_files.write_clip_tokenizer(
+            workdir / "tokenizer", self.vocabulary(), model_max_length=config.data.max_length
+        )
+        records = self.scene_records(config, _tokenizer(workdir))
+        array_records.write_shards(workdir / "scenes", records, num_shards=config.data.num_shards, about=about)
+
+    def scene_records(self, config: ml_collections.ConfigDict, tokenizer: Any) -> Iterator[dict[str, np.ndarray]]:
+        """Renders the training scenes and says several things of each.
+
+        Args:
+          config: the recipe.
+          tokenizer: a ``transformers.CLIPTokenizer``.
+
+        Yields:
+          ``image`` (the bytes of a PNG file, uint8) and ``input_ids`` (uint16 [captions_per_scene, max_length]).
+        """
+        ids: dict[str, np.ndarray] = {}
+        for pictures, captions in self.scenes(config):
+            new = [text for text in dict.fromkeys(text for texts in captions for text in texts) if text not in ids]
+            ids.update(zip(new, _tokenize(tokenizer, new), strict=True))
+            for picture, texts in zip(pictures, captions, strict=True):
+                yield {"image": encode_png(picture), "input_ids": np.stack([ids[text] for text in texts])}
+
+    # Autoencoder --------------------------------------------------------------------------------------------------
+
+    def autoencoder_config(self, config: ml_collections.ConfigDict) -> autoencoder_kl.AutoencoderKLConfig:
+        """The autoencoder's architecture, with a scaling factor of 1 that ``fit_scaling_factor`` replaces."""
+        settings = config.autoencoder
+        levels = len(settings.block_out_channels)
+        return autoencoder_kl.AutoencoderKLConfig.from_dict(
+            {
+                "block_out_channels": tuple(settings.block_out_channels),
+                "down_block_types": ("DownEncoderBlock2D",) * levels,
+                "up_block_types": ("UpDecoderBlock2D",) * levels,
+                "layers_per_block": settings.layers_per_block,
+                "latent_channels": settings.latent_channels,
+                "norm_num_groups": settings.norm_num_groups,
+                "sample_size": config.data.image_size,
+                "scaling_factor": 1.0,
+                **self.AUTOENCODER,
+            }
+        )
+
+    def train_autoencoder(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
+        """Trains the autoencoder, or resumes; returns its averaged parameters."""
+        from winobench.data import array_records
+
+        settings = config.autoencoder
+        graphdef, params = _split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
+        optimizer = _optimizer(settings)
+        step = loop.make_step(
+            autoencoder.make_loss(graphdef, pixel_noise=settings.pixel_noise),
+            optimizer,
+            seed=config.seed,
+            ema_decay=settings.ema_decay,
+        )
+        folder = workdir / "autoencoder"
+        source = array_records.ShardSource(workdir / "scenes")
+        shown = np.stack([decode_png(source[index]["image"]) for index in range(min(16, len(source)))])
+        reconstruct = jax.jit(lambda params, images: _reconstruct(nnx.merge(graphdef, params), images))
+
+        def show(state: loop.TrainState) -> None:
+            pictures = np.concatenate([shown / np.float32(127.5) - 1, np.asarray(reconstruct(state.ema, shown))])
+            save_pictures(pictures, folder / f"step-{int(state.step):06d}.png")
+
+        def batches_from(first: int) -> Iterator[loop.Batch]:
+            return array_records.shuffled_batches(
+                source, batch_size=settings.batch_size, seed=config.seed, transform=_only_image, first_batch=first
+            )
+
+        state = _train(step, loop.create_state(params, optimizer), batches_from, show, settings, folder)
+        return state.ema
+
+    def make_latents(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+        """Trains the autoencoder and encodes every training picture; the latents' scaling factor lies beside them."""
+        from winobench.data import array_records
+
+        about = _about(config, "data", "autoencoder")
+        if array_records.is_complete(workdir / "latents", about):
+            return
+        graphdef, _ = _split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
+        params = _on_one_device(self.train_autoencoder(config, workdir))
+        encode = jax.jit(lambda images: nnx.merge(graphdef, params).encode(images.astype(jnp.float32) / 127.5 - 1.0)[0])
+        source = array_records.ShardSource(workdir / "scenes")
+        means, ids = [], []
+        for first in range(0, len(source), _ENCODE_BATCH):
+            records = [source[index] for index in range(first, min(first + _ENCODE_BATCH, len(source)))]
+            images = np.stack([decode_png(record["image"]) for record in records])
+            padded = np.concatenate([images, np.repeat(images[-1:], _ENCODE_BATCH - len(images), axis=0)])
+            means.append(np.asarray(encode(padded))[: len(images)])
+            ids += [record["input_ids"] for record in records]
+        latents = np.concatenate(means)
+        factor = fit_scaling_factor(latents)
+        (workdir / "latents").mkdir(parents=True, exist_ok=True)
+        np.save(workdir / "latents" / "scaling_factor.npy", np.float32(factor))
+        scaled = (latents * factor).astype(np.float16)
+        records = ({"latents": row, "input_ids": its_ids} for row, its_ids in zip(scaled, ids, strict=True))
+        array_records.write_shards(workdir / "latents", records, num_shards=config.data.num_shards, about=about)
+
+    # Denoiser -----------------------------------------------------------------------------------------------------
+
+    def fresh(self, config: ml_collections.ConfigDict, vocab_size: int) -> tuple[dict[str, Any], loop.Params]:
+        """The graph definitions and first parameters of denoiser and text encoders, by their names."""
+        graphdefs, params = {}, {}
+        for index, (name, (network, network_config)) in enumerate(self.networks(config, vocab_size).items()):
+            graphdefs[name], params[name] = _split_model(network, network_config, config.seed + index)
+            if index == 0:
+                model = nnx.merge(graphdefs[name], params[name])
+                self.start(model)
+                params[name] = nnx.to_pure_dict(nnx.state(model))
+        return graphdefs, params
+
+    def denoiser_step(self, config: ml_collections.ConfigDict, vocab_size: int) -> tuple[loop.StepFn, loop.TrainState]:
+        """The jitted training step of denoiser and text encoders, and its first state."""
+        settings = config.denoiser
+        graphdefs, params = self.fresh(config, vocab_size)
+
+        def predict(params: loop.Params, noisy: jax.Array, times: jax.Array, input_ids: jax.Array) -> jax.Array:
+            networks = {name: nnx.merge(graphdef, params[name]) for name, graphdef in graphdefs.items()}
+            return self.predict(networks, noisy, times, input_ids)
+
+        loss = denoiser.make_loss(
+            predict,
+            self.schedule(config),
+            timestep_range=tuple(settings.timestep_range),
+            timestep_power=settings.timestep_power,
+        )
+        optimizer = _optimizer(settings)
+        step = loop.make_step(loss, optimizer, seed=config.seed, ema_decay=settings.ema_decay)
+        return step, loop.create_state(params, optimizer)
+
+    def train_denoiser(
+        self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, max_seconds: float | None = None
+    ) -> loop.TrainState:
+        """Trains denoiser and text encoders from ``latents/``, or resumes; draws pictures at every checkpoint."""
+        from winobench.data import array_records
+
+        settings = config.denoiser
+        step, state = self.denoiser_step(config, len(_tokenizer(workdir)))
+        transform = ChooseCaption(_tokenize(_tokenizer(workdir), [""])[0], settings.empty_text_fraction)
+        source = array_records.ShardSource(workdir / "latents")
+
+        def batches_from(first: int) -> Iterator[loop.Batch]:
+            return array_records.shuffled_batches(
+                source, batch_size=settings.batch_size, seed=config.seed, transform=transform, first_batch=first
+            )
+
+        def show(state: loop.TrainState) -> None:
+            pipeline = self.bundle(config, workdir, state.ema)
+            pictures = pipeline.generate(self.SHOWN, num_steps=25, guidance_scale=3.0, seed=0)
+            save_pictures(pictures / np.float32(127.5) - 1, workdir / "denoiser" / f"step-{int(state.step):06d}.png")
+
+        return _train(step, state, batches_from, show, settings, workdir / "denoiser", max_seconds=max_seconds)
+
+    def bundle(self, config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loop.Params) -> Pipeline:
+        """The trained networks as a pipeline.
+
+        Args:
+          config: the recipe.
+          workdir: where the autoencoder, its scaling factor and the tokenizer are.
+          params: of the denoiser and of each text encoder, by their names.
+        """
+        factor = float(np.load(workdir / "latents" / "scaling_factor.npy"))
+        vae_config = dataclasses.replace(self.autoencoder_config(config), scaling_factor=factor)
+        vae = autoencoder_kl.AutoencoderKL(vae_config, rngs=nnx.Rngs(0))
+        nnx.update(vae, self._averaged_autoencoder(config, workdir))
+        tokenizer = _tokenizer(workdir)
+        graphdefs, _ = self.fresh(config, len(tokenizer))
+        params = _on_one_device(params)
+        networks = {name: nnx.merge(graphdef, params[name]) for name, graphdef in graphdefs.items()}
+        return self.assemble(config, tokenizer, {**networks, "vae": vae})
+
+    def _averaged_autoencoder(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
+        """The finished autoencoder's averaged parameters, from its checkpoint."""
+        _, params = _split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
+        checkpoints = Checkpoints(workdir / "autoencoder" / "checkpoints")
+        state = checkpoints.restore(loop.create_state(params, _optimizer(config.autoencoder)))
+        checkpoints.close()
+        return state.ema
+
+    def export(
+        self, config: ml_collections.ConfigDict, workdir: str | os.PathLike, params: loop.Params
+    ) -> pathlib.Path:
+        """Writes ``<workdir>/<name>``, a diffusers folder in float16 that torch diffusers loads unchanged."""
+        workdir = pathlib.Path(workdir)
+        folder = workdir / self.NAME
+        self.bundle(config, workdir, params).save_pretrained(folder, dtype="float16")
+        return folder
+
+
+@dataclasses.dataclass(frozen=True)
+class ChooseCaption:
+    """Draws one of a record's captions, or the empty text: Grain's random transform.
+
+    Attributes:
+      empty: token ids of the empty text.
+      empty_fraction: probability of the empty text, for the unconditional pass (Ho and Salimans 2022).
+    """
+
+    empty: np.ndarray
+    empty_fraction: float
+
+    def __call__(self, record: dict[str, np.ndarray], generator: np.random.Generator) -> dict[str, np.ndarray]:
+        """Record -> ``latents`` and ``input_ids`` int32 [max_length]."""
+        drawn = record["input_ids"][generator.integers(len(record["input_ids"]))]
+        ids = self.empty if generator.random() < self.empty_fraction else drawn
+        return {"latents": record["latents"], "input_ids": ids.astype(np.int32)}
+
+
+def fit_scaling_factor(latents: np.ndarray) -> float:
+    """1 / standard deviation of the latents, so that scaled latents have the noise's variance (Rombach et al. 2022)."""
+    return float(1.0 / np.asarray(latents, np.float64).std())
+
+
+def zero(module: Any) -> None:
+    """Zeroes a layer's kernel and bias in place."""
+    for parameter in (module.kernel, module.bias):
+        if parameter is not None:
+            parameter[...] = jnp.zeros_like(parameter[...])
+
+
+def text_config(settings: ml_collections.ConfigDict, vocab_size: int, max_length: int, **more: Any) -> dict[str, Any]:
+    """The config of a CLIP text encoder; the end token is the last id of the vocabulary and also pads.
+
+    Args:
+      settings: ``hidden_size``, ``num_hidden_layers`` and ``num_attention_heads``.
+      vocab_size: tokens, both marks included.
+      max_length: of a text, in tokens.
+      **more: further fields.
+    """
+    return {
+        "vocab_size": vocab_size,
+        "hidden_size": settings.hidden_size,
+        "intermediate_size": 4 * settings.hidden_size,
+        "num_hidden_layers": settings.num_hidden_layers,
+        "num_attention_heads": settings.num_attention_heads,
+        "max_position_embeddings": max_length,
+        "hidden_act": "quick_gelu",
+        "bos_token_id": vocab_size - 2,
+        "eos_token_id": vocab_size - 1,
+        "pad_token_id": vocab_size - 1,
+        **more,
+    }
+
+
+def _about(config: ml_collections.ConfigDict, *parts: str) -> dict[str, Any]:
+    """What a stage's result depends on, to be compared when the stage is found finished."""
+    values = {name: config[name].to_dict() for name in parts}
+    return {"seed": config.seed, "recipe": 1, **values}
+
+
+def _tokenizer(workdir: pathlib.Path) -> Any:
+    from winobench.checkpoints import tokenizer_files
+
+    return tokenizer_files.read_clip_tokenizer(workdir / "tokenizer")
+
+
+def _tokenize(tokenizer: Any, texts: list[str]) -> np.ndarray:
+    if not texts:
+        return np.zeros((0, tokenizer.model_max_length), np.uint16)
+    return tokenizer(texts, padding="max_length", truncation=False, return_tensors="np")["input_ids"].astype(np.uint16)
+
+
+def _first_width(config: Any) -> int:
+    """Features at each place of a denoiser's first layer."""
+    return getattr(config, "width", None) or config.block_out_channels[0]
+
+
+def _optimizer(settings: ml_collections.ConfigDict) -> Any:
+    rate = optimizers.warmup_constant_decay(
+        settings.learning_rate,
+        warmup_steps=settings.warmup_steps,
+        total_steps=settings.num_steps,
+        decay_steps=settings.decay_steps,
+    )
+    return optimizers.make_optimizer(settings.optimizer, rate)
+
+
+@functools.cache
+def _split_model(network: type, model_config: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+    """A fresh network's graph definition and parameters; made in one compiled call, which is far quicker."""
+    make = jax.jit(lambda key: nnx.split(network(model_config, rngs=nnx.Rngs(key))))
+    graphdef, state = make(jax.random.key(seed))
+    return graphdef, nnx.to_pure_dict(state)
+
+
+def _train(
+    step: loop.StepFn,
+    state: loop.TrainState,
+    batches_from: Any,
+    show: Any,
+    settings: ml_collections.ConfigDict,
+    folder: pathlib.Path,
+    *,
+    max_seconds: float | None = None,
+) -> loop.TrainState:
+    """Trains one stage, or resumes; the folder's name is the stage's."""
+    checkpoints = Checkpoints(folder / "checkpoints")
+    state = loop.train(
+        step,
+        state,
+        batches_from,
+        num_steps=settings.num_steps,
+        checkpoints=checkpoints,
+        metrics_file=folder / "metrics.jsonl",
+        name=folder.name,
+        log_every=settings.log_every,
+        checkpoint_every=settings.checkpoint_every,
+        on_checkpoint=show,
+        max_seconds=max_seconds,
+    )
+    checkpoints.close()
+    return state
+
+
+def _only_image(record: dict[str, np.ndarray], generator: np.random.Generator) -> dict[str, np.ndarray]:
+    return {"images": decode_png(record["image"])}
+
+
+def _reconstruct(model: autoencoder_kl.AutoencoderKL, images: jax.Array) -> jax.Array:
+    mean, _ = model.encode(images.astype(jnp.float32) / 127.5 - 1.0)
+    return model.decode(mean)
+
+
+def _on_one_device(params: loop.Params) -> loop.Params:
+    """Training leaves a copy on every device; drawing and encoding use one, as the other networks are there."""
+    return jax.device_put(params, jax.local_devices()[0])
