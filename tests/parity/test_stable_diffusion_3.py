@@ -1,5 +1,7 @@
 """Stable Diffusion 3.5 against torch diffusers on the same folder: conditions, whole scores, pictures, files."""
 
+import shutil
+
 import diffusers
 import jax
 import jax.numpy as jnp
@@ -41,20 +43,22 @@ def ours(folder):
     return pipeline
 
 
-def encoded(pipeline, texts):
+def encoded(pipeline, texts, text_tokens=256):
     """Torch's states and pooled texts."""
     texts = list(texts)
-    states, _, pooled, _ = pipeline.encode_prompt(texts, texts, texts, device="cpu", do_classifier_free_guidance=False)
+    states, _, pooled, _ = pipeline.encode_prompt(
+        texts, texts, texts, device="cpu", do_classifier_free_guidance=False, max_sequence_length=text_tokens
+    )
     return states, pooled
 
 
 @torch.inference_mode()
-def torch_errors(pipeline, noise, levels=LEVELS):
+def torch_errors(pipeline, noise, levels=LEVELS, text_tokens=256):
     """Squared errors of the velocity [image, text, sample] by a plain loop."""
     images = torch.tensor(np.stack(pictures(SIZE)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
     config = pipeline.vae.config
     latents = (pipeline.vae.encode(images).latent_dist.mean - config.shift_factor) * config.scaling_factor
-    states, pooled = encoded(pipeline, TEXTS)
+    states, pooled = encoded(pipeline, TEXTS, text_tokens)
     noise = torch.tensor(noise.transpose(0, 3, 1, 2))
     errors = np.zeros((len(latents), len(TEXTS), len(noise)))
     for i, z in enumerate(latents):
@@ -82,11 +86,49 @@ def test_conditions(ours, theirs):
     got = ours.encode_texts(TEXTS)
     assert relative_error(got.states, states.numpy()) < 1e-5
     assert relative_error(got.pooled, pooled.numpy()) < 1e-5
-    without = ours.replace(zero_t5=True)
-    got = without.encode_texts(TEXTS)
-    assert not np.any(got.states[:, 77:])
-    assert relative_error(got.states[:, :77], states[:, :77].numpy()) < 1e-5
-    assert without.fingerprint != ours.fingerprint
+
+
+@pytest.fixture(scope="module")
+def without_t5(folder):
+    return diffusers.StableDiffusion3Pipeline.from_pretrained(folder, text_encoder_3=None, tokenizer_3=None)
+
+
+@pytest.mark.parametrize("text_tokens", [256, 8, 0])
+def test_without_the_third_encoder(ours, without_t5, folder, noise, text_tokens):
+    pipeline = families.load_pipeline(folder, zero_t5=True, text_tokens=text_tokens)
+    assert pipeline.text_encoder_3 is pipeline.tokenizer_3 is None
+    assert pipeline.fingerprint != ours.fingerprint
+    if text_tokens == 256:
+        assert pipeline.fingerprint == ours.replace(zero_t5=True).fingerprint
+    got = one_device(pipeline).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=LEVELS)
+    np.testing.assert_allclose(got, torch_errors(without_t5, noise, text_tokens=text_tokens), rtol=1e-4)
+
+
+def test_folders_without_the_third_encoder(without_t5, folder, noise, tmp_path):
+    """Torch's, ours, and one whose third encoder is damaged, which nobody asks for."""
+    left_out = {"text_encoder_3": None, "tokenizer_3": None}
+    without_t5.save_pretrained(tmp_path / "theirs")
+    pipeline = families.load_pipeline(tmp_path / "theirs")
+    assert pipeline.zero_t5
+    pipeline.replace(text_tokens=4).save_pretrained(tmp_path / "ours", dtype="float32")
+    again = families.load_pipeline(tmp_path / "ours")
+    assert again.text_tokens == 4
+    assert again.fingerprint == pipeline.replace(text_tokens=4).fingerprint
+    # diffusers wants to be told of what its own folders leave out, too.
+    torch_again = diffusers.StableDiffusion3Pipeline.from_pretrained(tmp_path / "ours", **left_out)
+    assert torch_again.text_encoder_3 is None
+    np.testing.assert_allclose(torch_errors(torch_again, noise), torch_errors(without_t5, noise), rtol=1e-5)
+    shutil.copytree(folder, tmp_path / "damaged")
+    for file in (tmp_path / "damaged" / "text_encoder_3").glob("*.safetensors"):
+        file.unlink()
+    assert families.load_pipeline(tmp_path / "damaged", zero_t5=True).fingerprint == pipeline.fingerprint
+    with pytest.raises(InputError, match=names("text_encoder_3")):
+        families.load_pipeline(tmp_path / "damaged")
+
+
+def test_t5_without_tokens_is_refused(ours):
+    with pytest.raises(InputError, match=names("text_tokens", "zero_t5")):
+        ours.replace(text_tokens=0)
 
 
 def test_latents_are_shifted_and_come_back(ours, theirs):

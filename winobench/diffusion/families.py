@@ -63,6 +63,7 @@ def family_of(source: Source) -> type[Pipeline]:
       InputError: it is no pipeline, or one of an unknown family.
     """
     from winobench.checkpoints import sources
+    from winobench.diffusion import folders
 
     path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
     index = sources.read_json(path)
@@ -72,7 +73,7 @@ def family_of(source: Source) -> type[Pipeline]:
     # Pipelines of other tasks are of the same parts: image to image, people's own.
     problems = {}
     for name in FAMILIES:
-        problems[name] = _family(name).mismatch(index)
+        problems[name] = folders.mismatch(_family(name), index)
         if problems[name] is None:
             return _family(name)
     first = next(iter(problems.values()))

@@ -36,13 +36,15 @@ class Description:
       family: the class that loads it.
       schedule: its noise schedule.
       timestep_range: the timesteps that it is judged on; None for all.
-      configs: network -> config.
+      configs: network -> config; without the networks that are left out.
+      settings: what its folder says of the family's own options (``"_winobench": {"settings": {...}}``).
     """
 
     family: type[Pipeline]
     schedule: Schedule
     timestep_range: tuple[int, int] | None
     configs: dict[str, Any]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def autoencoder_config(self) -> Any:
@@ -69,14 +71,16 @@ def load(
     # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
     settings = family.check_settings(settings)
     description = family.read_description(source)
-    tokenizers = {name: _read_tokenizer(family, source, name) for name in family.TOKENIZERS}
-    family.check_fit(
-        description.configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()}
-    )
+    settings = {**description.settings, **settings}
+    absent = {*_absent(family, source), *family.left_out(settings)}
+    configs = {name: config for name, config in description.configs.items() if name not in absent}
+    tokenizers = {name: _read_tokenizer(family, source, name) for name in family.TOKENIZERS if name not in absent}
+    family.check_fit(configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()})
     networks = {}
-    for name, network in family.NETWORKS.items():
+    for name in configs:
+        network = family.NETWORKS[name]
         its_dtype = dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else encoder_dtype
-        if name == family.AUTOENCODER and description.configs[name].force_upcast and its_dtype == jnp.float16:
+        if name == family.AUTOENCODER and configs[name].force_upcast and its_dtype == jnp.float16:
             its_dtype = jnp.float32
         on_host = text_encoders_on_host and name not in (family.DENOISER, family.AUTOENCODER)
         with _on_host() if on_host else contextlib.nullcontext():
@@ -84,6 +88,7 @@ def load(
                 network, source, subfolder=name, dtype=its_dtype, variant=variant, allow_pickle=allow_pickle
             )
     return family(
+        **dict.fromkeys(absent),
         **networks,
         **tokenizers,
         schedule=description.schedule,
@@ -100,18 +105,22 @@ def save(pipeline: Pipeline, folder: str | os.PathLike, dtype: Any) -> None:
             os.remove(index_path)
         for name, network in pipeline.networks.items():
             models.save_model(network, os.path.join(folder, name), dtype=dtype)
-        for name in pipeline.TOKENIZERS:
-            tokenizer, place = getattr(pipeline, name), os.path.join(folder, name)
+        for name, tokenizer in pipeline.tokenizers.items():
+            place = os.path.join(folder, name)
             if _is_clip(pipeline, name):
                 tokenizer_files.save_clip_tokenizer(tokenizer, place)
             else:
                 fast_tokenizers.save_fast_tokenizer(tokenizer, place)
         os.makedirs(os.path.join(folder, "scheduler"), exist_ok=True)
         schedule = {**pipeline.schedule.to_config(), "_diffusers_version": _DIFFUSERS_VERSION}
-        if pipeline.timestep_range is not None:
-            schedule[_OWN_KEY] = {"timestep_range": list(pipeline.timestep_range)}
+        own = {} if pipeline.timestep_range is None else {"timestep_range": list(pipeline.timestep_range)}
+        if settings := _changed_settings(pipeline):
+            own["settings"] = settings
+        if own:
+            schedule[_OWN_KEY] = own
         files.write_json(os.path.join(folder, "scheduler", "scheduler_config.json"), schedule)
-        parts = {name: list(named) for name, named in pipeline.PARTS.items()}
+        there = {**pipeline.networks, **pipeline.tokenizers}
+        parts = {name: list(named) if name in there else [None, None] for name, named in pipeline.PARTS.items()}
         parts["scheduler"] = ["diffusers", pipeline.schedule.scheduler_class]
         index = {"_class_name": pipeline.CLASS_NAME, "_diffusers_version": _DIFFUSERS_VERSION}
         files.write_json(index_path, index | dict(sorted((parts | dict(pipeline.INDEX)).items())))
@@ -125,17 +134,59 @@ def read_description(
     path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name", "pipeline")
-    if problem := family.mismatch(index):
+    if problem := mismatch(family, index):
         raise InputError(f"{path} describes a {kind} {problem}: it is not a {family.CLASS_NAME}")
     schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
     content = sources.read_json(schedule_path)
     try:
         schedule = family.read_schedule(content)
-        timestep_range = _own_timesteps(content, schedule)
+        timestep_range, settings = _own_values(family, content, schedule)
     except InputError as error:
         raise InputError(f"{schedule_path}: {error}") from error
-    configs = {name: models.read_config(network, source, name) for name, network in family.NETWORKS.items()}
-    return Description(family, schedule, timestep_range, configs)
+    absent = _absent(family, source)
+    configs = {
+        name: models.read_config(network, source, name)
+        for name, network in family.NETWORKS.items()
+        if name not in absent
+    }
+    return Description(family, schedule, timestep_range, configs, settings)
+
+
+def mismatch(family: type[Pipeline], index: Mapping[str, Any]) -> str | None:
+    """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
+    for part, (_, known) in family.PARTS.items():
+        named = index.get(part)
+        if part in family.OPTIONAL and _is_absent(named):
+            continue
+        name = named[1] if isinstance(named, list) and len(named) == 2 else None
+        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files. Those of
+        # language models have other names in each version of transformers.
+        is_any_tokenizer = part in family.TOKENIZERS and known != "CLIPTokenizer"
+        if name not in (known, f"Flax{known}", f"{known}Fast") and not (name and is_any_tokenizer):
+            return f"whose {part} is {name or 'missing'}, not {known}"
+    others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - family.PARTS.keys()
+    if there := sorted(others & index.keys()):
+        return f"with {', '.join(there)}"
+    return None
+
+
+def _is_absent(named: Any) -> bool:
+    return named is None or named == [None, None]
+
+
+def _absent(family: type[Pipeline], source: Source) -> list[str]:
+    """The optional parts that a folder leaves out."""
+    if not family.OPTIONAL:
+        return []
+    index = sources.read_json(source.require("model_index.json", "so it is no pipeline in the diffusers layout"))
+    return [part for part in family.OPTIONAL if _is_absent(index.get(part))]
+
+
+def _changed_settings(pipeline: Pipeline) -> dict[str, Any]:
+    """The family's own options that are not as they are by default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(pipeline)}
+    values = {name: getattr(pipeline, name) for name in pipeline.SETTINGS}
+    return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def _read_tokenizer(family: type[Pipeline], source: Source, name: str) -> Any:
@@ -148,15 +199,21 @@ def _is_clip(family: type[Pipeline] | Pipeline, name: str) -> bool:
     return family.PARTS[name][1] == "CLIPTokenizer"
 
 
-def _own_timesteps(content: Mapping[str, Any], schedule: Schedule) -> tuple[int, int] | None:
-    """The range of timesteps that a ``scheduler_config.json`` brings along, if it does."""
+def _own_values(
+    family: type[Pipeline], content: Mapping[str, Any], schedule: Schedule
+) -> tuple[tuple[int, int] | None, dict[str, Any]]:
+    """The range of timesteps and the settings that a ``scheduler_config.json`` brings along, if it does."""
     own = content.get(_OWN_KEY, {})
-    if not isinstance(own, dict) or own.keys() - {"timestep_range"}:
+    if not isinstance(own, dict) or own.keys() - {"timestep_range", "settings"}:
         raise InputError(
             f'{_OWN_KEY} is {options.shown(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}'
         )
     allowed = options.span(schedule.num_train_timesteps).or_none()
-    return allowed.check(f"timestep_range in {_OWN_KEY}", own.get("timestep_range"))
+    timestep_range = allowed.check(f"timestep_range in {_OWN_KEY}", own.get("timestep_range"))
+    settings = own.get("settings", {})
+    if not isinstance(settings, dict):
+        raise InputError(f"settings in {_OWN_KEY} is {options.shown(settings)}, but it must be an object")
+    return timestep_range, family.check_settings(settings)
 
 
 def _on_host() -> contextlib.AbstractContextManager[Any]:

@@ -57,6 +57,8 @@ class Pipeline(abc.ABC):
     """Folders of tokenizers."""
     PARTS: ClassVar[Mapping[str, tuple[str, str]]]
     """Part -> (library, class), as ``model_index.json`` names the networks and tokenizers."""
+    OPTIONAL: ClassVar[tuple[str, ...]] = ()
+    """Parts that a folder may leave out; their fields are then None."""
     INDEX: ClassVar[Mapping[str, Any]] = {}
     """What else ``model_index.json`` says."""
     DENOISER: ClassVar[str] = "unet"
@@ -152,12 +154,17 @@ class Pipeline(abc.ABC):
         for name, value in self.check_settings({name: getattr(self, name) for name in self.SETTINGS}).items():
             object.__setattr__(self, name, value)
         configs = {name: network.config for name, network in self.networks.items()}
-        self.check_fit(configs, {name: len(getattr(self, name)) for name in self.TOKENIZERS})
+        self.check_fit(configs, {name: len(tokenizer) for name, tokenizer in self.tokenizers.items()})
 
     @property
     def networks(self) -> dict[str, Network]:
-        """The networks by their names in ``NETWORKS``."""
-        return {name: getattr(self, name) for name in self.NETWORKS}
+        """The networks that are there, by their names in ``NETWORKS``."""
+        return {name: net for name in self.NETWORKS if (net := getattr(self, name)) is not None}
+
+    @property
+    def tokenizers(self) -> dict[str, Any]:
+        """The tokenizers that are there, by their names in ``TOKENIZERS``."""
+        return {name: tokenizer for name in self.TOKENIZERS if (tokenizer := getattr(self, name)) is not None}
 
     @property
     def denoiser(self) -> Network:
@@ -255,6 +262,11 @@ class Pipeline(abc.ABC):
         folders.save(self, folder, dtype)
 
     @classmethod
+    def left_out(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Those of ``OPTIONAL`` that are not read although they are there, because of these settings."""
+        return ()
+
+    @classmethod
     def read_description(cls, source: str | os.PathLike | Source, *, revision: str | None = None) -> Description:
         """Reads what a pipeline is, without its weights: a few small files.
 
@@ -277,22 +289,6 @@ class Pipeline(abc.ABC):
         """The schedule that a ``scheduler_config.json`` describes."""
         return NoiseSchedule.from_config(content)
 
-    @classmethod
-    def mismatch(cls, index: Mapping[str, Any]) -> str | None:
-        """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
-        for part, (_, known) in cls.PARTS.items():
-            named = index.get(part)
-            name = named[1] if isinstance(named, list) and len(named) == 2 else None
-            # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files. Those of
-            # language models have other names in each version of transformers.
-            is_any_tokenizer = part in cls.TOKENIZERS and known != "CLIPTokenizer"
-            if name not in (known, f"Flax{known}", f"{known}Fast") and not (name and is_any_tokenizer):
-                return f"whose {part} is {name or 'missing'}, not {known}"
-        others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - cls.PARTS.keys()
-        if there := sorted(others & index.keys()):
-            return f"with {', '.join(there)}"
-        return None
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """Identifies everything that can change an error: weights, dtypes, configs, tokenizers and noise schedule.
@@ -305,7 +301,7 @@ class Pipeline(abc.ABC):
         """What the fingerprint holds of tokenizers, family and settings."""
         return {
             "family": self.CLASS_NAME,
-            "tokenizers": {name: identity.tokenizer_identity(getattr(self, name)) for name in self.TOKENIZERS},
+            "tokenizers": {name: identity.tokenizer_identity(one) for name, one in self.tokenizers.items()},
             "settings": {name: getattr(self, name) for name in self.SETTINGS},
         }
 

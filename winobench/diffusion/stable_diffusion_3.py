@@ -41,26 +41,28 @@ class StableDiffusion3(Pipeline):
       vae: the autoencoder, with 16 channels.
       text_encoder: CLIP ViT-L's, with its projection.
       text_encoder_2: OpenCLIP ViT-bigG's, with its projection.
-      text_encoder_3: T5's, of the transformer's dtype.
+      text_encoder_3: T5's, of the transformer's dtype; None where it is left out, and its states are zeros.
       tokenizer: a ``transformers.CLIPTokenizer``.
       tokenizer_2: the same with another token for padding.
-      tokenizer_3: T5's.
+      tokenizer_3: T5's; None as well.
       schedule: noise levels, shifted by 3.
       timestep_range: as of `Pipeline`.
-      zero_t5: give zeros in place of T5's states, as diffusers does where the third encoder is left out.
+      zero_t5: leave the third encoder out, which is then not loaded.
+      text_tokens: of every text for T5, padding included; or zeros, where it is left out.
     """
 
     transformer: SD3Transformer2DModel
     vae: AutoencoderKL
     text_encoder: CLIPTextModelWithProjection
     text_encoder_2: CLIPTextModelWithProjection
-    text_encoder_3: T5EncoderModel
+    text_encoder_3: T5EncoderModel | None
     tokenizer: transformers.CLIPTokenizer
     tokenizer_2: transformers.CLIPTokenizer
-    tokenizer_3: transformers.T5Tokenizer
+    tokenizer_3: transformers.T5Tokenizer | None
     schedule: FlowSchedule
     timestep_range: tuple[int, int] | None = None
     zero_t5: bool = False
+    text_tokens: int = _T5_TOKENS
 
     CLASS_NAME: ClassVar = "StableDiffusion3Pipeline"
     NETWORKS: ClassVar = {
@@ -81,6 +83,7 @@ class StableDiffusion3(Pipeline):
         "tokenizer_2": ("transformers", "CLIPTokenizer"),
         "tokenizer_3": ("transformers", "T5Tokenizer"),
     }
+    OPTIONAL: ClassVar = ("text_encoder_3", "tokenizer_3")
     DENOISER: ClassVar = "transformer"
     LARGE_ENCODERS: ClassVar = ("text_encoder_3",)
     RELEASED: ClassVar = {
@@ -88,7 +91,20 @@ class StableDiffusion3(Pipeline):
         "sd35-medium": lambda: _released(SD3TransformerConfig.sd35_medium()),
         "sd35-large": lambda: _released(SD3TransformerConfig.sd35_large()),
     }
-    SETTINGS: ClassVar = {"zero_t5": options.flag()}
+    SETTINGS: ClassVar = {"zero_t5": options.flag(), "text_tokens": options.whole(0, 512)}
+
+    def __post_init__(self):
+        if self.zero_t5 or self.text_encoder_3 is None:
+            for name, value in {"zero_t5": True, **dict.fromkeys(self.OPTIONAL)}.items():
+                object.__setattr__(self, name, value)
+        super().__post_init__()
+        if self.text_tokens == 0 and not self.zero_t5:
+            raise InputError("text_tokens is 0, but T5 needs a token at least: leave it out by zero_t5")
+
+    @classmethod
+    def left_out(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """As of `Pipeline`."""
+        return cls.OPTIONAL if settings.get("zero_t5") else ()
 
     @staticmethod
     def read_schedule(content: Mapping[str, Any]) -> FlowSchedule:
@@ -109,8 +125,8 @@ class StableDiffusion3(Pipeline):
           image_size: does not matter here.
 
         Returns:
-          ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``ids_3`` int32 ``[num_texts, 256]``; ``keep``
-          int32 ``[num_texts]``, 0 where T5's states are zeros.
+          ``ids`` and ``ids_2``, int32 ``[num_texts, max_text_tokens]``; ``ids_3`` int32 ``[num_texts, text_tokens]``,
+          zeros where T5 is left out.
 
         Raises:
           InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
@@ -118,34 +134,54 @@ class StableDiffusion3(Pipeline):
         length = self.max_text_tokens
         ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)
         ids_2 = tokenizer_files.clip_ids(self.tokenizer_2, texts, length)
-        ids_3, _ = fast_tokenizers.fast_ids(self.tokenizer_3, texts, _T5_TOKENS)
-        return {"ids": ids, "ids_2": ids_2, "ids_3": ids_3, "keep": np.full(len(ids), not self.zero_t5, np.int32)}
+        if self.tokenizer_3 is None:
+            ids_3 = np.zeros((len(ids), self.text_tokens), np.int32)
+        else:
+            ids_3, _ = fast_tokenizers.fast_ids(self.tokenizer_3, texts, self.text_tokens)
+        return {"ids": ids, "ids_2": ids_2, "ids_3": ids_3}
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> TextConditions:
-        """As of `Pipeline`; of the released models states ``[n, 333, 4096]`` and pooled texts ``[n, 2048]``."""
+        """As of `Pipeline`; of the released models states ``[n, 333, 4096]`` and pooled texts ``[n, 2048]``.
+
+        Without T5, states are as wide as CLIP's alone: `denoise` fills them up.
+        """
         first = networks["text_encoder"](ids["ids"])
         second = networks["text_encoder_2"](ids["ids_2"])
-        third = networks["text_encoder_3"](ids["ids_3"]).astype(first.penultimate.dtype)
-        third = jnp.where(ids["keep"][:, None, None] == 0, jnp.zeros_like(third), third)
         clip = jnp.concatenate([first.penultimate, second.penultimate], axis=-1)
-        clip = jnp.pad(clip, ((0, 0), (0, 0), (0, third.shape[-1] - clip.shape[-1])))
+        if "text_encoder_3" in networks:
+            third = networks["text_encoder_3"](ids["ids_3"]).astype(clip.dtype)
+            clip = _widened(clip, third.shape[-1])
+        else:
+            third = jnp.zeros((*ids["ids_3"].shape, clip.shape[-1]), clip.dtype)
         return TextConditions(
             states=jnp.concatenate([clip, third], axis=1),
             pooled=jnp.concatenate([first.text_embeds, second.text_embeds], axis=-1),
         )
 
     @staticmethod
+    def denoise(denoiser: Network, noisy: jax.Array, times: jax.Array, conditions: TextConditions, **keywords: Any):
+        """As of `Pipeline`."""
+        conditions = conditions._replace(states=_widened(conditions.states, denoiser.config.joint_attention_dim))
+        return denoiser(noisy, times, conditions, **keywords)
+
+    @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """As of `Pipeline`."""
         transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
-        third = configs["text_encoder_3"]
         stable_diffusion.check_latents(transformer, configs["vae"])
-        if transformer.joint_attention_dim != third.d_model or third.d_model < first.hidden_size + second.hidden_size:
+        width, of_clip = transformer.joint_attention_dim, first.hidden_size + second.hidden_size
+        if third := configs.get("text_encoder_3"):
+            if third.d_model != width or width < of_clip:
+                raise InputError(
+                    f"the transformer takes text states of width {width}, but T5's have {third.d_model}, and those of"
+                    f" CLIP {of_clip}: the parts are not of the same model"
+                )
+            stable_diffusion.check_vocabulary("tokenizer_3", num_tokens["tokenizer_3"], "third text encoder", third)
+        elif width < of_clip:
             raise InputError(
-                f"the transformer takes text states of width {transformer.joint_attention_dim}, but T5's have"
-                f" {third.d_model}, and those of CLIP {first.hidden_size + second.hidden_size}: the parts are not of"
-                " the same model"
+                f"the transformer takes text states of width {width}, but those of CLIP have {of_clip}: the parts are"
+                " not of the same model"
             )
         pooled = first.projection_dim + second.projection_dim
         if transformer.pooled_projection_dim != pooled:
@@ -155,11 +191,16 @@ class StableDiffusion3(Pipeline):
             )
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
-        stable_diffusion.check_vocabulary("tokenizer_3", num_tokens["tokenizer_3"], "third text encoder", third)
 
     def own_identity(self) -> dict[str, Any]:
         """As of `Pipeline`."""
-        return {**super().own_identity(), "max_text_tokens": [self.max_text_tokens, _T5_TOKENS]}
+        identity = {**super().own_identity(), "max_text_tokens": [self.max_text_tokens, self.text_tokens]}
+        return {**identity, "settings": {"zero_t5": self.zero_t5}}
+
+
+def _widened(states: jax.Array, width: int) -> jax.Array:
+    """States [..., at most width], filled up with zeros."""
+    return jnp.pad(states, (*[(0, 0)] * (states.ndim - 1), (0, width - states.shape[-1])))
 
 
 def _released(transformer: SD3TransformerConfig) -> Description:

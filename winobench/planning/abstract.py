@@ -64,16 +64,20 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
     """
     family = description.family
     networks = {}
-    for name, network in family.NETWORKS.items():
+    for name, config in description.configs.items():
+        network = family.NETWORKS[name]
         its_dtype = jnp.dtype(dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else "float32")
-        config = description.configs[name]
 
         def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype) -> Network:
             return network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
 
         networks[name] = nnx.eval_shape(make)
-    tokenizers = {name: LengthOfTokens() for name in family.TOKENIZERS}
-    return family(**networks, **tokenizers, schedule=description.schedule, timestep_range=description.timestep_range)
+    parts = {**networks, **{name: LengthOfTokens() for name in family.TOKENIZERS}}
+    if any(name not in networks for name in family.NETWORKS):
+        parts |= dict.fromkeys(family.OPTIONAL)
+    return family(
+        **parts, schedule=description.schedule, timestep_range=description.timestep_range, **description.settings
+    )
 
 
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
