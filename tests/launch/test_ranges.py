@@ -54,6 +54,7 @@ ZERO = NEGATIVE | {
     "autoencoder.pixel_noise",
     "autoencoder.warmup_steps",
     "autoencoder.decay_steps",
+    "data.num_hard_scenes",
     "autoencoder.ema_decay",
     "denoiser.warmup_steps",
     "denoiser.decay_steps",
