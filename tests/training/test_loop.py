@@ -434,6 +434,13 @@ def test_a_batch_that_devices_cannot_share_is_refused(tmp_path):
         )
 
 
+def test_the_rows_of_a_batch_are_those_of_its_arrays():
+    """Three tokenizers' ids of four texts are four rows."""
+    batch = {"input_ids": {name: np.ones((4, 2), np.int32) for name in ("first", "second", "third")}}
+    shared = loop._share(batch, parallel.split_rows(parallel.make_mesh(jax.devices()[:2])))
+    assert {len(array.sharding.device_set) for array in jax.tree.leaves(shared)} == {2}
+
+
 def test_batch_sizes_are_checked_ahead():
     mesh = fsdp(2, 1)
     loop.check_batch_size(12, 3, mesh)

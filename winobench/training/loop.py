@@ -24,7 +24,7 @@ from winobench.training import writers as metric_writers
 from winobench.training.checkpoints import Checkpoints, what_is_kept
 
 Params = Any  # a pytree of arrays
-Batch = Mapping[str, np.ndarray]
+Batch = Mapping[str, Any]  # trees of arrays, with the examples first
 Metrics = dict[str, jax.Array]
 
 # Steps that may be under way on the devices: enough that they never wait, few enough that batches do not pile up there.
@@ -199,12 +199,16 @@ def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
     return mesh
 
 
+def _num_rows(batch: Batch) -> int:
+    return len(jax.tree.leaves(batch)[0])
+
+
 def _share(batch: Batch, rows: NamedSharding) -> dict[str, jax.Array]:
     """Puts this process's rows on its devices, as its part of the whole batch."""
-    check_batch_size(len(next(iter(batch.values()))) * jax.process_count(), 1, rows.mesh)
+    check_batch_size(_num_rows(batch) * jax.process_count(), 1, rows.mesh)
     if jax.process_count() == 1:
         return jax.device_put(dict(batch), rows)
-    return {name: jax.make_array_from_process_local_data(rows, array) for name, array in batch.items()}
+    return jax.tree.map(lambda array: jax.make_array_from_process_local_data(rows, array), dict(batch))
 
 
 class _Watch:
@@ -336,7 +340,7 @@ def train(
             validates = validate is not None and bool(last or (validate_every and step % validate_every == 0))
             saves = last or validates or step % checkpoint_every == 0
             if saves or step % log_every == 0:
-                bar.note(journal.log(step, _rates(clock.speed(step), len(next(iter(batch.values())))), watched))
+                bar.note(journal.log(step, _rates(clock.speed(step), _num_rows(batch)), watched))
             if saves:
                 _save(step, state, journal, validate if validates else None, on_checkpoint, checkpoints)
                 clock.start(step)
