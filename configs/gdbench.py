@@ -18,7 +18,7 @@ from ml_collections import config_dict
 
 from winobench import options
 from winobench.errors import InputError
-from winobench.metrics import normalization
+from winobench.metrics import normalization, timestep_weights
 
 LAUNCHER = "eval"
 
@@ -61,6 +61,8 @@ HELP = {
     "sampling.rare_share": "race: smallest share of the samples that may hold all evidence for a candidate",
     "sampling.timesteps": "uniform, low_discrepancy, stratified, even, published, or timesteps with commas, one a"
     " sample; a race also importance, those where candidates differ; none for uniform, and for importance in a race",
+    "sampling.timestep_weights": "how much timesteps count: uniform, sigma_sqrt, cosmap, logit_normal, or a file that"
+    " launch.report --fit_timesteps wrote",
     "sampling.timestep_range": "first,end of the timesteps that are drawn; all; none for what the model's folder says",
 }
 
@@ -86,6 +88,7 @@ RANGES = {
     "sampling.alpha": options.ALPHA,
     "sampling.rare_share": options.RARE_SHARE,
     "sampling.timesteps": options.TIMESTEPS.or_none(),
+    "sampling.timestep_weights": options.PATH,
     "sampling.timestep_range": options.TIMESTEP_RANGE,
 }
 """Field -> what it may be."""
@@ -95,6 +98,12 @@ def check(config: ml_collections.ConfigDict) -> None:
     """Raises InputError for fields that do not go together, each of them being allowed."""
     sampling = config.sampling
     rule = sampling.timesteps
+    weighting = timestep_weights.parse(sampling.timestep_weights)
+    if sampling.mode == "race" and weighting != timestep_weights.UNIFORM:
+        raise InputError(
+            f"--config.sampling.timestep_weights={options.shown(sampling.timestep_weights)} is not for"
+            " --config.sampling.mode=race, which decides by plain means: leave one of them out"
+        )
     listed = rule is not None and rule[0].isdigit()
     if sampling.mode == "fixed" and rule == "importance":
         raise InputError(
@@ -143,5 +152,6 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.sampling.alpha = 0.01
     config.sampling.rare_share = 0.04
     config.sampling.timesteps = config_dict.placeholder(str)
+    config.sampling.timestep_weights = "uniform"
     config.sampling.timestep_range = config_dict.placeholder(tuple | str)
     return config

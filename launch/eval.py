@@ -153,6 +153,7 @@ def _evaluate_model(
         num_bias_samples=config.sampling.num_bias_samples,
         seed=config.seed,
         timesteps=parse_timesteps(config.sampling.timesteps),
+        timestep_weights=config.sampling.timestep_weights,
         mode=config.sampling.mode,
         alpha=config.sampling.alpha,
         rare_share=config.sampling.rare_share,
@@ -244,6 +245,8 @@ def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool =
 
     sampling = config.sampling
     of_samples = {"mode": sampling.mode} if sampling.mode != "fixed" else {}
+    if sampling.timestep_weights != "uniform":
+        of_samples["timestep_weights"] = sampling.timestep_weights
     if config.normalize not in ("auto", "none"):
         of_samples["normalize"] = config.normalize
     loading.check_scorer(

@@ -21,6 +21,7 @@ CSV file behind each figure and table. It reads what the runs have recorded; no 
   python -m launch.report runs/gdbench-*                             several, side by side, in report/
   python -m launch.report runs/a runs/b --out=comparison             ... in comparison/
   python -m launch.report runs/wscplus-* --raters=anna.csv,ben.csv   with people's answers, and how far they agree
+  python -m launch.report runs/a --fit_timesteps                     learn how much each timestep should count
 
 One run gives: what was run, the task table beside the paper's numbers, a radar chart, CLEVR's sub-tasks, bias, accuracy
 against the number of samples, error against the timestep, and a gallery of right and wrong examples. Runs of text
@@ -34,6 +35,9 @@ _GALLERY = flags.DEFINE_integer("gallery", 12, "Examples a task in the gallery, 
 _RESAMPLES = flags.DEFINE_integer("resamples", 2_000, "Resamples of the bootstrap of Fleiss' kappa.")
 _RATERS = flags.DEFINE_list(
     "raters", [], "CSV files of people's answers to WSC+ questions (columns item, rater, label), with commas."
+)
+_FIT_TIMESTEPS = flags.DEFINE_boolean(
+    "fit_timesteps", False, "Learn weights of timesteps from half of each run's examples; judge them on the other half."
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, and examples at random.")
 
@@ -50,6 +54,7 @@ def main(words: list[str]) -> None:
         gallery_examples=_GALLERY.value,
         seed=_SEED.value,
         raters=_RATERS.value,
+        fit_timesteps=_FIT_TIMESTEPS.value,
         reproduce=eval_command,
         command=["python", "-m", "launch.report", *sys.argv[1:]],
     )

@@ -21,6 +21,7 @@ from winobench import metrics
 from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
 from winobench.evaluation import evaluate, runner
+from winobench.evaluation.plan import text_hash
 from winobench.scorers import samples
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
@@ -459,6 +460,50 @@ def test_a_second_look_at_the_same_errors_needs_no_pass(tmp_path):
     for changes in ({"seed": 1}, {"timesteps": "even"}):
         other = FakeScorer()
         assert run(other, tmp_path / str(changes), reuse=True, **changes)["computed_passes"] == len(other.scored) > 0
+
+
+def test_weights_of_timesteps_need_no_pass(tmp_path):
+    """Learned weights, with a file: what is recorded are errors without them, and the identity has what they say."""
+    plain, weights = run(FakeScorer(), tmp_path / "plain"), {"edges": [500.0], "weights": [0.0, 1.0]}
+    path = tmp_path / "weights.json"
+    path.write_text(json.dumps(weights))
+    scorer = FakeScorer()
+    results = run(scorer, tmp_path / "weighted", reuse=True, timestep_weights=str(path))
+    assert scorer.scored == []
+    config = json.loads((tmp_path / "weighted" / "config.json").read_text())
+    assert config["identity"]["sampling"]["timestep_weights"] == weights
+    (described,) = config["rounds"]
+    late = np.array(described["timesteps"]) >= 500
+    assert 0 < late.sum() < NUM_SAMPLES
+    np.testing.assert_allclose(described["weights"], late / late.mean())
+    table = pq.read_table(tmp_path / "weighted" / "examples" / "words.parquet").to_pylist()
+    errors = {}
+    for part in (tmp_path / "plain" / "errors").glob("*.parquet"):
+        for row in pq.read_table(part).to_pylist():
+            kept = errors.setdefault((row["image"], row["text"]), np.zeros(NUM_SAMPLES))
+            kept[row["first_sample"] : row["first_sample"] + len(row["errors"])] = row["errors"]
+    for row in table:
+        mine = [-errors[row["images"][0], text_hash(text)][late].mean() for text in row["texts"]]
+        np.testing.assert_allclose(row["scores"][0], mine, rtol=1e-12)
+    assert results["tasks"] != plain["tasks"]
+    # The same weights under another file's name are the same run; without them it is another one.
+    assert run(FakeScorer(), tmp_path / "weighted", timestep_weights=weights)["computed_passes"] == 0
+    with pytest.raises(InputError, match=names("timestep_weights")):
+        run(FakeScorer(), tmp_path / "weighted")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"timestep_weights": "cosmap"}, ("cosmap", "uniform")),
+        ({"timestep_weights": "cosmop"}, ("'cosmop'", "cosmap")),
+        ({"timestep_weights": {"edges": [], "weights": [1]}, "mode": "race"}, ("race", "uniform")),
+    ],
+)
+def test_weights_that_cannot_be(tmp_path, changes, words):
+    with pytest.raises(InputError, match=names(*words)):
+        run(FakeScorer(), tmp_path / "run", tasks=TASKS[:1], **changes)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_metric_that_cannot_judge_is_told_before_anything_is_scored(tmp_path, monkeypatch):

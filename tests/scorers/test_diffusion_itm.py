@@ -688,3 +688,14 @@ def test_the_number_of_processes_changes_nothing(fake_devices):
     finally:
         for process in processes:
             process.kill()
+
+
+def test_weights_of_timesteps_weigh_the_errors():
+    s = scorer()
+    curve = {"edges": [300.0, 600.0], "weights": [0.5, 0.0, 2.0]}
+    timesteps = [100, 400, 700, 900]
+    errors = s.errors(IMAGES, TEXTS, timesteps=timesteps).astype(np.float64)
+    scores = s.score(IMAGES, TEXTS, timesteps=timesteps, timestep_weights=curve, normalize="none")
+    np.testing.assert_allclose(scores, -(errors @ [0.5, 0.0, 2.0, 2.0]) / 4.5, rtol=1e-6)
+    with pytest.raises(InputError, match=names("cosmap", "uniform")):
+        s.score(IMAGES, TEXTS, timestep_weights="cosmap")

@@ -30,6 +30,7 @@ from winobench.evaluation import (
 )
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, normalization, sequential
+from winobench.metrics import timestep_weights as weighting
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
 from winobench.tasks.base import Task
@@ -53,6 +54,7 @@ def evaluate(
     num_bias_samples: int = BIAS_SAMPLES,
     seed: int = 0,
     timesteps: str | Sequence[int] | None = None,
+    timestep_weights: str | os.PathLike | Mapping[str, Any] = weighting.UNIFORM,
     mode: str = "fixed",
     alpha: float = race.ALPHA,
     rare_share: float = sequential.SHARE,
@@ -87,6 +89,8 @@ def evaluate(
       timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even``, ``published``, or the timesteps themselves,
         for all tasks; ``uniform`` when None. A race also knows ``importance``, its default: timesteps where candidates
         differ, learned from a pilot (`winobench.evaluation.importance`).
+      timestep_weights: how much each timestep counts: ``uniform``, a rule for noise levels, or a file of
+        learned weights (`winobench.metrics.timestep_weights`). Errors are recorded without them.
       mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
         `winobench.evaluation.race` says. Bias tasks have nothing to decide, and take all of theirs.
       alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
@@ -120,6 +124,7 @@ def evaluate(
     options.text().or_none().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
     sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share, is_sampled)
+    sampling |= _weighting(timestep_weights, mode, is_sampled)
     _check_normalize(normalize, is_sampled)
     if mode == "race":
         _check_race(scorer, chosen)
@@ -232,6 +237,17 @@ def _sampling(
         # Runs without a race keep the identity that their folders have.
         **({"mode": mode, "alpha": float(alpha), "rare_share": float(rare_share)} if mode == "race" else {}),
     }
+
+
+def _weighting(given: str | os.PathLike | Mapping[str, Any], mode: str, is_sampled: bool) -> dict[str, Any]:
+    """Weights of timesteps as the identity has them: with everything that they say, so that a file may move."""
+    weights = weighting.parse(given)
+    if weights == weighting.UNIFORM:
+        return {}
+    if mode == "race" or not is_sampled:
+        what = "a race decides by plain means" if is_sampled else "this scorer has no timesteps"
+        raise InputError(f"timestep_weights is {options.shown(given)}, but {what}: leave it at {weighting.UNIFORM}")
+    return {"timestep_weights": weighting.described(weights)}
 
 
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
@@ -355,6 +371,7 @@ def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:
         "tasks": [task.name for task in group.tasks],
         "num_samples": len(group.scores.timesteps),
         "timesteps": list(group.scores.timesteps) if is_sampled else None,
+        **({} if group.weights is None or group.alpha is not None else {"weights": group.weights.tolist()}),
     }
 
 

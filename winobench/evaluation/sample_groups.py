@@ -12,6 +12,7 @@ from winobench import memory
 from winobench.errors import InputError
 from winobench.evaluation import contracts, error_parts, importance, race, records, summary
 from winobench.evaluation import plan as planning
+from winobench.metrics import timestep_weights
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 
@@ -35,7 +36,7 @@ class SampleGroup:
       alpha: of a race; None where every pair is scored on every sample.
       share: of a race, as of `winobench.evaluation.race.Race`.
       density: of a race whose timesteps were learned: what they were drawn by (`winobench.evaluation.importance`).
-      weights: [num_samples] float64 of the samples, with a density.
+      weights: [num_samples] float64 of the samples, with a density or with weights of timesteps; None for equal ones.
       pilot_passes: (needed, computed by this call) to learn it.
       errors: [num_pairs, num_samples] float32, NaN where not known to this process.
       missing: int [n], flat indices of errors that nothing was recorded for when the run was opened.
@@ -69,7 +70,9 @@ class SampleGroup:
             outcome = self.race().run(self.errors, self._check_known)
             return dataclasses.replace(outcome, passes=outcome.passes + self.pilot_passes[0])
         size = self.errors.size
-        scores = {task.name: summary.question_scores(self.plan, task.name, self.errors) for task in self.tasks}
+        scores = {
+            task.name: summary.question_scores(self.plan, task.name, self.errors, self.weights) for task in self.tasks
+        }
         return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
 
     def race(self, **share: Any) -> race.Race:
@@ -107,13 +110,14 @@ def make_groups(
       scorer: chooses the timesteps.
       fingerprint: the scorer's.
       tasks: all tasks.
-      sampling: ``num_samples``, ``num_bias_samples``, ``seed`` and ``timesteps``.
+      sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps`` and perhaps ``timestep_weights``.
       alpha: of a race; bias tasks, which have no right answer to decide on, take no part in it.
       share: of a race.
       failed: task -> why its data cannot be used.
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
     """
     seed, rule = sampling["seed"], sampling["timesteps"]
+    weighting = timestep_weights.parse(sampling.get("timestep_weights"))
     if rule == importance.RULE:  # to be learned; bias tasks, which take no part in a race, keep this
         rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
@@ -148,6 +152,7 @@ def make_groups(
                     alpha_of_group,
                     share,
                     np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
+                    weights=timestep_weights.of_samples(weighting, timesteps),
                 )
             )
     return groups

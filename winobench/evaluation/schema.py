@@ -137,6 +137,7 @@ class Sampling(TypedDict):
     num_bias_samples: NotRequired[int]
     seed: NotRequired[int]
     timesteps: NotRequired[str | list[Count] | list[Share] | None]  # a rule, or the timesteps or noise levels
+    timestep_weights: NotRequired[str | dict[str, list[float]]]  # unless uniform: a rule, or learned weights
     mode: NotRequired[str]  # race
     alpha: NotRequired[float]  # of a race
     rare_share: NotRequired[float]  # of a race: see `winobench.evaluation.race`
@@ -159,6 +160,7 @@ class Round(TypedDict):
     tasks: Required[list[str]]
     num_samples: NotRequired[Count | None]  # a pair
     timesteps: NotRequired[list[Count] | list[Share] | None]  # None for a scorer that needs no samples
+    weights: NotRequired[list[float]]  # of the samples, unless equal; their mean is 1
 
 
 class Metric(TypedDict):

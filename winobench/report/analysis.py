@@ -314,6 +314,8 @@ def accuracy_by_samples(
     for place, size in enumerate(sizes[:-1]):
         for subset, order in enumerate(orders):
             weights[order[:size], place, subset] = 1 / size
+    if batches[0].weights is not None:
+        weights *= batches[0].weights[:, None, None]
     weights = weights.reshape(num_samples, -1)
     total: dict[str, np.ndarray] = {}
     exact: dict[str, float] = {}

@@ -25,6 +25,7 @@ from winobench.report.sections import (
     clevr,
     differences,
     gallery,
+    learned_weights,
     overlap,
     questions,
     radar,
@@ -56,6 +57,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     overlap.overlap_section,
     samples.sample_section,
     timesteps.timestep_section,
+    learned_weights.learned_weights_section,
 )
 """The sections on runs with images, from top to bottom; one with nothing to say returns None. The gallery follows."""
 
@@ -81,6 +83,7 @@ def write_report(
     gallery_examples: int = GALLERY_EXAMPLES,
     seed: int = 0,
     raters: Sequence[str | os.PathLike] = (),
+    fit_timesteps: bool = False,
     reproduce: Callable[[Run], str | None] = lambda run: None,
     command: Sequence[str] = (),
 ) -> pathlib.Path:
@@ -94,6 +97,8 @@ def write_report(
       seed: of all draws.
       raters: files of people's answers to the questions of WSC+, as `winobench.metrics.agreement` reads them; items are
         the questions' ids, labels 0, 1 and 2.
+      fit_timesteps: learn weights of timesteps from half of each run's examples, judge them on the other half, and keep
+        them as ``timestep_weights.json`` in the run's folder.
       reproduce: the command line that makes a run, if there is one.
       command: words of the command line that makes this report, for its footer.
 
@@ -112,7 +117,7 @@ def write_report(
         raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
-    report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples)
+    report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples, fit_timesteps)
     if ratings is not None and not wscplus.asked_tasks(report_data):
         raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
     first = pathlib.Path(user_path(paths[0]))

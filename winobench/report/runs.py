@@ -69,6 +69,7 @@ class TaskRun:
       timesteps: [num_samples] int, or noise levels; None for a deterministic scorer, and where a run did not record
         them.
       deterministic: the scorer needs no samples.
+      weights: [num_samples] float64 of the samples in the scores; None for equal ones.
     """
 
     name: str
@@ -81,6 +82,7 @@ class TaskRun:
     num_samples: int | None
     timesteps: np.ndarray | None
     deterministic: bool
+    weights: np.ndarray | None = None
 
     @property
     def is_bias(self) -> bool:
@@ -151,7 +153,7 @@ class Run:
         if record.examples is None or record.is_bias or record.metric is None or self.is_text:
             return None
         for store in self.errors:
-            batches = store.batches(record.examples, record.num_samples)
+            batches = store.batches(record.examples, record.num_samples, record.weights)
             if batches is not None:
                 return batches
         return None
@@ -313,6 +315,7 @@ def _task_run(
         timesteps = None if given is None else np.array(given)
         num_samples = described.get("num_samples") if given is None else len(given)
         deterministic = given is None
+    weights = (described or {}).get("weights")
     metric = recorded["name"] or None
     return TaskRun(
         name=name,
@@ -325,6 +328,7 @@ def _task_run(
         num_samples=num_samples,
         timesteps=timesteps,
         deterministic=deterministic,
+        weights=None if weights is None else np.array(weights),
     )
 
 

@@ -27,6 +27,7 @@ from winobench.engine import batch_size as batch_sizes
 from winobench.engine import layouts
 from winobench.errors import InputError
 from winobench.metrics import normalization
+from winobench.metrics import timestep_weights as weighting
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
@@ -212,6 +213,7 @@ class DiffusionITM:
         normalize: str = "auto",
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
+        timestep_weights: str | os.PathLike | Mapping[str, Any] = weighting.UNIFORM,
         noise: ArrayLike | None = None,
     ) -> np.ndarray:
         """Scores every text for every image.
@@ -228,6 +230,7 @@ class DiffusionITM:
           timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
             (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
             above 0 and up to 1 of a flow model; the last two are as they are, whatever ``timestep_range`` says.
+          timestep_weights: how much each timestep counts (`winobench.metrics.timestep_weights`).
           noise: float array [num_samples, h, w, c] (`latent_shape`), in place of noise drawn from the seed.
 
         Returns:
@@ -242,6 +245,9 @@ class DiffusionITM:
             terms = normalization.NORMALIZATIONS[normalize]
         else:
             terms = normalization.terms_of(normalize, images_compete=len(images) > 1, texts_compete=True)
+        rule, weights = weighting.parse(timestep_weights), None
+        if rule != weighting.UNIFORM:
+            weights = weighting.of_samples(rule, self._samples(num_samples, seed, timesteps, noise)[0])
         with_gray = any(term.of_gray_image for term in terms)
         with_empty = any(term.of_empty_text for term in terms)
         errors = self.errors(
@@ -263,7 +269,8 @@ class DiffusionITM:
             ]
             for term in terms
         }
-        return normalization.scores(terms, of_terms).mean(axis=0)
+        scores = normalization.scores(terms, of_terms)
+        return (scores if weights is None else scores * weights[:, None, None]).mean(axis=0)
 
     def errors(
         self,

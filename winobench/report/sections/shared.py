@@ -155,6 +155,7 @@ class ReportData:
       seed: of all draws.
       ratings: people's answers to the questions of WSC+; None for none.
       examples: to show a task; 0 for none.
+      fit_timesteps: learn weights of timesteps.
     """
 
     runs: list[Run]
@@ -162,6 +163,7 @@ class ReportData:
     seed: int
     ratings: Sequence[Rating] | None = None
     examples: int = 0
+    fit_timesteps: bool = False
 
     @property
     def marks(self) -> list[Mark]:

@@ -1,0 +1,174 @@
+"""How much each timestep counts in a score: the published weightings of noise levels, and weights learned from errors.
+
+A score is the mean over samples of weight times error. Weights of one set of samples have the mean 1, so that scores
+keep their size. They are applied to recorded errors: another weighting needs no pass of a network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench import json_files, options
+from winobench.errors import InputError
+from winobench.files import user_path
+
+UNIFORM = "uniform"
+"""All timesteps count alike."""
+
+LEVEL_RULES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "sigma_sqrt": lambda levels: levels**-2.0,
+    "cosmap": lambda levels: 2 / (np.pi * (1 - 2 * levels + 2 * levels**2)),
+    "logit_normal": lambda levels: (
+        np.exp(-0.5 * np.log(levels / (1 - levels)) ** 2) / (np.sqrt(2 * np.pi) * levels * (1 - levels))
+    ),
+}
+"""Name -> weights of noise levels in (0, 1): the training weightings of Stable Diffusion 3 (Esser et al. 2024, "Scaling
+Rectified Flow Transformers for High-Resolution Image Synthesis", section 3.1), by which Self-Bench weights its errors;
+`logit_normal` is the density with mean 0 and deviation 1."""
+
+_BINS = 10
+# Of the weights' squares, in the loss: decides between directions that part the answers equally well.
+_RIDGE = 1e-3
+# A level of 1 has no logit.
+_NEAR_ONE = 1 - 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Learned weights: a step function of the timestep, or of the noise level.
+
+    Attributes:
+      edges: [k - 1] ascending; a step reaches from one, included, to the next.
+      weights: [k], not negative.
+    """
+
+    edges: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __call__(self, timesteps: np.ndarray) -> np.ndarray:
+        """The weights of timesteps [n]: float64 [n]."""
+        return np.asarray(self.weights)[np.searchsorted(self.edges, timesteps, side="right")]
+
+
+def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
+    """What is asked for.
+
+    Args:
+      given: a name in `LEVEL_RULES`, ``uniform`` or None for it, a file of learned weights, or its content.
+
+    Raises:
+      InputError: there is no such rule or file, or it does not hold weights.
+    """
+    if given is None or given == UNIFORM:
+        return UNIFORM
+    if isinstance(given, str) and given in LEVEL_RULES:
+        return given
+    if not isinstance(given, Mapping):
+        path = user_path(given)
+        if not os.path.isfile(path):
+            raise InputError(
+                f"timestep_weights is {options.shown(given)}, but must be one of"
+                f" {', '.join((UNIFORM, *LEVEL_RULES))}, or a file that launch.report --fit_timesteps wrote"
+            )
+        given = json_files.read(path, "name a file that launch.report --fit_timesteps wrote")
+    edges, weights = (given.get(name) if isinstance(given, Mapping) else None for name in ("edges", "weights"))
+    numbers = _are_numbers(edges) and _are_numbers(weights)
+    if not numbers or len(weights) != len(edges) + 1 or edges != sorted(edges) or min(weights) < 0 or not any(weights):
+        raise InputError(
+            "timestep weights need 'edges' in ascending order and one more of 'weights', none below and one above 0:"
+            " name a file that launch.report --fit_timesteps wrote"
+        )
+    return Curve(tuple(map(float, edges)), tuple(map(float, weights)))
+
+
+def described(weighting: str | Curve) -> str | dict[str, list[float]]:
+    """As records have it; `parse` reads it."""
+    if isinstance(weighting, str):
+        return weighting
+    return {name: list(values) for name, values in dataclasses.asdict(weighting).items()}
+
+
+def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray | None:
+    """The weights of samples.
+
+    Args:
+      weighting: from `parse`.
+      timesteps: [n] of the samples: integers, or noise levels above 0 and up to 1.
+
+    Returns:
+      float64 [n] with the mean 1; None for uniform weights.
+
+    Raises:
+      InputError: the rule is of noise levels and these are timesteps, or none of them has any weight.
+    """
+    if weighting == UNIFORM:
+        return None
+    values = np.asarray(timesteps)
+    if isinstance(weighting, str) and values.dtype.kind != "f":
+        raise InputError(
+            f"timestep_weights={weighting} is of a flow model's noise levels, and this model has timesteps: choose"
+            f" {UNIFORM}, or a file that launch.report --fit_timesteps wrote for it"
+        )
+    rule = LEVEL_RULES[weighting] if isinstance(weighting, str) else weighting
+    weights = rule(np.minimum(values, _NEAR_ONE) if isinstance(weighting, str) else values).astype(np.float64)
+    if not weights.any():
+        raise InputError("the timestep weights are 0 at all of these timesteps: use a file that was fitted on them")
+    return weights / weights.mean()
+
+
+def fit(scores: Sequence[np.ndarray], targets: Sequence[int], timesteps: np.ndarray) -> Curve:
+    """Learns which timesteps tell the right candidate from the others.
+
+    Multinomial logistic regression: the candidates' scores are sums over steps of the timestep of weight times the mean
+    score there, with weights that are not negative, and the cross-entropy of the right candidate is least, with a small
+    penalty of large weights. Convex, and so the same wherever it is run.
+
+    Args:
+      scores: of each question [candidates, n] float, higher = better match, on n samples.
+      targets: of each question the right candidate.
+      timesteps: [n] of the samples.
+
+    Source: Self-Bench (arXiv:2505.17955) learns a weight for each of its timesteps by this loss.
+    """
+    import scipy.optimize
+
+    timesteps = np.asarray(timesteps)
+    distinct = np.unique(timesteps)
+    parts = np.array_split(distinct, min(_BINS, len(distinct)))
+    edges = tuple(float((one[-1] + other[0]) / 2) for one, other in itertools.pairwise(parts))
+    bins = np.searchsorted(edges, timesteps, side="right")
+    share = np.eye(len(parts))[bins]  # [n, k]
+    features = []
+    for matrix, target in zip(scores, targets, strict=True):
+        ahead = np.asarray(matrix, np.float64) - np.asarray(matrix, np.float64)[target]
+        features.append(np.delete(ahead, target, axis=0) @ share / len(timesteps))
+    # In units of each step's own differences, so that the penalty treats steps alike, however large their errors are.
+    spread = np.sqrt(np.mean(np.concatenate(features) ** 2, axis=0))
+    spread = np.where(spread > 0, spread, 1.0)
+    features = [ahead / spread for ahead in features]
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = _RIDGE * weights @ weights, 2 * _RIDGE * weights
+        for ahead in features:
+            logits = ahead @ weights
+            most = max(0.0, logits.max(initial=0.0))
+            total = np.exp(-most) + np.exp(logits - most).sum()
+            value += (most + np.log(total)) / len(features)
+            gradient = gradient + (np.exp(logits - most) / total) @ ahead / len(features)
+        return value, gradient
+
+    found = scipy.optimize.minimize(
+        loss, np.ones(len(parts)), jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(parts)
+    )
+    weights = found.x / spread if found.x.any() else np.ones(len(parts))
+    return Curve(edges, tuple(float(value) for value in np.round(weights / (share @ weights).mean(), 4)))
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) in (int, float) and np.isfinite(value) for value in values)

@@ -1,0 +1,144 @@
+"""Weights of timesteps, learned from half of a run's recorded errors and judged on the other half."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from winobench import files, metrics
+from winobench.errors import InputError
+from winobench.metrics import normalization, timestep_weights
+from winobench.report import analysis, error_store
+from winobench.report.error_store import Batch
+from winobench.report.runs import Run, TaskRun
+
+FILE = "timestep_weights.json"
+"""Where a run keeps its learned weights."""
+
+_NOTHING_TO_LEARN = (
+    "no question of the run can teach weights of timesteps: it needs per-sample errors at several timesteps, and tasks"
+    " in which candidates compete"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """One row of a task's results on the half that was not learned from.
+
+    Attributes:
+      task: the task.
+      uniform, learned: the proportion under equal and under learned weights.
+      difference: learned less uniform, paired.
+    """
+
+    task: str
+    uniform: float
+    learned: float
+    difference: analysis.Difference
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """What a run teaches.
+
+    Attributes:
+      curve: the weights.
+      num_questions: choices that they were learned from.
+      judged: rows of the tasks, on the other examples.
+    """
+
+    curve: timestep_weights.Curve
+    num_questions: int
+    judged: tuple[Judged, ...]
+
+
+def learn(run: Run) -> Learned:
+    """Learns weights from half of a run's examples and judges them on the others; no network is asked.
+
+    The halves are those of the examples' first images, so that questions about one image are on one side. Every
+    question counts alike. Where an example has several right answers (a matrix of images and texts), each row and each
+    column is a question.
+
+    Args:
+      run: with its errors.
+
+    Raises:
+      InputError: there is nothing to learn from.
+    """
+    questions: list[tuple[np.ndarray, int]] = []
+    parts, timesteps = {}, None
+    for name, record in run.tasks.items():
+        batches = None if record.timesteps is None or run.has_raced(name) else run.batches(name)
+        same = timesteps is None or np.array_equal(timesteps, record.timesteps)
+        if not batches or not same or batches[0].own.shape[-1] != len(record.timesteps):
+            continue
+        timesteps = record.timesteps
+        first_half = np.array([_is_in_first_half(images[0]) for images in record.examples.images])
+        parts[name] = (record, batches, np.flatnonzero(~first_half))
+        of_task = list(itertools.chain.from_iterable(_questions(record, batch, first_half) for batch in batches))
+        questions += of_task
+    if not questions or len(np.unique(timesteps)) < 2:
+        raise InputError(_NOTHING_TO_LEARN)
+    curve = timestep_weights.fit(*zip(*questions, strict=True), timesteps)
+    judged = [row for name, part in parts.items() for row in _judge(name, *part, curve)]
+    return Learned(curve, len(questions), tuple(judged))
+
+
+def write(run: Run, learned: Learned) -> pathlib.Path:
+    """Keeps the weights with the run, as `winobench.metrics.timestep_weights.parse` reads them."""
+    path = run.path / FILE
+    files.write_json(path, {**timestep_weights.described(learned.curve), "questions": learned.num_questions})
+    return path
+
+
+def _is_in_first_half(image: str) -> bool:
+    return hashlib.sha256(f"half of {image}".encode()).digest()[0] % 2 == 0
+
+
+def _sample_scores(batch: Batch) -> np.ndarray:
+    """[n, images, texts, samples] float64, of which a score is the mean."""
+    return normalization.scores(batch.terms, batch.errors)
+
+
+def _questions(record: TaskRun, batch: Batch, kept: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    """The choices that examples of the kept half ask for: scores [candidates, samples], and the right one."""
+    found = []
+    scores = _sample_scores(batch)
+    for row, matrix in zip(batch.rows, scores, strict=True):
+        if not kept[row]:
+            continue
+        target = record.examples.targets[row]
+        if target is not None:
+            found.append((matrix.reshape(-1, matrix.shape[-1]), target))
+        else:
+            found += [(matrix[:, number], number) for number in range(matrix.shape[1]) if matrix.shape[0] > 1]
+            found += [(matrix[number], number) for number in range(matrix.shape[0]) if matrix.shape[1] > 1]
+    return found
+
+
+def _judge(
+    name: str, record: TaskRun, batches: Sequence[Batch], rows: np.ndarray, curve: timestep_weights.Curve
+) -> list[Judged]:
+    """The task's own rows on some of its examples, under equal and under learned weights."""
+    if not len(rows):
+        return []
+    under = []
+    for weights in (None, timestep_weights.of_samples(curve, record.timesteps)):
+        scores: list[np.ndarray] = list(record.examples.scores)
+        for batch in batches:
+            weighted = dataclasses.replace(batch, weights=weights)
+            for row, matrix in zip(batch.rows, error_store.mean_scores(weighted), strict=True):
+                scores[row] = matrix
+        whole = dataclasses.replace(record, examples=dataclasses.replace(record.examples, scores=scores))
+        under.append([row for row in analysis.rows_of(analysis.select(whole, rows)) if "/" not in row.name])
+    dependence = metrics.Dependence.of_sets([record.examples.images[row] for row in rows])
+    differences = analysis.paired_differences(*under, dependence)
+    return [
+        Judged(name, one.value, other.value, difference)
+        for one, other, difference in zip(*under, differences, strict=True)
+    ]

@@ -1,0 +1,96 @@
+"""Weights of timesteps, learned from the runs' own errors: what they are, and what they bring on other examples."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from winobench.errors import InputError
+from winobench.report import learned_weights
+from winobench.report.labels import task_label
+from winobench.report.sections.shared import (
+    Cell,
+    Details,
+    ReportData,
+    Section,
+    Table,
+    TableRow,
+    number,
+    percent,
+    readable,
+)
+
+
+def learned_weights_section(report_data: ReportData) -> Section | None:
+    """Uniform and learned weights of timesteps side by side, on the half of the examples that was not learned from."""
+    if not report_data.fit_timesteps:
+        return None
+    rows: list[TableRow] = []
+    folds, notes, records = [], [], []
+    for run in report_data.runs:
+        try:
+            learned = learned_weights.learn(run)
+        except InputError as error:
+            notes.append(f"{run.label}: {error}.")
+            continue
+        path = learned_weights.write(run, learned)
+        rows.append(TableRow([Cell(run.label, f"learned from {learned.num_questions:,} questions")], heading=True))
+        rows += [_row(judged) for judged in learned.judged]
+        records += [_record(run.label, judged) for judged in learned.judged]
+        folds.append(Details(f"Weights of {run.label}, in {path}", tables=[_weights(learned)]))
+    section = Section(
+        "learned_weights",
+        "Learned weights of timesteps",
+        [
+            "How much each timestep counts, learned from half of the examples by multinomial logistic regression and "
+            "judged on the other half (questions about one image are on one side); percent, and the paired difference "
+            "with its 95% interval. Give the file below to --config.sampling.timestep_weights to score with it.",
+        ],
+        folds=folds,
+        notes=notes,
+    )
+    if rows:
+        section.tables.append(Table(["task and metric", "uniform", "learned", "difference", "examples"], rows))
+    if records:
+        section.records["learned_weights.csv"] = records
+    return section
+
+
+def _row(judged: learned_weights.Judged) -> TableRow:
+    found = judged.difference
+    interval = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}"
+    return TableRow(
+        [
+            Cell(f"{task_label(judged.task)}, {readable(found.name)}"),
+            Cell(percent(judged.uniform)),
+            Cell(percent(judged.learned)),
+            Cell(percent(found.value, sign=True), interval),
+            Cell(f"{found.num_examples:,}"),
+        ]
+    )
+
+
+def _record(run: str, judged: learned_weights.Judged) -> dict[str, Any]:
+    found = judged.difference
+    return {
+        "run": run,
+        "task": judged.task,
+        "metric": found.name,
+        "uniform": judged.uniform,
+        "learned": judged.learned,
+        "difference": found.value,
+        "low": found.low,
+        "high": found.high,
+        "n": found.num_examples,
+    }
+
+
+def _weights(learned: learned_weights.Learned) -> Table:
+    edges = learned.curve.edges
+    names = [f"below {edges[0]:g}"] if edges else ["all"]
+    names += [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+    names += [f"from {edges[-1]:g}"] if edges else []
+    rows = [
+        TableRow([Cell(name), Cell(number(value))]) for name, value in zip(names, learned.curve.weights, strict=True)
+    ]
+    return Table(["timestep or noise level", "weight"], rows)
