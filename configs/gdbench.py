@@ -18,7 +18,7 @@ from ml_collections import config_dict
 
 from winobench import options
 from winobench.errors import InputError
-from winobench.metrics import normalization, timestep_weights
+from winobench.metrics import normalization, sample_mean, timestep_weights
 
 LAUNCHER = "eval"
 
@@ -49,6 +49,7 @@ HELP = {
     "limit": "scenes or items a task, or images of each group for bias; none for all",
     "normalize": "auto, unconditional (less the error under the empty text), gray_image, or none",
     "error": "squared_l2 (the paper) or l2 (the published code)",
+    "reduce_dtype": "what each error is rounded to before the mean; float16 does as the published code (docs/ties.md)",
     "target": "own compares in what the network predicts, noise or velocity; epsilon in noise",
     "image_size": "pixels that images are resized to; none for the model's own size",
     "batch_size": "passes at once on each device; none for a usual number, search to measure which is fastest",
@@ -77,6 +78,7 @@ RANGES = {
     "limit": options.LIMIT,
     "normalize": normalization.choice(),
     "error": options.choice("squared_l2", "l2"),
+    "reduce_dtype": sample_mean.choice(),
     "target": options.choice("own", "epsilon"),
     "image_size": options.IMAGE_SIZE.or_none(),
     "batch_size": (options.BATCH_SIZE | options.choice("search")).or_none(),
@@ -98,11 +100,14 @@ def check(config: ml_collections.ConfigDict) -> None:
     """Raises InputError for fields that do not go together, each of them being allowed."""
     sampling = config.sampling
     rule = sampling.timesteps
-    weighting = timestep_weights.parse(sampling.timestep_weights)
-    if sampling.mode == "race" and weighting != timestep_weights.UNIFORM:
+    unusual = {
+        "sampling.timestep_weights": timestep_weights.parse(sampling.timestep_weights) != timestep_weights.UNIFORM,
+        "reduce_dtype": config.reduce_dtype != sample_mean.DTYPES[0],
+    }
+    for name in [name for name, is_asked in unusual.items() if is_asked and sampling.mode == "race"]:
         raise InputError(
-            f"--config.sampling.timestep_weights={options.shown(sampling.timestep_weights)} is not for"
-            " --config.sampling.mode=race, which decides by plain means: leave one of them out"
+            f"--config.{name} is not for --config.sampling.mode=race, which decides by plain means: leave one of them"
+            " out"
         )
     listed = rule is not None and rule[0].isdigit()
     if sampling.mode == "fixed" and rule == "importance":
@@ -140,6 +145,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
 
     config.normalize = "auto"
     config.error = "squared_l2"
+    config.reduce_dtype = "float32"
     config.target = "own"
     config.image_size = config_dict.placeholder(int)
     config.batch_size = config_dict.placeholder(int | str)

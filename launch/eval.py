@@ -154,6 +154,7 @@ def _evaluate_model(
         seed=config.seed,
         timesteps=parse_timesteps(config.sampling.timesteps),
         timestep_weights=config.sampling.timestep_weights,
+        reduce_dtype=config.reduce_dtype,
         mode=config.sampling.mode,
         alpha=config.sampling.alpha,
         rare_share=config.sampling.rare_share,
@@ -247,6 +248,8 @@ def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool =
     of_samples = {"mode": sampling.mode} if sampling.mode != "fixed" else {}
     if sampling.timestep_weights != "uniform":
         of_samples["timestep_weights"] = sampling.timestep_weights
+    if config.reduce_dtype != "float32":
+        of_samples["reduce_dtype"] = config.reduce_dtype
     if config.normalize not in ("auto", "none"):
         of_samples["normalize"] = config.normalize
     loading.check_scorer(

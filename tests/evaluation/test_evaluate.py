@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import ml_dtypes
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -492,15 +493,46 @@ def test_weights_of_timesteps_need_no_pass(tmp_path):
         run(FakeScorer(), tmp_path / "weighted")
 
 
+def test_rounding_needs_no_pass_and_makes_ties(tmp_path):
+    """The errors of the fake are multiples of 2**-24 below 1: float16 keeps 11 bits of them, bfloat16 eight."""
+    plain = run(FakeScorer(), tmp_path / "plain", num_samples=1, limit=None)
+    ties = [plain["tasks"]["words"]["accuracy"]["ties"]]
+    for dtype in ("float16", "bfloat16"):
+        scorer = FakeScorer()
+        results = run(scorer, tmp_path / dtype, num_samples=1, limit=None, reuse=True, reduce_dtype=dtype)
+        assert scorer.scored == []
+        config = json.loads((tmp_path / dtype / "config.json").read_text())
+        assert config["identity"]["sampling"]["reduce_dtype"] == config["rounds"][0]["reduce_dtype"] == dtype
+        ours, exact = (
+            pq.read_table(tmp_path / folder / "examples" / "words.parquet")["scores"].to_pylist()
+            for folder in (dtype, "plain")
+        )
+        rounded = np.float32(exact).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
+        np.testing.assert_array_equal(np.float64(ours), rounded.astype(np.float64))
+        ties.append(results["tasks"]["words"]["accuracy"]["ties"])
+    assert ties[0] == 0
+
+
+def test_rounding_that_overflows_is_refused(tmp_path):
+    class Large(FakeScorer):
+        def error_of(self, *about):
+            return 1e5 + super().error_of(*about)
+
+    with pytest.raises(InputError, match=names("float16", "100,001", "error=l2")):
+        run(Large(), tmp_path / "run", tasks=TASKS[:1], reduce_dtype="float16")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"timestep_weights": "cosmap"}, ("cosmap", "uniform")),
         ({"timestep_weights": "cosmop"}, ("'cosmop'", "cosmap")),
         ({"timestep_weights": {"edges": [], "weights": [1]}, "mode": "race"}, ("race", "uniform")),
+        ({"reduce_dtype": "float16", "mode": "race"}, ("race", "reduce_dtype", "float32")),
+        ({"reduce_dtype": "float8"}, ("float8", "reduce_dtype", "bfloat16")),
     ],
 )
-def test_weights_that_cannot_be(tmp_path, changes, words):
+def test_means_that_cannot_be(tmp_path, changes, words):
     with pytest.raises(InputError, match=names(*words)):
         run(FakeScorer(), tmp_path / "run", tasks=TASKS[:1], **changes)
     assert not (tmp_path / "run").exists()

@@ -29,7 +29,7 @@ from winobench.evaluation import (
     summary,
 )
 from winobench.evaluation.sample_groups import SampleGroup
-from winobench.metrics import association, normalization, sequential
+from winobench.metrics import association, normalization, sample_mean, sequential
 from winobench.metrics import timestep_weights as weighting
 from winobench.scorers import base, samples
 from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
@@ -55,6 +55,7 @@ def evaluate(
     seed: int = 0,
     timesteps: str | Sequence[int] | None = None,
     timestep_weights: str | os.PathLike | Mapping[str, Any] = weighting.UNIFORM,
+    reduce_dtype: str = sample_mean.DTYPES[0],
     mode: str = "fixed",
     alpha: float = race.ALPHA,
     rare_share: float = sequential.SHARE,
@@ -91,6 +92,8 @@ def evaluate(
         differ, learned from a pilot (`winobench.evaluation.importance`).
       timestep_weights: how much each timestep counts: ``uniform``, a rule for noise levels, or a file of
         learned weights (`winobench.metrics.timestep_weights`). Errors are recorded without them.
+      reduce_dtype: each error is rounded to it before the mean over samples; ``float16`` does as the published code,
+        which makes ties (docs/ties.md). Recorded errors are not rounded.
       mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
         `winobench.evaluation.race` says. Bias tasks have nothing to decide, and take all of theirs.
       alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
@@ -124,7 +127,7 @@ def evaluate(
     options.text().or_none().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
     sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share, is_sampled)
-    sampling |= _weighting(timestep_weights, mode, is_sampled)
+    sampling |= _of_the_mean(timestep_weights, reduce_dtype, mode, is_sampled)
     _check_normalize(normalize, is_sampled)
     if mode == "race":
         _check_race(scorer, chosen)
@@ -239,15 +242,20 @@ def _sampling(
     }
 
 
-def _weighting(given: str | os.PathLike | Mapping[str, Any], mode: str, is_sampled: bool) -> dict[str, Any]:
-    """Weights of timesteps as the identity has them: with everything that they say, so that a file may move."""
-    weights = weighting.parse(given)
-    if weights == weighting.UNIFORM:
-        return {}
-    if mode == "race" or not is_sampled:
-        what = "a race decides by plain means" if is_sampled else "this scorer has no timesteps"
-        raise InputError(f"timestep_weights is {options.shown(given)}, but {what}: leave it at {weighting.UNIFORM}")
-    return {"timestep_weights": weighting.described(weights)}
+def _of_the_mean(
+    weights: str | os.PathLike | Mapping[str, Any], reduce_dtype: str, mode: str, is_sampled: bool
+) -> dict[str, Any]:
+    """What is unusual of the mean over samples, as the identity has it; of a file, what it says."""
+    given = {
+        "timestep_weights": (weights, weighting.described(weighting.parse(weights)), weighting.UNIFORM),
+        "reduce_dtype": (reduce_dtype, sample_mean.choice().check("reduce_dtype", reduce_dtype), sample_mean.DTYPES[0]),
+    }
+    unusual = {name: value for name, (_, value, usual) in given.items() if value != usual}
+    for name in unusual if mode == "race" or not is_sampled else ():
+        asked, _, usual = given[name]
+        what = "a race decides by plain means" if is_sampled else "this scorer has no samples"
+        raise InputError(f"{name} is {options.shown(asked)}, but {what}: leave it at {usual}")
+    return unusual
 
 
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
@@ -371,7 +379,8 @@ def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:
         "tasks": [task.name for task in group.tasks],
         "num_samples": len(group.scores.timesteps),
         "timesteps": list(group.scores.timesteps) if is_sampled else None,
-        **({} if group.weights is None or group.alpha is not None else {"weights": group.weights.tolist()}),
+        **({} if group.mean.weights is None else {"weights": group.mean.weights.tolist()}),
+        **({} if group.mean.dtype == sample_mean.DTYPES[0] else {"reduce_dtype": group.mean.dtype}),
     }
 
 

@@ -13,6 +13,7 @@ from winobench.errors import InputError
 from winobench.evaluation import contracts, error_parts, importance, race, records, summary
 from winobench.evaluation import plan as planning
 from winobench.metrics import timestep_weights
+from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 
@@ -36,7 +37,8 @@ class SampleGroup:
       alpha: of a race; None where every pair is scored on every sample.
       share: of a race, as of `winobench.evaluation.race.Race`.
       density: of a race whose timesteps were learned: what they were drawn by (`winobench.evaluation.importance`).
-      weights: [num_samples] float64 of the samples, with a density or with weights of timesteps; None for equal ones.
+      weights: [num_samples] float64 of the samples, with a density.
+      mean: over the samples, of what is no race.
       pilot_passes: (needed, computed by this call) to learn it.
       errors: [num_pairs, num_samples] float32, NaN where not known to this process.
       missing: int [n], flat indices of errors that nothing was recorded for when the run was opened.
@@ -52,6 +54,7 @@ class SampleGroup:
     missing: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     density: np.ndarray | None = None
     weights: np.ndarray | None = None
+    mean: SampleMean = PLAIN
     pilot_passes: tuple[int, int] = (0, 0)
 
     @property
@@ -71,7 +74,7 @@ class SampleGroup:
             return dataclasses.replace(outcome, passes=outcome.passes + self.pilot_passes[0])
         size = self.errors.size
         scores = {
-            task.name: summary.question_scores(self.plan, task.name, self.errors, self.weights) for task in self.tasks
+            task.name: summary.question_scores(self.plan, task.name, self.errors, self.mean) for task in self.tasks
         }
         return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
 
@@ -110,7 +113,8 @@ def make_groups(
       scorer: chooses the timesteps.
       fingerprint: the scorer's.
       tasks: all tasks.
-      sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps`` and perhaps ``timestep_weights``.
+      sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps``, and what `winobench.evaluation.evaluate`
+        says of the mean over samples.
       alpha: of a race; bias tasks, which have no right answer to decide on, take no part in it.
       share: of a race.
       failed: task -> why its data cannot be used.
@@ -118,6 +122,7 @@ def make_groups(
     """
     seed, rule = sampling["seed"], sampling["timesteps"]
     weighting = timestep_weights.parse(sampling.get("timestep_weights"))
+    rounding = {"dtype": sampling["reduce_dtype"]} if "reduce_dtype" in sampling else {}
     if rule == importance.RULE:  # to be learned; bias tasks, which take no part in a race, keep this
         rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
@@ -152,7 +157,7 @@ def make_groups(
                     alpha_of_group,
                     share,
                     np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
-                    weights=timestep_weights.of_samples(weighting, timesteps),
+                    mean=SampleMean(timestep_weights.of_samples(weighting, timesteps), **rounding),
                 )
             )
     return groups

@@ -138,6 +138,7 @@ class Sampling(TypedDict):
     seed: NotRequired[int]
     timesteps: NotRequired[str | list[Count] | list[Share] | None]  # a rule, or the timesteps or noise levels
     timestep_weights: NotRequired[str | dict[str, list[float]]]  # unless uniform: a rule, or learned weights
+    reduce_dtype: NotRequired[str]  # unless float32: what each error is rounded to before the mean
     mode: NotRequired[str]  # race
     alpha: NotRequired[float]  # of a race
     rare_share: NotRequired[float]  # of a race: see `winobench.evaluation.race`
@@ -161,6 +162,7 @@ class Round(TypedDict):
     num_samples: NotRequired[Count | None]  # a pair
     timesteps: NotRequired[list[Count] | list[Share] | None]  # None for a scorer that needs no samples
     weights: NotRequired[list[float]]  # of the samples, unless equal; their mean is 1
+    reduce_dtype: NotRequired[str]  # unless float32
 
 
 class Metric(TypedDict):

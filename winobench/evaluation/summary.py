@@ -12,10 +12,11 @@ from winobench import metrics
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import EMPTY_TEXT, Plan, Question
 from winobench.metrics import normalization
+from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.tasks.base import Task
 
 
-def question_scores(plan: Plan, task: str, errors: np.ndarray, weights: np.ndarray | None = None) -> list[np.ndarray]:
+def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean = PLAIN) -> list[np.ndarray]:
     """The score matrix of each question of a task.
 
     A score is minus the mean error, less the mean error of the same image under the empty text and that of the gray
@@ -26,14 +27,14 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray, weights: np.ndarr
       plan: the plan.
       task: a task of the plan.
       errors: [num_pairs, num_samples] float32, in the order of ``plan.pairs``.
-      weights: [num_samples] float64 of the samples, with the mean 1; None for equal ones.
+      mean: over the samples.
 
     Returns:
       [images, texts] float64 a question, higher = better match.
 
     Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5.
     """
-    means = np.mean(errors if weights is None else errors * weights, axis=1, dtype=np.float64)
+    means = mean(errors)
     return [sum(sign * means[rows] for rows, sign in terms) for terms in score_terms(plan, task)]
 
 

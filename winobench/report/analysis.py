@@ -314,8 +314,6 @@ def accuracy_by_samples(
     for place, size in enumerate(sizes[:-1]):
         for subset, order in enumerate(orders):
             weights[order[:size], place, subset] = 1 / size
-    if batches[0].weights is not None:
-        weights *= batches[0].weights[:, None, None]
     weights = weights.reshape(num_samples, -1)
     total: dict[str, np.ndarray] = {}
     exact: dict[str, float] = {}
@@ -331,7 +329,8 @@ def accuracy_by_samples(
             whole = mean_scores(chunk)[..., None]
             for name, right in _right(whole, wanted[part], metric).items():
                 exact[name] = exact.get(name, 0) + int(right.sum())
-            scores = normalization.scores(batch.terms, errors, lambda values: values.astype(np.float64) @ weights)
+            entering = {name: batch.mean.terms(values) for name, values in errors.items()}
+            scores = normalization.scores(batch.terms, entering, lambda values: values.astype(np.float64) @ weights)
             for name, right in _right(scores, wanted[part], metric).items():
                 total[name] = total.get(name, 0) + right.sum(axis=0)
             count += len(chunk.rows)

@@ -14,6 +14,7 @@ from winobench import parquet_files
 from winobench.data.images import image_hash
 from winobench.evaluation.plan import EMPTY_TEXT, GRAY_IMAGE, text_hash
 from winobench.metrics import normalization
+from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.report.columns import columns, read_table
 from winobench.report.examples import Examples
 
@@ -32,13 +33,13 @@ class Batch:
       rows: [n] int, which examples.
       errors: name of a term -> [n, images or 1, texts or 1, samples] float32, of all terms that were scored.
       terms: what the task's scores are made of.
-      weights: [samples] float64 of the samples in the scores; None for equal ones.
+      mean: over the samples, of which the scores are made.
     """
 
     rows: np.ndarray
     errors: Mapping[str, np.ndarray]
     terms: tuple[normalization.Term, ...] = (normalization.OWN,)
-    weights: np.ndarray | None = None
+    mean: SampleMean = PLAIN
 
     @property
     def own(self) -> np.ndarray:
@@ -97,9 +98,7 @@ class ErrorStore:
         errors[into] = self._flat[parquet_files.ranges(self._starts[rows], kept)]
         return None if np.isnan(errors).any() else errors.reshape(len(keys), num_samples)
 
-    def batches(
-        self, examples: Examples, num_samples: int | None, weights: np.ndarray | None = None
-    ) -> list[Batch] | None:
+    def batches(self, examples: Examples, num_samples: int | None, mean: SampleMean = PLAIN) -> list[Batch] | None:
         """The errors behind the scores of examples; None where they are incomplete or give other scores."""
         by_shape: dict[tuple[int, int], list[int]] = {}
         for row, matrix in enumerate(examples.scores):
@@ -111,7 +110,7 @@ class ErrorStore:
             if errors is None:
                 return None
             stored = np.stack([examples.scores[row] for row in rows])
-            batch = _reproducing(Batch(np.array(rows), errors, weights=weights), stored, examples.terms)
+            batch = _reproducing(Batch(np.array(rows), errors, mean=mean), stored, examples.terms)
             if batch is None:
                 return None
             batches.append(batch)
@@ -146,11 +145,7 @@ def mean_scores(batch: Batch) -> np.ndarray:
     Returns:
       [n, images, texts] float64, higher = better match.
     """
-
-    def mean(values: np.ndarray) -> np.ndarray:
-        return np.mean(values if batch.weights is None else values * batch.weights, axis=-1, dtype=np.float64)
-
-    return normalization.scores(batch.terms, batch.errors, mean)
+    return normalization.scores(batch.terms, batch.errors, batch.mean)
 
 
 def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:

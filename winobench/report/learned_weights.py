@@ -13,6 +13,7 @@ import numpy as np
 from winobench import files, metrics
 from winobench.errors import InputError
 from winobench.metrics import normalization, timestep_weights
+from winobench.metrics.sample_mean import SampleMean
 from winobench.report import analysis, error_store
 from winobench.report.error_store import Batch
 from winobench.report.runs import Run, TaskRun
@@ -128,10 +129,11 @@ def _judge(
     if not len(rows):
         return []
     under = []
-    for weights in (None, timestep_weights.of_samples(curve, record.timesteps)):
+    learned = timestep_weights.of_samples(curve, record.timesteps)
+    for mean in (SampleMean(), SampleMean(learned)):
         scores: list[np.ndarray] = list(record.examples.scores)
         for batch in batches:
-            weighted = dataclasses.replace(batch, weights=weights)
+            weighted = dataclasses.replace(batch, mean=mean)
             for row, matrix in zip(batch.rows, error_store.mean_scores(weighted), strict=True):
                 scores[row] = matrix
         whole = dataclasses.replace(record, examples=dataclasses.replace(record.examples, scores=scores))

@@ -22,6 +22,7 @@ from winobench.evaluation import records
 from winobench.evaluation import schema as schemas
 from winobench.files import user_path
 from winobench.metrics import association
+from winobench.metrics.sample_mean import DTYPES, PLAIN, SampleMean
 from winobench.report.columns import columns, read_table
 from winobench.report.error_store import Batch, ErrorStore, read_error_stores
 from winobench.report.examples import Examples, read_examples, read_questions
@@ -69,7 +70,7 @@ class TaskRun:
       timesteps: [num_samples] int, or noise levels; None for a deterministic scorer, and where a run did not record
         them.
       deterministic: the scorer needs no samples.
-      weights: [num_samples] float64 of the samples in the scores; None for equal ones.
+      mean: over the samples, of which the scores are made.
     """
 
     name: str
@@ -82,7 +83,7 @@ class TaskRun:
     num_samples: int | None
     timesteps: np.ndarray | None
     deterministic: bool
-    weights: np.ndarray | None = None
+    mean: SampleMean = PLAIN
 
     @property
     def is_bias(self) -> bool:
@@ -153,7 +154,7 @@ class Run:
         if record.examples is None or record.is_bias or record.metric is None or self.is_text:
             return None
         for store in self.errors:
-            batches = store.batches(record.examples, record.num_samples, record.weights)
+            batches = store.batches(record.examples, record.num_samples, record.mean)
             if batches is not None:
                 return batches
         return None
@@ -315,7 +316,8 @@ def _task_run(
         timesteps = None if given is None else np.array(given)
         num_samples = described.get("num_samples") if given is None else len(given)
         deterministic = given is None
-    weights = (described or {}).get("weights")
+    said = described or {}
+    weights = None if said.get("weights") is None else np.array(said["weights"])
     metric = recorded["name"] or None
     return TaskRun(
         name=name,
@@ -328,7 +330,7 @@ def _task_run(
         num_samples=num_samples,
         timesteps=timesteps,
         deterministic=deterministic,
-        weights=None if weights is None else np.array(weights),
+        mean=SampleMean(weights, said.get("reduce_dtype", DTYPES[0])),
     )
 
 

@@ -18,7 +18,7 @@ class SkilledLate(Skilled):
     """Knows the answer at late timesteps, and has large errors at early ones."""
 
     def error_of(self, image, text, sample, salt):
-        seed, timestep = salt
+        _, timestep = salt
         if timestep >= 500:
             return super().error_of(image, text, sample, salt)
         return 10 * fakes.FakeScorer.error_of(self, image, text, sample, salt)
@@ -53,7 +53,7 @@ def test_a_run_scored_with_them_is_read_with_them(folder, tmp_path):
     task, plain = runs.read_run(weighted).tasks["words"], run.tasks["words"]
     assert task.results["accuracy"]["value"] > plain.results["accuracy"]["value"]
     (batch,) = runs.read_run(weighted).batches("words")
-    assert batch.weights.mean() == pytest.approx(1)
+    assert batch.mean.weights.mean() == pytest.approx(1)
     np.testing.assert_array_equal(error_store.mean_scores(batch), np.stack(task.examples.scores))
     # Learning again starts from errors without weights.
     assert learned_weights.learn(runs.read_run(weighted)).curve.edges == timestep_weights.parse(str(path)).edges

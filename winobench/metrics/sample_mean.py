@@ -1,0 +1,58 @@
+"""From the errors of samples to their mean: the one definition, for single scores, evaluations and reports."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import ml_dtypes
+import numpy as np
+
+from winobench import options
+from winobench.errors import InputError
+
+DTYPES = ("float32", "float16", "bfloat16")
+"""What each error may be rounded to before the mean; the first is what errors are computed and recorded in."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SampleMean:
+    """A mean over samples in float64.
+
+    Attributes:
+      weights: [n] float64 of the samples, with the mean 1; None for equal ones.
+      dtype: each error is rounded to it first, as code does that computes distances in the network's dtype.
+    """
+
+    weights: np.ndarray | None = None
+    dtype: str = DTYPES[0]
+
+    def terms(self, errors: np.ndarray) -> np.ndarray:
+        """Errors [..., n] as they enter the mean: rounded, and weighed.
+
+        Raises:
+          InputError: one is beyond the largest number of the dtype.
+        """
+        if self.dtype != DTYPES[0]:
+            with np.errstate(over="ignore"):
+                rounded = errors.astype(np.dtype(getattr(ml_dtypes, self.dtype, self.dtype))).astype(np.float32)
+            if np.isinf(rounded).any():
+                largest = float(np.abs(errors[np.isinf(rounded)]).max())
+                raise InputError(
+                    f"reduce_dtype={self.dtype} does not hold an error of {largest:,.0f}: choose error=l2, whose"
+                    " numbers are the roots of these"
+                )
+            errors = rounded
+        return errors if self.weights is None else errors * self.weights
+
+    def __call__(self, errors: np.ndarray) -> np.ndarray:
+        """The means of errors [..., n] float32: float64 [...]."""
+        return np.mean(self.terms(errors), axis=-1, dtype=np.float64)
+
+
+PLAIN = SampleMean()
+"""Errors as they are, all counting alike."""
+
+
+def choice() -> options.Range:
+    """What may be asked for."""
+    return options.choice(*DTYPES)
