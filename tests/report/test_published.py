@@ -21,10 +21,21 @@ def cell(table, row, column):
 
 def test_every_cell_of_every_table():
     counts = collections.Counter(number.table for number in published.numbers())
-    assert counts == {"1a": 5 * 7, "1b": 4 * 8, "2a": 6 * 7, "2b": 6 * 8, "3": 7 * 4, "5": 4 * 4, "6": 8 * 3}
+    assert counts == {
+        "1a": 5 * 7,
+        "1b": 4 * 8,
+        "2a": 6 * 7,
+        "2b": 6 * 8,
+        "3": 7 * 4,
+        "5": 4 * 4,
+        "6": 8 * 3,
+        "boxplot_others": 14 * 7,
+    }
     places = [(number.table, number.row, number.column) for number in published.numbers()]
-    assert len(set(places)) == len(places) == 225
+    assert len(set(places)) == len(places) == 225 + 98
     assert published.source()["arxiv"] == "2305.16397"
+    assert {n.paper for n in published.numbers() if n.table == "boxplot_others"} == {"self_bench"}
+    assert published.source("self_bench")["arxiv"] == "2505.17955"
 
 
 @pytest.mark.parametrize(
@@ -65,6 +76,8 @@ def test_every_cell_of_every_table():
             *("56.8", "clevr", "binding_color_shape/accuracy"),
             ("sd21-base", None, 250),
         ),
+        (("boxplot_others", "CLEVR spatial", "SD 3-m"), ".59", "clevr", "spatial/accuracy", ("sd3-medium", None, 30)),
+        (("boxplot_others", "Winoground both", "SD 2.0"), ".54", "winoground", "Both/text", ("sd20-base", None, 30)),
         (("6", "Spatial", "CLIP RN50x64"), "49.6", "clevr", "spatial/accuracy", ("clip-rn50x64", None, None)),
     ],
 )
@@ -124,9 +137,9 @@ def test_average_absolute_effect_sizes_are_means_over_ten_pairs():
 def test_one_number_a_place_and_setting():
     """Nothing is given twice, but for CLEVR's average, which two tables print."""
     keys = collections.Counter(
-        (n.task, n.metric, n.model, n.finetuning, n.normalize, n.num_samples) for n in published.numbers()
+        (n.paper, n.task, n.metric, n.model, n.finetuning, n.normalize, n.num_samples) for n in published.numbers()
     )
-    assert {key[:2] for key, count in keys.items() if count > 1} == {("clevr", "accuracy")}
+    assert {key[1:3] for key, count in keys.items() if count > 1} == {("clevr", "accuracy")}
 
 
 def test_every_number_stands_beside_one_that_we_measure():
@@ -137,7 +150,7 @@ def test_every_number_stands_beside_one_that_we_measure():
             if task.association is not None:
                 known = {"average_absolute_effect_size", *(pair.name for pair in task.association.pairs)}
             elif task.metric == "winoground":
-                known = {"text", "image", "group"}
+                known = {"text", "image", "group", "Object/text", "Relation/text", "Both/text"}
             else:
                 assert task.metric in METRICS
                 names = {"recall@1", "recall@5"} if task.metric == "recall" else {"accuracy"}
@@ -172,6 +185,11 @@ DIFFUSION = {"kind": "diffusion", "model": "sd21-base"}
         ("mmbias", "Christian-Muslim", {"kind": "diffusion", "model": "sd15", "num_samples": 20}, "1.06*"),
         ("mmbias", "Christian-Muslim", {"kind": "diffusion", "model": "clevr-tiny", "num_samples": 5}, "0.94*"),
         ("mmbias", "average_absolute_effect_size", {"kind": "baseline", "model": "clip-vit-b32"}, "1.26"),
+        # Self-Bench has Stable Diffusion 3; where both papers have a baseline, GDBench's own number comes first.
+        ("clevr", "spatial/accuracy", {"kind": "diffusion", "model": "sd3-medium", "num_samples": 30}, ".59"),
+        ("clevr", "spatial/accuracy", {"kind": "diffusion", "model": "sd3-medium", "num_samples": 8}, ".59"),
+        ("clevr", "accuracy", {"kind": "diffusion", "model": "sd3-medium", "num_samples": 250}, "67.9"),
+        ("aro_coco_order", "accuracy", {"kind": "baseline", "model": "openclip-vit-h14"}, ".50"),
         # A hub id is the model that it names.
         (
             *("mmbias", "Christian-Muslim"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winobench.report import published_texts
-from winobench.report.published import PublishedNumber, numbers, references, source
+from winobench.report.published import GDBENCH, PublishedNumber, numbers, references, source
 from winobench.report.published_texts import TextNumber
 from winobench.report.runs import Run
 
@@ -16,7 +16,8 @@ RADAR_MODELS = {"sd21-base": "DiffusionITM, SD 2.1", "clip-rn50x64": "CLIP RN50x
 def sources(runs: Sequence[Run]) -> list[dict[str, str]]:
     """The papers whose numbers stand beside those of runs."""
     if not runs[0].is_text:
-        return [source()]
+        found = [number.paper for run in runs for number in references(run.results).values()]
+        return [source(name) for name in dict.fromkeys([GDBENCH, *found])]
     known = dict.fromkeys(published_texts.benchmark_of(task) for run in runs for task in run.tasks)
     return [published_texts.source(benchmark) for benchmark in known if benchmark is not None]
 
@@ -60,4 +61,4 @@ def described(number: PublishedNumber | TextNumber) -> str:
     """Where a number stands: ``DiffusionITM (Ours), Table 1a``."""
     if isinstance(number, TextNumber):
         return f"{number.method}, {number.place}"
-    return f"{number.method}, Table {number.table}"
+    return f"{number.method}, {number.place}"

@@ -16,25 +16,29 @@ if TYPE_CHECKING:
 
 _PATH = pathlib.Path(__file__).resolve().parents[1] / "assets" / "published_numbers.json"
 
-# The hub ids under which the paper's authors found them, of which the registry names today's copies.
+# The hub ids under which the papers' authors found them, of which the registry names today's copies.
 _SAME_CHECKPOINT = {
     "stabilityai/stable-diffusion-2-1-base": "sd21-base",
+    "stabilityai/stable-diffusion-2-base": "sd20-base",
     "runwayml/stable-diffusion-v1-5": "sd15",
 }
+GDBENCH = "gdbench"
+"""The paper whose tables most numbers are from."""
+
 _PAPERS_MODEL, _PAPERS_FINETUNING = "sd21-base", "hardneg"
 
 
 @dataclasses.dataclass(frozen=True)
 class PublishedNumber:
-    """One cell of a table of the paper, and which number of ours it stands beside.
+    """One cell of a table of a paper, and which number of ours it stands beside.
 
     Attributes:
-      table: ``"1a"``.
+      table: ``"1a"``, or what else the numbers are called where they stand.
       row: heading of its row as printed, with that of its block before a slash.
       column: heading of its column as printed, with that of its block before a slash.
       printed: the cell as printed, ``"61.5"``, ``"0.94*"``.
       value: the number in the printed unit.
-      unit: ``percent`` or ``effect size``.
+      unit: ``percent``, ``proportion`` or ``effect size``.
       task: our task.
       metric: its key in our results, ``"recall@1"``, ``"spatial/accuracy"``, ``"Christian-Muslim"``.
       model: the model's name in our registry; what was fine-tuned, for a fine-tuned one.
@@ -42,6 +46,7 @@ class PublishedNumber:
       normalize: ``none`` or ``unconditional`` where that makes a difference (image retrieval), None elsewhere.
       num_samples: noise and timestep samples a pair; None for models that need none.
       significant: whether it bears the star of p < 0.01; None where the table has no stars.
+      paper: whose it is, a name that `source` knows.
     """
 
     table: str
@@ -57,6 +62,7 @@ class PublishedNumber:
     normalize: str | None = None
     num_samples: int | None = None
     significant: bool | None = None
+    paper: str = GDBENCH
 
     @property
     def in_our_unit(self) -> float:
@@ -64,21 +70,27 @@ class PublishedNumber:
         return self.value / 100 if self.unit == "percent" else self.value
 
     @property
+    def place(self) -> str:
+        """Where the paper has it: ``Table 1a``."""
+        return f"Table {self.table}" if self.paper == GDBENCH else source(self.paper)["short"]
+
+    @property
     def method(self) -> str:
         """The paper's name of what was measured: the heading of the row, or of the column in Tables 3, 5 and 6."""
         return self.column if self.table in ("3", "5", "6") else self.row
 
 
-def source() -> dict[str, str]:
-    """Where all numbers are from: ``arxiv`` (its id), ``authors``, ``title``, ``venue``, ``short`` (to cite it by)."""
-    return dict(_content()["source"])
+def source(paper: str = GDBENCH) -> dict[str, str]:
+    """Where numbers are from: ``arxiv`` (its id), ``authors``, ``title``, ``venue``, ``short`` (to cite it by)."""
+    return dict(_content()["papers"][paper])
 
 
 @functools.cache
 def numbers() -> tuple[PublishedNumber, ...]:
-    """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print.
+    """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print, then those of Self-Bench.
 
-    Source: Krojer et al. 2023, arXiv 2305.16397; the file `winobench/assets/published_numbers.json`.
+    Source: Krojer et al. 2023, arXiv 2305.16397, and Jeong et al. 2025, arXiv 2505.17955; the file
+    `winobench/assets/published_numbers.json`.
     """
     found = []
     for table in _content()["tables"]:

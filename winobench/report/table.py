@@ -205,17 +205,15 @@ def _reference_notes(references: Iterable[Any], model: str | None) -> list[str]:
         return _text_reference_notes(references)
     rows: dict[tuple[str, int | None], dict[str, set[str]]] = {}
     for number in references:
-        rows.setdefault((number.model, number.num_samples), {}).setdefault(number.method, set()).add(number.table)
-    cited = published.source()
-    notes = [f"paper: {cited['short']}, arXiv:{cited['arxiv']}, on the published data"]
+        rows.setdefault((number.model, number.num_samples), {}).setdefault(number.method, set()).add(number.place)
+    cited = [published.source(paper) for paper in dict.fromkeys(number.paper for number in references)]
+    said = "; ".join(f"{one['short']}, arXiv:{one['arxiv']}" for one in cited)
+    notes = [f"paper: {said}, on the published data"]
     if any(name != model for name, _ in rows):
         notes[0] += f"; of Stable Diffusion 2.1 where it lacks {model or 'this model'}"
     for (name, num_samples), methods in rows.items():
         samples = f", {num_samples} samples a pair" if num_samples else ""
-        places = "; ".join(
-            f'"{method}" in Table{"s" if len(tables) > 1 else ""} {", ".join(sorted(tables))}'
-            for method, tables in methods.items()
-        )
+        places = "; ".join(f'"{method}" in {", ".join(sorted(places_of))}' for method, places_of in methods.items())
         notes.append(f"  {name}{samples}: {places}")
     return notes
 
