@@ -15,7 +15,7 @@ from winobench.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.tasks import clevr_hardneg
-from winobench.training import hardneg, loop
+from winobench.training import hardneg, hardneg_step, loop
 from winobench.training.checkpoints import Checkpoints
 from winobench.training.validation import MEAN, Validation
 
@@ -213,7 +213,7 @@ def test_a_flow_model(tmp_path_factory):
 def test_the_schedule_of_every_form_fits_its_steps(form):
     config = hardneg_config.get_config(form)
     num_steps = config.num_steps or 1000  # the paper's are as many as its epochs have
-    assert hardneg._optimizer(config.optimizer, num_steps) is not None
+    assert hardneg_step.optimizer(config.optimizer, num_steps) is not None
 
 
 def test_meshes_of_a_cpu_fit_the_batch():

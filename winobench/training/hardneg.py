@@ -12,6 +12,7 @@ Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", secti
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import pathlib
@@ -26,9 +27,8 @@ from winobench import json_files, options, parallel, registry
 from winobench.data import hard_negatives as negative_data
 from winobench.diffusion import families, pipeline
 from winobench.errors import InputError
-from winobench.models import lora
 from winobench.progress import Progress
-from winobench.training import hard_negatives, latent_cache, loop, optimizers, writers
+from winobench.training import hardneg_step, latent_cache, loop, writers
 from winobench.training.checkpoints import Checkpoints
 from winobench.training.validation import MEAN, Validation
 
@@ -92,24 +92,13 @@ def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_se
     return training.report()
 
 
-def _loss_config(config: ml_collections.ConfigDict) -> hard_negatives.LossConfig:
-    return hard_negatives.LossConfig(
-        config.loss.kind,
-        config.loss.threshold,
-        config.loss.objective,
-        config.loss.mixing,
-        _pair("loss.timestep_range", config.loss.timestep_range),
-        config.loss.threshold_over,
-    )
-
-
 def _check_numbers(config: ml_collections.ConfigDict) -> None:
     for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
         options.STEPS.check(f"config.{name}", config[name])
     options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
     options.FACTOR.check("config.explosion_factor", config.explosion_factor)
     options.STEPS.or_none().check("config.num_steps", config.num_steps)
-    _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
+    hardneg_step.optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
 
 
 class Training:
@@ -127,10 +116,8 @@ class Training:
         self._config, self._workdir = config, workdir
         # What is cheap to check comes before the model is loaded and images are encoded.
         registry.model_source(config.model)
-        lora_config = lora.LoRAConfig(
-            config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout
-        )
-        loss_config = _loss_config(config)
+        hardneg_step.lora_config(config)
+        loss_config = hardneg_step.loss_config(config)
         _check_numbers(config)
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
@@ -140,7 +127,7 @@ class Training:
         loss_config.timesteps(schedule)
         (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
             "config.validation.timestep_range",
-            _pair("validation.timestep_range", config.validation.timestep_range),
+            hardneg_step.pair("validation.timestep_range", config.validation.timestep_range),
         )
 
         self._pipeline = self._load()
@@ -148,20 +135,13 @@ class Training:
         self.num_steps = config.num_steps
         if self.num_steps is None:
             self.num_steps = math.ceil(config.epochs * len(self._images.rows) / config.batch_size)
-        params = self._adapt(lora_config)
-        loss = hard_negatives.make_loss(
-            type(self._pipeline), self._graphdefs, self._pipeline.schedule, loss_config, remat=config.remat
+        self._adapted = hardneg_step.adapt(self._pipeline, config)
+        self._frozen = parallel.place_parameters(self._adapted.frozen, self._mesh)
+        self._step, optimizer = hardneg_step.make_step(
+            self._pipeline, self._adapted, config, self.num_steps, self._mesh
         )
-        optimizer = _optimizer(config.optimizer, self.num_steps)
-        self._step = loop.make_step(
-            loss,
-            optimizer,
-            seed=config.seed,
-            ema_decay=config.ema_decay,
-            accumulate=config.accumulate,
-            mesh=self._mesh,
-        )
-        self._state = loop.create_state(params, optimizer, average=config.ema_decay is not None)
+        self._state = hardneg_step.first_state(self._adapted, optimizer, config)
+        self._adapted = dataclasses.replace(self._adapted, trained={}, frozen={})
         # Lets go of the networks as they were loaded, which are on one device.
         self._pipeline = self.model(self._state)
         self._validation = self._make_validation() if self._tasks else None
@@ -183,30 +163,6 @@ class Training:
         loaded.check_memory(size, 1, self._mesh.devices.flat[0])
         return loaded
 
-    def _adapt(self, lora_config: lora.LoRAConfig) -> dict[str, Any]:
-        """Adds adapters and returns them, network by network; all else stays as it is, on the devices."""
-        config = self._config
-        self._graphdefs: dict[str, Any] = {}
-        params: dict[str, Any] = {}
-        frozen: dict[str, Any] = {}
-        rngs = nnx.Rngs(config.seed)
-        self._adapted = [self._pipeline.DENOISER]
-        if config.lora.text_encoder:
-            # T5 stays as it is: it names no layers for adapters.
-            encoders = self._pipeline.text_encoders
-            self._adapted += [name for name, encoder in encoders.items() if encoder.lora_targets]
-        for name in (self._pipeline.DENOISER, *self._pipeline.text_encoders):
-            network = self._pipeline.networks[name]
-            if name in self._adapted:
-                lora.add_lora(network, lora_config, rngs=rngs)
-                self._graphdefs[name], trained, rest = lora.split(network)
-                params[name] = nnx.to_pure_dict(trained)
-            else:
-                self._graphdefs[name], rest = nnx.split(network)
-            frozen[name] = nnx.to_pure_dict(rest)
-        self._frozen = parallel.place_parameters(frozen, self._mesh)
-        return params
-
     def _encode(self, source: negative_data.Source) -> latent_cache.LatentSet:
         settings = self._config.data
         folder = pathlib.Path(settings.cache_dir) if settings.cache_dir else self._workdir.resolve().parent / "latents"
@@ -222,7 +178,7 @@ class Training:
 
     def _make_validation(self) -> Validation:
         settings = self._config.validation
-        chosen = _pair("validation.timestep_range", settings.timestep_range)
+        chosen = hardneg_step.pair("validation.timestep_range", settings.timestep_range)
         return Validation(
             self._tasks,
             data_dir=self._config.data.data_dir,
@@ -251,7 +207,7 @@ class Training:
         params = state.params if state.ema is None else state.ema
         networks = {
             name: nnx.merge(graphdef, *(part[name] for part in (params, self._frozen) if name in part))
-            for name, graphdef in self._graphdefs.items()
+            for name, graphdef in self._adapted.graphdefs.items()
         }
         return self._pipeline.replace(**networks)
 
@@ -312,7 +268,7 @@ class Training:
             state = state._replace(ema=jax.tree.map(parallel.fetch, state.ema))
         if jax.process_index() == 0:
             model = self.model(state)
-            checkpoints.save_lora(folder, **{name: model.networks[name] for name in self._adapted})
+            checkpoints.save_lora(folder, **{name: model.networks[name] for name in self._adapted.names})
 
     def report(self) -> str:
         """What validation said, where the adapters are, and the command that evaluates them."""
@@ -345,7 +301,7 @@ class Training:
             fields["dtype"] = config.dtype
         if config.allow_pickle:
             fields["allow_pickle"] = "true"
-        span = _pair("validation.timestep_range", config.validation.timestep_range)
+        span = hardneg_step.pair("validation.timestep_range", config.validation.timestep_range)
         if span is not None:
             fields["sampling.timestep_range"] = span if isinstance(span, str) else ",".join(map(str, span))
         words = ["python", "-m", "launch.eval", "--config=gdbench"]
@@ -388,31 +344,6 @@ def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
         names = ",".join(own) if config.data.name == CLEVR else _COCO_VALIDATION
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     return evaluate.choose_tasks([own.get(name, name) for name in chosen], config.data.data_dir)
-
-
-def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:
-    rate = optimizers.make_schedule(
-        settings.schedule, settings.learning_rate, warmup_steps=settings.warmup_steps, total_steps=num_steps
-    )
-    return optimizers.make_optimizer(
-        settings.name,
-        rate,
-        weight_decay=settings.weight_decay,
-        clip_norm=settings.clip_norm,
-        b1=settings.b1,
-        b2=settings.b2,
-        eps=settings.eps,
-    )
-
-
-def _pair(name: str, value: Any) -> tuple[int, int] | str | None:
-    """The two numbers of a field that holds a range, or ``all``, or None."""
-    if value is None or value == options.ALL:
-        return value
-    value = tuple(value)
-    if len(value) != 2 or not all(isinstance(part, int) for part in value):
-        raise InputError(f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma")
-    return value
 
 
 def _rows(path: pathlib.Path) -> list[Mapping[str, Any]]:
