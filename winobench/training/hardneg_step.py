@@ -1,0 +1,149 @@
+"""The step of HardNeg fine-tuning, apart from data and weights: what runs on the devices, and on which arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import jax
+from flax import nnx
+from jax.sharding import Mesh
+
+from winobench import options
+from winobench.diffusion.pipeline import Pipeline
+from winobench.errors import InputError
+from winobench.models import lora
+from winobench.training import hard_negatives, loop, optimizers
+
+if TYPE_CHECKING:
+    import ml_collections
+    import optax
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapted:
+    """A pipeline's networks with adapters, in the parts that a step takes.
+
+    Attributes:
+      names: of the networks that have adapters.
+      graphdefs: structures of the denoiser and the text encoders.
+      trained: network -> parameters of its adapters.
+      frozen: network -> all else.
+    """
+
+    names: tuple[str, ...]
+    graphdefs: dict[str, Any]
+    trained: dict[str, Any]
+    frozen: dict[str, Any]
+
+
+def lora_config(config: ml_collections.ConfigDict) -> lora.LoRAConfig:
+    """The adapters of ``config.lora``."""
+    return lora.LoRAConfig(config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout)
+
+
+def loss_config(config: ml_collections.ConfigDict) -> hard_negatives.LossConfig:
+    """What ``config.loss`` minimises."""
+    return hard_negatives.LossConfig(
+        config.loss.kind,
+        config.loss.threshold,
+        config.loss.objective,
+        config.loss.mixing,
+        pair("loss.timestep_range", config.loss.timestep_range),
+        config.loss.threshold_over,
+    )
+
+
+def optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> optax.GradientTransformation:
+    """The optimizer of ``config.optimizer`` for a number of steps."""
+    rate = optimizers.make_schedule(
+        settings.schedule, settings.learning_rate, warmup_steps=settings.warmup_steps, total_steps=num_steps
+    )
+    return optimizers.make_optimizer(
+        settings.name,
+        rate,
+        weight_decay=settings.weight_decay,
+        clip_norm=settings.clip_norm,
+        b1=settings.b1,
+        b2=settings.b2,
+        eps=settings.eps,
+    )
+
+
+def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
+    """Gives a pipeline's networks adapters, in place: the denoiser, and the text encoders if the config says so.
+
+    Args:
+      pipeline: also one whose parameters are shapes and dtypes.
+      config: from ``configs/hardneg.py``.
+    """
+    names = [pipeline.DENOISER]
+    if config.lora.text_encoder:
+        # T5 stays as it is: it names no layers for adapters.
+        names += [name for name, encoder in pipeline.text_encoders.items() if encoder.lora_targets]
+    adapted = Adapted(tuple(names), {}, {}, {})
+    adapters, rngs = lora_config(config), nnx.Rngs(config.seed)
+    for name in (pipeline.DENOISER, *pipeline.text_encoders):
+        network = pipeline.networks[name]
+        if name in names:
+            lora.add_lora(network, adapters, rngs=rngs)
+            adapted.graphdefs[name], trained, rest = lora.split(network)
+            adapted.trained[name] = nnx.to_pure_dict(trained)
+        else:
+            adapted.graphdefs[name], rest = nnx.split(network)
+        adapted.frozen[name] = nnx.to_pure_dict(rest)
+    return adapted
+
+
+def make_step(
+    pipeline: Pipeline, adapted: Adapted, config: ml_collections.ConfigDict, num_steps: int, mesh: Mesh
+) -> tuple[loop.StepFn, optax.GradientTransformation]:
+    """The jitted step, as of `loop.make_step`, and its optimizer.
+
+    Args:
+      pipeline: of the networks.
+      adapted: from `adapt`.
+      config: from ``configs/hardneg.py``.
+      num_steps: of the whole training.
+      mesh: the devices, which need not be at hand.
+    """
+    loss = hard_negatives.make_loss(
+        type(pipeline), adapted.graphdefs, pipeline.schedule, loss_config(config), remat=config.remat
+    )
+    chosen = optimizer(config.optimizer, num_steps)
+    step = loop.make_step(
+        loss, chosen, seed=config.seed, ema_decay=config.ema_decay, accumulate=config.accumulate, mesh=mesh
+    )
+    return step, chosen
+
+
+def first_state(adapted: Adapted, chosen: optax.GradientTransformation, config: Any) -> loop.TrainState:
+    """What the first step starts from."""
+    return loop.create_state(adapted.trained, chosen, average=config.ema_decay is not None)
+
+
+def pair(name: str, value: Any) -> tuple[int, int] | str | None:
+    """The two numbers of a field that holds a range, or ``all``, or None.
+
+    Raises:
+      InputError: it is none of these.
+    """
+    if value is None or value == options.ALL:
+        return value
+    value = tuple(value)
+    if len(value) != 2 or not all(isinstance(part, int) for part in value):
+        raise InputError(f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma")
+    return value
+
+
+def batch_shapes(pipeline: Pipeline, batch_size: int, image_size: int) -> dict[str, Any]:
+    """Shapes and dtypes of what `winobench.data.hard_negatives.batches` gives, without data."""
+    latents = jax.ShapeDtypeStruct((batch_size, *pipeline.latent_shape(image_size)), "float32")
+    ids = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((batch_size, *leaf.shape[1:]), "int32"),
+        pipeline.tokenize([""], image_size=image_size),
+    )
+    return {
+        **dict.fromkeys(("latents", "negative_latents"), latents),
+        **dict.fromkeys(("input_ids", "negative_ids", "random_ids"), ids),
+    }
