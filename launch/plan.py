@@ -24,6 +24,7 @@ over the compiled kernels of a GPU, which is a bound.
   python -m launch.plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
   python -m launch.plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
   python -m launch.plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
+  python -m launch.plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
 "winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.
@@ -53,7 +54,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     topologies.prepare()
 
     from winobench import files
-    from winobench.planning import language_table, plans, table
+    from winobench.planning import language_table, plans, table, training_table
 
     assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value)
     found = []
@@ -64,7 +65,8 @@ def main(config: ml_collections.ConfigDict) -> None:
                 config, target, devices=devices, price=_PRICE.value, largest=_LARGEST.value, assumed=assumed, say=print
             )
         )
-    printed = language_table if isinstance(found[0], plans.LanguagePlan) else table
+    tables = {plans.LanguagePlan: language_table, plans.TrainingPlan: training_table}
+    printed = tables.get(type(found[0]), table)
     printed.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
     for note in dict.fromkeys(note for plan in found for note in plan.notes):
         print(note)

@@ -145,7 +145,7 @@ def test_form_for_a_device(platform, capability, dtype, head_size, form, monkeyp
 
 @pytest.mark.parametrize(("devices", "model_parallel", "alone"), [(4, 1, True), (4, 2, False), (1, 1, True)])
 def test_kernels_that_cannot_be_divided(devices, model_parallel, alone):
-    """They are for one device's own part of a program."""
+    """They are for one device's own part of a program, or are given it."""
     mesh = parallel.make_mesh(jax.devices()[:devices], model_parallel=model_parallel)
     split, seen = jax.sharding.PartitionSpec("data"), []
     arrays = jax.ShapeDtypeStruct((32, 4096, 2, 64), jnp.bfloat16)
@@ -155,12 +155,46 @@ def test_kernels_that_cannot_be_divided(devices, model_parallel, alone):
         return x
 
     jax.jit(parallel.map_over_data(look, mesh, (split,), split)).lower(jnp.ones(8))
-    # In a program that XLA divides, and where nobody knows.
-    with jax.set_mesh(parallel.make_mesh(jax.devices()[:4])):
-        jax.jit(look).lower(jnp.ones(8))
+    # In a program that XLA divides, among devices that can share the rows and others, and where nobody knows.
+    for count in (4, 5):
+        with jax.set_mesh(parallel.make_mesh(jax.devices()[:count])):
+            jax.jit(look).lower(jnp.ones(8))
     jax.jit(look).lower(jnp.ones(8))
     parts = (False, attention._in_large_parts)
-    assert seen == [(True, fused_attention.flash) if alone else parts, parts, parts]
+    assert seen == [
+        (True, fused_attention.flash) if alone else parts,
+        (False, fused_attention.flash),
+        parts,
+        parts,
+    ]
+
+
+@pytest.mark.parametrize("model_parallel", [1, 2])
+def test_devices_are_given_rows_of_their_own(model_parallel, monkeypatch):
+    """In a program that XLA divides, forward and backward: the plain form stands for a kernel that it cannot divide."""
+    mesh, seen = parallel.make_mesh(jax.devices()[:4], model_parallel=model_parallel), []
+
+    def kernel(query, key, value, **keywords):
+        seen.append((parallel.runs_on_one_device(), query.shape[0]))
+        return attention._whole(query, key, value, **keywords)
+
+    monkeypatch.setattr(attention, "_KERNELS", (kernel,))
+    arrays = [normal(8, 6, 2, 16, seed=seed) for seed in range(3)]
+    lengths = jnp.arange(1, 9) % 6 + 1
+
+    def total(*arrays):
+        with parallel.traced_on(mesh):
+            return jnp.sum(jnp.sin(attention.dot_product_attention(*arrays, lengths=lengths)))
+
+    plain = jax.value_and_grad(total, (0, 1, 2))(*arrays)
+    assert not seen
+    monkeypatch.setattr(attention, "_attention_of", lambda *of: kernel)
+    rows = parallel.split_rows(mesh)
+    shared = [jax.device_put(array, rows) for array in arrays]
+    ours = jax.jit(jax.value_and_grad(total, (0, 1, 2)))(*shared)
+    assert set(seen) == {(True, 2)}
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, plain)
+    assert all(gradient.sharding.is_equivalent_to(rows, 4) for gradient in ours[1])
 
 
 def test_few_scores_are_worked_on_at_once():

@@ -32,7 +32,8 @@ def dot_product_attention(
     Runs as a fused kernel where there is one for the device, the dtype and the shape (`winobench.models.
     fused_attention`), otherwise as plain products (`winobench.models.plain_attention`), in parts where there are many
     scores. The device is that of the mesh (`winobench.parallel.traced_device`), or what the function is lowered for.
-    The kernel for TPUs is taken where each device works by itself, as in scoring: XLA cannot divide it among devices.
+    XLA cannot divide the kernels among devices: where several share the rows, as in a training step, each is given its
+    own (`winobench.parallel.on_each_device`).
 
     Args:
       query: [B, T, heads, head_size].
@@ -46,7 +47,10 @@ def dot_product_attention(
     """
     device = parallel.traced_device()
     if device is not None:
-        return _attention_of(device, query, key)(query, key, value, is_causal=is_causal, lengths=lengths)
+        form = _attention_of(device, query, key)
+        if form in _KERNELS and not parallel.runs_on_one_device():
+            return _on_each_device(form, query, key, value, is_causal, lengths)
+        return form(query, key, value, is_causal=is_causal, lengths=lengths)
     forms = {platform: _attention_of(parallel.Device(platform), query, key) for platform in ("cpu", "tpu", "gpu")}
     if len(set(forms.values())) == 1:
         return forms["cpu"](query, key, value, is_causal=is_causal, lengths=lengths)
@@ -61,13 +65,38 @@ def _attention_of(device: parallel.Device, query: jax.Array, key: jax.Array) -> 
     """The form of attention for a device and arrays [B, positions, heads, head_size]."""
     if device.platform == "gpu" and fused_attention.cudnn_takes(query, parallel.compute_capability(device.kind)):
         return fused_attention.cudnn
-    if device.platform == "tpu" and parallel.runs_on_one_device() and fused_attention.flash_takes(query, key):
+    if device.platform == "tpu" and _rows_are_apart(query) and fused_attention.flash_takes(query, key):
         return fused_attention.flash
     matrix_bytes = 4 * query.shape[1] * key.shape[1]
     all_bytes = matrix_bytes * query.shape[0] * query.shape[2]
     if device.platform == "cpu":
         return _in_parts if matrix_bytes >= _LARGE_MATRIX and all_bytes > _MANY_SCORES else _whole
     return _in_large_parts if all_bytes > _MANY_SCORES_THERE else _whole
+
+
+_KERNELS = (fused_attention.cudnn, fused_attention.flash)
+
+
+def _rows_are_apart(query: jax.Array) -> bool:
+    """Whether each device has rows of its own, or can be given some."""
+    return parallel.runs_on_one_device() or parallel.on_each_device(lambda *arrays: arrays, query.shape[0]) is not None
+
+
+def _on_each_device(
+    form: Callable[..., jax.Array],
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    is_causal: bool,
+    lengths: jax.Array | None,
+) -> jax.Array:
+    arrays = (query, key, value) if lengths is None else (query, key, value, lengths)
+
+    def own_rows(query: jax.Array, key: jax.Array, value: jax.Array, *lengths: jax.Array) -> jax.Array:
+        return form(query, key, value, is_causal=is_causal, lengths=lengths[0] if lengths else None)
+
+    # JAX divides cuDNN's by itself where this does not.
+    return (parallel.on_each_device(own_rows, query.shape[0]) or own_rows)(*arrays)
 
 
 def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool, lengths: jax.Array | None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 
 # Compute capabilities: cuDNN's fused attention begins with the first, its heads above 128 with the second.
 _AMPERE, _HOPPER = (8, 0), (9, 0)
+# Numbers of positions that the gradient of cuDNN's attention takes are multiples of it.
+_EVEN = 2
 
 # A TPU's registers are this wide; positions come in as many.
 _LANES = 128
@@ -32,10 +35,44 @@ def cudnn_takes(query: jax.Array, capability: tuple[int, int] | None) -> bool:
 def cudnn(
     query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
 ) -> jax.Array:
-    """As `winobench.models.attention.dot_product_attention`, of what `cudnn_takes`."""
+    """As `winobench.models.attention.dot_product_attention`, of what `cudnn_takes`, forward and backward."""
+    if query.shape[1] % _EVEN == 0 and key.shape[1] % _EVEN == 0:
+        return _cudnn(is_causal, query, key, value, lengths)
+    return _cudnn_of_odd_positions(is_causal, query, key, value, lengths)
+
+
+def _cudnn(is_causal: bool, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None) -> jax.Array:
     return jax.nn.dot_product_attention(
         query, key, value, is_causal=is_causal, key_value_seq_lengths=lengths, implementation="cudnn"
     )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _cudnn_of_odd_positions(
+    is_causal: bool, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None
+) -> jax.Array:
+    """JAX has no gradient of cuDNN's for an odd number of positions, such as a text's 77: they are padded for it."""
+    return _cudnn(is_causal, query, key, value, lengths)
+
+
+def _odd_positions_forward(
+    is_causal: bool, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None
+) -> tuple[jax.Array, Any]:
+    batch, num_queries, num_keys = *query.shape[:2], key.shape[1]
+    ends = jnp.full((batch,), num_keys, jnp.int32) if lengths is None else lengths
+
+    def padded(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+        arrays = (jnp.pad(x, ((0, 0), (0, -x.shape[1] % _EVEN), (0, 0), (0, 0))) for x in (query, key, value))
+        return _cudnn(is_causal, *arrays, ends)[:, :num_queries]
+
+    return jax.vjp(padded, query, key, value)
+
+
+def _odd_positions_backward(is_causal: bool, residuals: Any, gradient: jax.Array) -> tuple[Any, ...]:
+    return (*residuals(gradient), None)
+
+
+_cudnn_of_odd_positions.defvjp(_odd_positions_forward, _odd_positions_backward)
 
 
 def flash_takes(query: jax.Array, key: jax.Array) -> bool:

@@ -1,6 +1,13 @@
 """Devices and processes: meshes and where arrays live on them, and programs of several processes."""
 
-from winobench.parallel.devices import Device, compute_capability, runs_on_one_device, traced_device
+from winobench.parallel.devices import (
+    Device,
+    compute_capability,
+    on_each_device,
+    runs_on_one_device,
+    traced_device,
+    traced_on,
+)
 from winobench.parallel.mesh import (
     DATA_AXIS,
     MODEL_AXIS,
@@ -49,6 +56,7 @@ __all__ = [
     "make_mesh",
     "map_over_data",
     "num_processes",
+    "on_each_device",
     "one_device_per_core",
     "parameter_shardings",
     "place_parameters",
@@ -61,4 +69,5 @@ __all__ = [
     "split_rows",
     "take_turns",
     "traced_device",
+    "traced_on",
 ]

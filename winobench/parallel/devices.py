@@ -5,10 +5,13 @@ What is compiled ahead for other devices than the process has, or for some of se
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
+from jax.sharding import Mesh
 
 from winobench import accelerators
 
@@ -28,8 +31,8 @@ class Device(NamedTuple):
 def traced_device() -> Device | None:
     """The device of the mesh around the function that is being traced; None where there is no mesh.
 
-    Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh`. JAX keeps what it
-    has traced for one mesh apart from what it has traced for another. Where this is None, `jax.lax.platform_dependent`
+    Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh` or
+    `traced_on`. JAX keeps what it has traced for one mesh apart from what it has traced for another. Where this is None, `jax.lax.platform_dependent`
     chooses between forms when the function is lowered.
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
@@ -47,6 +50,33 @@ def runs_on_one_device() -> bool:
         return False
     kinds = zip(mesh.axis_types, mesh.axis_sizes, strict=True)
     return all(kind == jax.sharding.AxisType.Manual or size == 1 for kind, size in kinds)
+
+
+def traced_on(mesh: Mesh | None) -> Any:
+    """A context in which what is traced knows that it will run on a mesh; none if there is no mesh.
+
+    Inside of `jax.jit`, where `jax.set_mesh` may not be called.
+    """
+    return contextlib.nullcontext() if mesh is None else jax.sharding.use_abstract_mesh(mesh.abstract_mesh)
+
+
+def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any] | None:
+    """A function of arrays with so many rows, so that each device calls it with rows of its own.
+
+    For kernels that the compiler cannot divide among devices, where it divides all else: in a training step under
+    `traced_on`. Gradients go through it.
+
+    Returns:
+      The function itself where it `runs_on_one_device`; None where the devices cannot share the rows equally, or where
+      nobody knows what they are.
+    """
+    if runs_on_one_device():
+        return function
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or rows % mesh.size or any(kind != jax.sharding.AxisType.Auto for kind in mesh.axis_types):
+        return None
+    split = jax.sharding.PartitionSpec(mesh.axis_names)
+    return jax.shard_map(function, in_specs=split, out_specs=split, check_vma=False)
 
 
 @functools.cache

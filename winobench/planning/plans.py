@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from winobench import options, parallel
 from winobench.errors import InputError
-from winobench.planning import abstract, estimate, fit, language_plan, programs, work
+from winobench.planning import abstract, estimate, fit, language_plan, programs, training_plan, work
 from winobench.planning.estimate import Assumptions
 from winobench.planning.language_plan import LanguagePlan
 from winobench.planning.table import Plan
 from winobench.planning.topologies import Target
+from winobench.planning.training_plan import TrainingPlan
 
 if TYPE_CHECKING:
     import ml_collections
@@ -28,12 +29,12 @@ def make_plan(
     largest: bool = False,
     assumed: Assumptions | None = None,
     say: Callable[[str], None] = print,
-) -> Plan | LanguagePlan:
+) -> Plan | LanguagePlan | TrainingPlan:
     """Plans a config for some devices.
 
     Args:
-      config: of images and texts, such as gdbench, for one diffusion model; or of texts, such as wscplus, for one
-        language model.
+      config: of images and texts, such as gdbench, or of fine-tuning, hardneg, for one diffusion model; or of texts,
+        such as wscplus, for one language model.
       target: the devices.
       devices: numbers of them to estimate the time for; those of the target when empty.
       price: dollars per device and hour.
@@ -50,8 +51,13 @@ def make_plan(
     assumed = assumed or Assumptions()
     if "protocol" in config:
         return language_plan.make_plan(config, model, target, devices, price, assumed, say)
+    if config.get("recipe") == "hardneg":
+        return training_plan.make_plan(config, model, target, devices, price, assumed, say)
     if "sampling" not in config:
-        raise InputError("a plan is for configs that evaluate a model, such as gdbench, wscplus or winoviz: name one")
+        raise InputError(
+            "a plan is for configs that evaluate or fine-tune a model, such as gdbench, wscplus, winoviz or hardneg:"
+            " name one"
+        )
     return _plan_scoring(config, model, target, devices, price, largest, assumed, say)
 
 

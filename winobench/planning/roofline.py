@@ -16,7 +16,7 @@ from winobench.planning import hlo
 from winobench.planning.hlo import Kernel
 
 # Cycles of a TPU per score of the Pallas attention kernel, whose cycles the compiler does not estimate: bundles of its
-# final schedule times steps of its grid, at 4,096 positions and heads of 64 (benchmarks/compiled.py counts them again).
+# final schedule times steps of its grid, at 4,096 positions and heads of 64.
 CYCLES_PER_SCORE = {"v5e": 5.1e-3, "v5p": 2.6e-3, "v6e": 3.0e-3}
 # Exponentials that a core of an NVIDIA GPU computes in a cycle.
 _EXPONENTIALS_PER_CYCLE = 16

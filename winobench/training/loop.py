@@ -132,6 +132,10 @@ def make_step(
         return jax.tree.map(lambda array: array / accumulate, total), metrics
 
     def step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
+        with parallel.traced_on(mesh):
+            return updated(state, batch, frozen)
+
+    def updated(state: TrainState, batch: Batch, frozen: Params | None) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(jax.random.key(seed), state.step)
         how = gradients_of if accumulate == 1 else accumulated
         gradients, metrics = how(state.params, frozen, batch, key)

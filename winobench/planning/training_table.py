@@ -1,0 +1,51 @@
+"""Plans of fine-tuning as tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from winobench.planning import table
+from winobench.planning.training_plan import TrainingPlan
+
+
+def print_plans(plans: Sequence[TrainingPlan], *, details: bool, console: Console | None = None) -> None:
+    """Prints a row for each plan; with details, each step's memory and kernels as well."""
+    console = console or Console()
+    console.print(_overview(plans))
+    for plan in plans if details else ():
+        if plan.step:
+            title = f"{plan.target}: {plan.step.name}, {plan.step.items} x {plan.step.noun}"
+            kernels = table.kernels(title, plan.step)
+            kernels.caption += f"; compiled in {plan.step.compile_seconds:.0f} s on this machine"
+            console.print(kernels)
+
+
+def _overview(plans: Sequence[TrainingPlan]) -> Table:
+    found = Table(
+        title="Memory of a device; rows are those of a step. By the compilers' figures: nothing was measured",
+        box=box.SIMPLE,
+        title_justify="left",
+    )
+    found.add_column("accelerator")
+    has_price = any(plan.price is not None for plan in plans)
+    names = ("networks, state, GB", "temporaries, GB", "sum of, GB", "rows", "micro-batches", "s a step", "time")
+    for name in (*names, *["dollars"] * has_price):
+        found.add_column(name, justify="right")
+    for plan in plans:
+        row = [plan.target, table.gigabytes(plan.state)]
+        if plan.step is None:
+            found.add_row(*row, "does not fit", table.gigabytes(plan.usable))
+            continue
+        row += [table.gigabytes(plan.total - plan.state)]
+        row += [f"{table.gigabytes(plan.total)} of {table.gigabytes(plan.usable)}"]
+        row += [f"{plan.batch_size}", f"{plan.accumulate}", f"{plan.step.seconds:.2f}"]
+        for duration in plan.durations:
+            row.append(table.shown_time(duration.total))
+            if plan.price is not None:
+                row.append(f"{duration.total / 3600 * duration.devices * plan.price:,.2f}")
+        found.add_row(*row)
+    return found
