@@ -31,9 +31,9 @@ class Device(NamedTuple):
 def traced_device() -> Device | None:
     """The device of the mesh around the function that is being traced; None where there is no mesh.
 
-    Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh` or
-    `traced_on`. JAX keeps what it has traced for one mesh apart from what it has traced for another. Where this is None, `jax.lax.platform_dependent`
-    chooses between forms when the function is lowered.
+    Functions under `map_over_data` have one, and so have those that are called under `jax.set_mesh` or `traced_on`.
+    JAX keeps what it has traced for one mesh apart from what it has traced for another. Where this is None,
+    `jax.lax.platform_dependent` chooses between forms when the function is lowered.
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return None if device is None else Device(device.platform, device.device_kind)
