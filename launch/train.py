@@ -61,8 +61,8 @@ def main(config: ml_collections.ConfigDict) -> None:
     configuration.require(config, ["recipe"])
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
     recipe = recipes.load(config.recipe)
-    if _PROCESSES.value and config.recipe == "clevr_tiny":
-        raise InputError("--processes is not for --config=clevr_tiny, which one process trains: leave it out")
+    if _PROCESSES.value and config.recipe in recipes.EMBEDDED:
+        raise InputError(f"--processes is not for --config={config.recipe}, which one process trains: leave it out")
     if _PROCESSES.value:
         parallel.one_device_per_core()
         parallel.join_processes(_PROCESSES.value)

@@ -26,6 +26,7 @@ from launch.cloud import accelerators, planned
 from launch.cloud.storage import MOUNT, bucket_and_prefix, check_store, is_url, mount_commands
 from winobench.errors import InputError
 from winobench.files import user_path
+from winobench.training import recipes
 
 TARGETS = ("skypilot", "gke", "slurm", "tpu_vm")
 LAUNCHERS = ("eval", "train")
@@ -142,7 +143,7 @@ def make(request: Request) -> Job:
     slice_ = accelerator if isinstance(accelerator, accelerators.Slice) else None
     gpus = accelerator if isinstance(accelerator, accelerators.Gpus) else None
     several = request.nodes > 1 or (slice_ is not None and slice_.num_hosts > 1)
-    if several and ("protocol" in config or config.get("recipe") == "clevr_tiny"):
+    if several and ("protocol" in config or config.get("recipe") in recipes.EMBEDDED):
         raise InputError(f"one process runs --config={request.config}: take one machine with --nodes=1.")
 
     name = request.name or _job_name(launcher, request.config, config)
@@ -203,6 +204,8 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
     changes: dict[str, object] = {}
     if plan.batch_size is not None and config.batch_size is None:
         changes["overrides"] = (*request.overrides, ("batch_size", str(plan.batch_size)))
+    if plan.accumulate is not None and plan.accumulate > config.accumulate:
+        changes["overrides"] = (*request.overrides, ("accumulate", str(plan.accumulate)))
     defaults = {"memory": plan.memory, "time": plan.time}
     for field, value in defaults.items():
         if getattr(request, field) is None and request.target in _ONLY_FOR[field]:

@@ -27,12 +27,14 @@ class Planned:
 
     Attributes:
       batch_size: passes at once on each device; None if the plan is not of an evaluation.
+      accumulate: micro-batches of a training's step; None of an evaluation.
       memory: GB of a machine.
       hours: the plan's own estimate, without slack.
       dollars: the same; None if the plan knows no price.
     """
 
     batch_size: int | None
+    accumulate: int | None
     memory: int
     hours: float
     dollars: float | None
@@ -85,16 +87,21 @@ def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
     plan = of_kind[0]
     if "batches" in plan:
         raise InputError(f"--plan={path} is of a language model, for which jobs take no plan: leave --plan out.")
-    step = plan["programs"][0] if plan["programs"] else None
+    is_training = "accumulate" in plan
+    step = plan["step"] if is_training else plan["programs"][0] if plan["programs"] else None
     if step is None or not plan["fits"]:
         raise InputError(f"--plan={path} says that this does not fit on {plan['target']}: take other devices.")
     durations = [duration for duration in plan["durations"] if duration["devices"] == devices]
     if not durations:
-        raise InputError(f"--plan={path} has no time for {devices} devices: plan with --devices={devices}.")
+        how = f"--accelerator={kind}:..." if is_training else f"--devices={devices}"
+        raise InputError(f"--plan={path} has no time for {devices} devices: plan with {how}.")
     hours = durations[0]["total"] / 3600
     return Planned(
-        batch_size=step["items"] if plan["per_second"] == "passes/s" else None,
-        memory=math.ceil(_COPIES * sum(plan["weights"].values()) / 1e9 + _BESIDE_GB),
+        batch_size=step["items"] if not is_training and plan["per_second"] == "passes/s" else None,
+        accumulate=plan["accumulate"] if is_training else None,
+        memory=math.ceil(
+            _COPIES * (plan["state"] if is_training else sum(plan["weights"].values())) / 1e9 + _BESIDE_GB
+        ),
         hours=hours,
         dollars=None if plan["price"] is None else hours * devices * plan["price"],
     )

@@ -1,5 +1,6 @@
 """``python -m launch.cloud --plan``: a job has the plan's batch, memory and time where nobody said otherwise."""
 
+import dataclasses
 import json
 
 import pytest
@@ -13,6 +14,7 @@ from winobench.planning.compiling import Compiled
 from winobench.planning.estimate import Duration
 from winobench.planning.roofline import Sum
 from winobench.planning.table import Plan
+from winobench.planning.training_plan import TrainingDuration, TrainingPlan
 
 CONFIG = "gdbench:table1"
 OVERRIDES = (("model", "sd21-base"), ("dtype", "bfloat16"))
@@ -129,3 +131,26 @@ def test_a_plan_without_its_parts_is_one_sentence(write):
 def test_a_plan_of_a_language_model_is_refused(write):
     with pytest.raises(InputError, match=names("plan.json", "language model", "--plan")):
         make("slurm", write({"target": "h100:8", "batches": [], "fits": True}), accelerator="h100:8")
+
+
+def test_a_training(write, tmp_path):
+    """Micro-batches that fit, unless the command has smaller ones itself."""
+    step = Compiled("training step", "row", 28, 10**9, 10**9, 0, {"products": Sum(1, 1e12, 1e9, 2.0)}, {}, 60.0)
+    duration = TrainingDuration(4, 35_000.0, 900.0, 100.0)
+    made = TrainingPlan("v5e:2x2", 112, 4, 3_400_000_000, 15 * 10**9, step, 1_000, (duration,), 2.0).as_json()
+    path = tmp_path / "plan.json"
+    for overrides, accumulate in (((), 4), ((("accumulate", "7"),), 7)):
+        config = configuration.plain(configuration.load("hardneg:paper", overrides))
+        path.write_text(json.dumps({"config": config, "plans": [made]}))
+        request = jobs.Request(
+            target="skypilot",
+            config="hardneg:paper",
+            plan=str(path),
+            accelerator="tpu-v5litepod-4",
+            overrides=overrides,
+        )
+        job = jobs.make(request)
+        assert f"--config.accumulate={accumulate}" in job.text
+        assert any("10.0 hours" in note for note in job.notes)
+    with pytest.raises(InputError, match=names("8", "--accelerator=v5e")):
+        jobs.make(dataclasses.replace(request, accelerator="tpu-v5litepod-8"))

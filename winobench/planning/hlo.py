@@ -422,7 +422,7 @@ def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, In
             continue
         read = sum(array.bytes for array in by_name[name].results)
         if number in parameters:
-            read = min(read, _read(parameters[number], users))
+            read = min(read, _read(parameters[number], users, {}))
         elif each.opcode in _SLICES:
             read = min(read, each.results[0].bytes)
         total += read
@@ -458,18 +458,23 @@ def _renamed(line: Instruction, inside: dict[str, Instruction]) -> Instruction:
     return line
 
 
-def _read(line: Instruction, users: dict[str, list[Instruction]]) -> int:
-    """Bytes that a fusion reads of something that each of its elements stands for one element of an operand."""
+def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[str, int]) -> int:
+    """Bytes that a fusion reads of something that each of its elements stands for one element of an operand; those of
+    lines that were looked at before, which many ways may lead to, are known."""
+    if line.name in known:
+        return known[line.name]
     whole = sum(array.bytes for array in line.results)
     total = 0
     for user in users.get(line.name, []):
         if user.opcode in _SLICES and user.operands[0] == line.name:
             total += user.results[0].bytes
         elif len(user.results) == 1 and user.results[0].size == line.results[0].size and user.opcode != "fusion":
-            total += _read(user, users) * line.results[0].bytes // max(user.results[0].bytes, 1)
+            total += _read(user, users, known) * line.results[0].bytes // max(user.results[0].bytes, 1)
         else:
+            known[line.name] = whole
             return whole
-    return min(whole, total) if users.get(line.name) else whole
+    known[line.name] = min(whole, total) if users.get(line.name) else whole
+    return known[line.name]
 
 
 def _numpy_name(dtype: str) -> str:

@@ -24,6 +24,10 @@ RECIPES = {
 fields that may change when a run goes on; and ``default_name(config, spec, digest)``, what a run's folder is called."""
 
 
+EMBEDDED = ("clevr_tiny", "clevr_flow")
+"""Those of the embedded models, which one process trains."""
+
+
 def load(name: str) -> Any:
     """A recipe: its module, or the ``RECIPE`` there.
 
