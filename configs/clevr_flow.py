@@ -74,7 +74,7 @@ def get_config(size: str = "full") -> ml_collections.ConfigDict:
     config.denoiser.batch_size = 128 if size == "full" else of_unet.batch_size
     config.denoiser.num_steps = 4_000 if size == "full" else of_unet.num_steps
     config.denoiser.warmup_steps = of_unet.warmup_steps
-    config.denoiser.decay_steps = of_unet.decay_steps
+    config.denoiser.decay_steps = 500 if size == "full" else of_unet.decay_steps
     config.denoiser.ema_decay = 0.999
     config.denoiser.log_every = of_unet.log_every
     config.denoiser.checkpoint_every = 250 if size == "full" else of_unet.checkpoint_every

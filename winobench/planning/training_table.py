@@ -26,13 +26,13 @@ def print_plans(plans: Sequence[TrainingPlan], *, details: bool, console: Consol
 
 def _overview(plans: Sequence[TrainingPlan]) -> Table:
     found = Table(
-        title="Memory of a device; rows are those of a step. By the compilers' figures: nothing was measured",
+        title="GB of a device; rows of a step, and its micro-batches. By the compilers' figures: nothing was measured",
         box=box.SIMPLE,
         title_justify="left",
     )
     found.add_column("accelerator")
     has_price = any(plan.price is not None for plan in plans)
-    names = ("networks, state, GB", "temporaries, GB", "sum of, GB", "rows", "micro-batches", "s a step", "time")
+    names = ("state", "temporary", "sum", "rows", "micro", "s a step", "time")
     for name in (*names, *["dollars"] * has_price):
         found.add_column(name, justify="right")
     for plan in plans:

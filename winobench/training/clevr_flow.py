@@ -18,7 +18,7 @@ from winobench.training import clevr_tiny, embedded
 if TYPE_CHECKING:
     import ml_collections
 
-JUDGED_TIMESTEPS = (300, 900)
+JUDGED_TIMESTEPS = (250, 700)
 """The numbers of the noise levels that the exported model is judged on, as `clevr_tiny.JUDGED_TIMESTEPS`."""
 
 
