@@ -128,17 +128,6 @@ def test_what_cannot_be_planned(changes, devices, words):
         plans.make_plan(config, topologies.find("v5e:2x2"), devices=devices, say=lambda _: None)
 
 
-@pytest.mark.slow
-def test_the_papers_step_fits_four_small_chips():
-    """SD 2.1-base with the paper's settings on a v5e 2x2."""
-    pytest.importorskip("libtpu")
-    config = hardneg_config.get_config("paper")
-    plan = plans.make_plan(config, topologies.find("v5e:2x2"), say=lambda _: None)
-    assert plan.fits
-    assert plan.total <= plan.usable
-    assert set(plan.step.collectives) <= {"all-reduce", "reduce-scatter", "all-gather"}
-
-
 def test_abstract_networks_take_adapters():
     """Of shapes alone."""
     pipeline = abstract.make_pipeline(small.description(), "bfloat16")
