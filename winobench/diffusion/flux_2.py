@@ -115,7 +115,7 @@ class Flux2Klein(Pipeline):
         layers, encoder = self.text_encoder_out_layers, self.text_encoder.config
         if max(layers) > encoder.num_hidden_layers:
             raise InputError(
-                f"text_encoder_out_layers has {max(layers)}, but the text encoder has {encoder.num_hidden_layers} layers"
+                f"text_encoder_out_layers has {max(layers)}, but the text encoder {encoder.num_hidden_layers} layers"
             )
         width, given = self.transformer.config.joint_attention_dim, len(layers) * encoder.hidden_size
         if width != given:

@@ -70,7 +70,7 @@ class Qwen3TextEncoder(Network):
         self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, **kwargs)
 
     def __call__(self, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-        """Encodes texts, each token with those before it; padding looks at the text's own tokens, and is looked at by none.
+        """Encodes texts; padding attends to a text's own tokens, and nothing attends to padding.
 
         Args:
           input_ids: int32 [n, s], padded at the end.
