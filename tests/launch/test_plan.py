@@ -86,7 +86,8 @@ def test_a_language_model_on_a_tpu(tmp_path, cache):
             ["openai:gpt-4o", "llama2-13b"],
         ),
         (["--config=winoviz", "--config.model=flan-t5-small", "--config.protocol=toe", V5E], ["toe", "zero_shot"]),
-        (["--config=hardneg", V5E], ["gdbench"]),
+        (["--config=hardneg", "--devices=1,4", V5E], ["--devices", "--accelerator"]),
+        (["--config=nli", V5E], ["gdbench", "hardneg"]),
     ],
 )
 def test_bad_input_is_one_sentence(words, named, cache):

@@ -380,3 +380,8 @@ def test_a_text_task_of_another_package(tmp_path):
     (row,) = rows_of(tmp_path / "report" / "differences.csv")
     assert (row["metric"], row["n"]) == ("share_right", "8")
     assert wscplus_task.TEXT_TASKS[0].name not in (tmp_path / "report" / "tasks.csv").read_text()
+
+
+def test_texts_have_no_timesteps_to_learn_from(wscplus_runs, tmp_path):
+    with pytest.raises(InputError, match=names("--fit_timesteps")):
+        report.write_report(wscplus_runs, tmp_path / "report", fit_timesteps=True)

@@ -29,19 +29,22 @@ def _overview(plans: Sequence[TrainingPlan]) -> Table:
         title="GB of a device; rows of a step, and its micro-batches. By the compilers' figures: nothing was measured",
         box=box.SIMPLE,
         title_justify="left",
+        caption="state: networks, adapters and moments; more: what the step needs beside them",
+        caption_justify="left",
+        collapse_padding=True,
     )
-    found.add_column("accelerator")
+    found.add_column("devices", no_wrap=True)
     has_price = any(plan.price is not None for plan in plans)
-    names = ("state", "temporary", "sum", "rows", "micro", "s a step", "time")
+    names = ("state", "more", "sum", "of", "rows", "micro", "s a step", "time")
     for name in (*names, *["dollars"] * has_price):
         found.add_column(name, justify="right")
     for plan in plans:
         row = [plan.target, table.gigabytes(plan.state)]
         if plan.step is None:
-            found.add_row(*row, "does not fit", table.gigabytes(plan.usable))
+            found.add_row(*row, "does not fit", "", table.gigabytes(plan.usable))
             continue
         row += [table.gigabytes(plan.total - plan.state)]
-        row += [f"{table.gigabytes(plan.total)} of {table.gigabytes(plan.usable)}"]
+        row += [table.gigabytes(plan.total), table.gigabytes(plan.usable)]
         row += [f"{plan.batch_size}", f"{plan.accumulate}", f"{plan.step.seconds:.2f}"]
         for duration in plan.durations:
             row.append(table.shown_time(duration.total))

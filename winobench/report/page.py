@@ -120,6 +120,8 @@ def write_report(
     report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples, fit_timesteps)
     if ratings is not None and not wscplus.asked_tasks(report_data):
         raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
+    if fit_timesteps and report_data.is_text:
+        raise InputError("--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.")
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
     if out is not None:
