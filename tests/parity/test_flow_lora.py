@@ -7,10 +7,10 @@ import peft
 import pytest
 import torch
 
-from tests import tiny_flux, tiny_sd3
+from tests import tiny_flux, tiny_flux2, tiny_sd3
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import names
-from tests.parity import test_flux, test_stable_diffusion_3
+from tests.parity import test_flux, test_flux2, test_stable_diffusion_3
 from tests.parity.test_scorer import pictures
 from winobench import checkpoints, parallel
 from winobench.diffusion import families
@@ -18,9 +18,11 @@ from winobench.errors import InputError
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 TARGETS = ["attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.add_k_proj", "ff.net.0.proj", "proj_out"]
+TARGETS += ["ff_context.linear_in", "attn.to_qkv_mlp_proj"]  # klein's alone
 FAMILIES = {
     "sd3": (tiny_sd3.write, diffusers.StableDiffusion3Pipeline, test_stable_diffusion_3.torch_errors),
     "flux": (tiny_flux.write, diffusers.FluxPipeline, test_flux.torch_errors),
+    "klein": (tiny_flux2.write, diffusers.Flux2KleinPipeline, test_flux2.torch_errors),
 }
 LEVELS = [0.1, 0.5, 0.9]
 
@@ -40,7 +42,8 @@ def adapted(request, tmp_path_factory):
     state = peft.get_peft_model_state_dict(pipeline.transformer)
     metadata = {"transformer_lora_adapter_metadata": pipeline.transformer.peft_config["default"].to_dict()}
     pipeline_class.save_lora_weights(out, transformer_lora_layers=state, **metadata)
-    noise = np.random.default_rng(1).standard_normal((3, 8, 8, 16), np.float32)
+    channels = pipeline.vae.config.latent_channels
+    noise = np.random.default_rng(1).standard_normal((3, 8, 8, channels), np.float32)
     return folder, out, noise, torch_errors(pipeline, noise, levels=LEVELS)
 
 
