@@ -61,6 +61,10 @@ MODELS: dict[str, Model] = {
     "sd35-large": Model("stabilityai/stable-diffusion-3.5-large", "Stable Diffusion 3.5 large, 1024 pixels (gated)"),
     "flux1-dev": Model("black-forest-labs/FLUX.1-dev", "FLUX.1-dev, 1024 pixels (gated)"),
     "flux1-schnell": Model("black-forest-labs/FLUX.1-schnell", "FLUX.1-schnell, 1024 pixels"),
+    "flux2-klein-4b": Model("black-forest-labs/FLUX.2-klein-4B", "FLUX.2-klein 4B, 1024 pixels"),
+    "flux2-klein-base-4b": Model("black-forest-labs/FLUX.2-klein-base-4B", "FLUX.2-klein base 4B, 1024 pixels"),
+    "flux2-klein-9b": Model("black-forest-labs/FLUX.2-klein-9B", "FLUX.2-klein 9B, 1024 pixels (gated)"),
+    "flux2-klein-base-9b": Model("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
     # OpenAI's weights in a repository that has them as safetensors.
     "clip-vit-b32": Model("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels", "contrastive"),
     "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),

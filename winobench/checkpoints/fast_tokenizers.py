@@ -87,6 +87,26 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
     return np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["attention_mask"], np.int32).sum(axis=1)
 
 
+def as_questions(tokenizer: Any, texts: Sequence[str]) -> list[str]:
+    """Texts in a tokenizer's chat template, each as what a user says, up to where an answer without a thought begins.
+
+    Args:
+      tokenizer: from `read_fast_tokenizer`.
+      texts: strings.
+
+    Raises:
+      InputError: if a text cannot be tokenized (`winobench.texts.check_texts`), or there is no chat template.
+    """
+    check_texts(texts)
+    if getattr(tokenizer, "chat_template", None) is None:
+        raise InputError(
+            "the tokenizer has no chat template, in which this model takes texts: put its chat_template.jinja into the"
+            " tokenizer's folder"
+        )
+    options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
+    return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]
+
+
 def save_fast_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
     """Writes a tokenizer's files; the folder is made if needed."""
     tokenizer.save_pretrained(str(folder))

@@ -17,6 +17,7 @@ FAMILIES: dict[str, str] = {
     "StableDiffusionPipeline": "winobench.diffusion.stable_diffusion:StableDiffusion",
     "StableDiffusionXLPipeline": "winobench.diffusion.stable_diffusion_xl:StableDiffusionXL",
     "FluxPipeline": "winobench.diffusion.flux:Flux",
+    "Flux2KleinPipeline": "winobench.diffusion.flux_2:Flux2Klein",
     "StableDiffusion3Pipeline": "winobench.diffusion.stable_diffusion_3:StableDiffusion3",
 }
 """``_class_name`` of ``model_index.json`` -> the class of the family."""

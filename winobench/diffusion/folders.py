@@ -37,7 +37,7 @@ class Description:
       schedule: its noise schedule.
       timestep_range: the timesteps that it is judged on; None for all.
       configs: network -> config; without the networks that are left out.
-      settings: what its folder says of the family's own options (``"_winobench": {"settings": {...}}``).
+      settings: what its folder says of the family's own options (``"_winobench": {"settings": {...}}``) and fields.
     """
 
     family: type[Pipeline]
@@ -123,7 +123,8 @@ def save(pipeline: Pipeline, folder: str | os.PathLike, dtype: Any) -> None:
         parts = {name: list(named) if name in there else [None, None] for name, named in pipeline.PARTS.items()}
         parts["scheduler"] = ["diffusers", pipeline.schedule.scheduler_class]
         index = {"_class_name": pipeline.CLASS_NAME, "_diffusers_version": _DIFFUSERS_VERSION}
-        files.write_json(index_path, index | dict(sorted((parts | dict(pipeline.INDEX)).items())))
+        fields = {name: getattr(pipeline, name) for name in pipeline.INDEX_FIELDS}
+        files.write_json(index_path, index | dict(sorted((parts | dict(pipeline.INDEX) | fields).items())))
 
 
 def read_description(
@@ -138,6 +139,11 @@ def read_description(
         raise InputError(f"{path} describes a {kind} {problem}: it is not a {family.CLASS_NAME}")
     schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
     content = sources.read_json(schedule_path)
+    fields = {
+        name: allowed.check(f"{path}: {name}", index[name])
+        for name, allowed in family.INDEX_FIELDS.items()
+        if name in index
+    }
     try:
         schedule = family.read_schedule(content)
         timestep_range, settings = _own_values(family, content, schedule)
@@ -149,7 +155,7 @@ def read_description(
         for name, network in family.NETWORKS.items()
         if name not in absent
     }
-    return Description(family, schedule, timestep_range, configs, settings)
+    return Description(family, schedule, timestep_range, configs, {**fields, **settings})
 
 
 def mismatch(family: type[Pipeline], index: Mapping[str, Any]) -> str | None:

@@ -61,8 +61,12 @@ class Pipeline(abc.ABC):
     """Parts that a folder may leave out; their fields are then None."""
     INDEX: ClassVar[Mapping[str, Any]] = {}
     """What else ``model_index.json`` says."""
+    INDEX_FIELDS: ClassVar[Mapping[str, options.Range]] = {}
+    """Field -> what it may be, of those that ``model_index.json`` has under the same names."""
     DENOISER: ClassVar[str] = "unet"
     AUTOENCODER: ClassVar[str] = "vae"
+    LATENT_MULTIPLE: ClassVar[int] = 1
+    """Of the latents' height and width, as the autoencoder's scaling needs it."""
     LARGE_ENCODERS: ClassVar[tuple[str, ...]] = ()
     """Text encoders as large as the denoiser, which are loaded in its dtype."""
     RELEASED: ClassVar[Mapping[str, Callable[[], Description]]] = {}
@@ -365,9 +369,8 @@ class Pipeline(abc.ABC):
         """
         function, params = self._text_function
         ids = self.tokenize(checked_texts(texts))
-        return pure_functions.in_batches(
-            functools.partial(pure_functions.call, function, params), ids, batch_size=batch_size
-        )
+        encode = functools.partial(pure_functions.call, function, params)
+        return pure_functions.in_batches(encode, ids, batch_size=batch_size)
 
     def encode_images(self, images: np.ndarray, *, noise: np.ndarray | None = None, batch_size: int = 8) -> jax.Array:
         """Encodes images into latents, scaled as in training.
@@ -385,7 +388,7 @@ class Pipeline(abc.ABC):
         """
         images = np.asarray(images)
         config = self.autoencoder.config
-        factor = config.downsampling
+        factor = config.downsampling * self.LATENT_MULTIPLE
         if images.ndim != 4 or images.shape[-1] != config.in_channels or 0 in images.shape:
             raise InputError(f"images have the shape {list(images.shape)}, but must be [n, height, width, channels]")
         if images.shape[1] % factor or images.shape[2] % factor:
@@ -401,9 +404,8 @@ class Pipeline(abc.ABC):
                 " uint8 for values from 0 to 255"
             )
         function, params = self._image_function
-        return pure_functions.in_batches(
-            functools.partial(pure_functions.call, function, params), images, noise, batch_size=batch_size
-        )
+        encode = functools.partial(pure_functions.call, function, params)
+        return pure_functions.in_batches(encode, images, noise, batch_size=batch_size)
 
     def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
         """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``.
@@ -414,9 +416,11 @@ class Pipeline(abc.ABC):
         latents = latents if isinstance(latents, jax.Array) else np.asarray(latents)
         channels = self.autoencoder.config.latent_channels
         is_float = jnp.issubdtype(latents.dtype, jnp.floating)
-        if not is_float or latents.ndim != 4 or latents.shape[-1] != channels or 0 in latents.shape:
+        uneven = any(side % self.LATENT_MULTIPLE for side in latents.shape[1:3])
+        if not is_float or latents.ndim != 4 or latents.shape[-1] != channels or 0 in latents.shape or uneven:
             raise InputError(
-                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}]"
+                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}],"
+                f" height and width multiples of {self.LATENT_MULTIPLE}"
             )
         if not bool(jnp.isfinite(latents).all()):
             raise InputError("latents hold NaN or infinite numbers: check what they were made by")

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -354,7 +356,7 @@ class Decoder(nnx.Module):
         """
         check_length(self.config, input_ids.shape[1])
         places, written = self._places(positions, cache, mask)
-        x = jnp.take(self.embed_tokens.embedding[...], input_ids, axis=0).astype(self.dtype)
+        x = self._embedded(input_ids)
         if cache is None:
             for layer in self.layers:
                 x, _ = layer(x, places, None, None)
@@ -369,6 +371,30 @@ class Decoder(nnx.Module):
         keys, values = zip(*stored, strict=True)
         return self.norm(x), Cache(keys, values, written, cache.prefix)
 
+    def states_after(
+        self, counts: Sequence[int], input_ids: jax.Array, positions: jax.Array, mask: jax.Array | None = None
+    ) -> list[jax.Array]:
+        """States of texts after some of the layers; those behind are not computed.
+
+        Args:
+          counts: after how many layers. 0 are the embeddings; after all layers comes the last norm.
+          input_ids, positions, mask: as of a call without a cache.
+
+        Returns:
+          Arrays [B, s, hidden_size] in the compute dtype.
+
+        Raises:
+          ValueError: as of a call.
+        """
+        check_length(self.config, input_ids.shape[1])
+        places, _ = self._places(positions, None, mask)
+        states = [self._embedded(input_ids)]
+        for layer in itertools.islice(self.layers, max(counts)):
+            states.append(layer(states[-1], places, None, None)[0])
+        if max(counts) == len(self.layers):
+            states[-1] = self.norm(states[-1])
+        return [states[count] for count in counts]
+
     def logits(self, hidden: jax.Array) -> jax.Array:
         """Scores every token as the next one.
 
@@ -382,6 +408,9 @@ class Decoder(nnx.Module):
             return self.lm_head(hidden, result=jnp.float32)
         embedding = self.embed_tokens.embedding[...].astype(self.dtype)
         return jnp.einsum("...d,vd->...v", hidden, embedding, preferred_element_type=jnp.float32)
+
+    def _embedded(self, input_ids: jax.Array) -> jax.Array:
+        return jnp.take(self.embed_tokens.embedding[...], input_ids, axis=0).astype(self.dtype)
 
     def _places(
         self, positions: jax.Array, cache: Cache | None, mask: jax.Array | None

@@ -30,6 +30,11 @@ class LengthOfTokens:
     """Stands for a tokenizer where only the shape of what it returns matters: every text is zeros."""
 
     model_max_length = 1 << 30
+    chat_template = ""
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **keywords: Any) -> str:
+        """Of some text, nothing."""
+        return ""
 
     def __len__(self) -> int:
         return 0

@@ -1,0 +1,91 @@
+"""Qwen3 (2025) as the text encoder of text-to-image models: states from between its layers, which predict no token."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.models import released
+from winobench.models.base import Network
+from winobench.models.decoder import Decoder, Projection
+from winobench.models.decoder_config import DecoderConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Qwen3TextConfig(DecoderConfig):
+    """As `DecoderConfig`, of a Qwen3.
+
+    Attributes:
+      out_layers: after how many layers the states are taken; 0 are the embeddings. Published files do not say: it is
+        an argument of diffusers' pipelines, ``text_encoder_out_layers``.
+      others: as of `DecoderConfig`.
+    """
+
+    model_type: str = "qwen3"
+    out_layers: tuple[int, ...] = (9, 18, 27)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._require(self.model_type == "qwen3", "model_type", "'qwen3'")
+
+    @classmethod
+    def qwen3_4b(cls) -> Self:
+        """That of FLUX.2-klein-4B."""
+        return cls(**vars(released.language_model("qwen3-4b")))
+
+    @classmethod
+    def qwen3_8b(cls) -> Self:
+        """That of FLUX.2-klein-9B."""
+        return cls(**vars(released.language_model("qwen3-8b")))
+
+
+class Qwen3TextEncoder(Network):
+    """Some of a Qwen3's states, under the attribute names of ``Qwen3ForCausalLM``.
+
+    Layers behind the last states that are taken, the last norm and the output matrix are held for the files' sake only.
+
+    Args:
+      config: the network's shape.
+      dtype: compute dtype. float16 overflows in published checkpoints; use bfloat16.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = Qwen3TextConfig
+    weights_name: ClassVar[str] = "model"
+
+    def __init__(
+        self, config: Qwen3TextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        # In the files, the output matrix is beside the rest.
+        self.model = Decoder(dataclasses.replace(config, tie_word_embeddings=True), **kwargs)
+        tied = config.tie_word_embeddings
+        self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, **kwargs)
+
+    def __call__(self, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
+        """Encodes texts; padding attends to a text's own tokens, and nothing attends to padding.
+
+        Args:
+          input_ids: int32 [n, s], padded at the end.
+          lengths: int32 [n], how many tokens are each text's own.
+
+        Returns:
+          [n, s, hidden_size * number of ``out_layers``] in the compute dtype.
+        """
+        places = jnp.arange(input_ids.shape[1])
+        positions = jnp.broadcast_to(places, input_ids.shape)
+        own = jnp.broadcast_to((places < lengths[:, None])[:, None], (*input_ids.shape, len(places)))
+        return jnp.concatenate(self.model.states_after(self.config.out_layers, input_ids, positions, own), axis=-1)
+
+    def taking(self, out_layers: tuple[int, ...]) -> Self:
+        """This network, with the same arrays, and other ``out_layers``."""
+        other = nnx.merge(*nnx.split(self))
+        other.config = dataclasses.replace(self.config, out_layers=out_layers)
+        return other
