@@ -82,6 +82,8 @@ setuptools.setup(
             "kubeflow_trainer_api>=2.3,<3",
             # What torch diffusers loads and saves LoRA with.
             "peft>=0.21.2,<0.22",
+            # 5.24 takes no PEFT before 0.22, which is not out yet.
+            "transformers<5.24",
             "pytest>=9.2,<10",
             "pytest-xdist>=3.8,<4",
             "pyyaml>=6.0.3,<7",
