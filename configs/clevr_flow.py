@@ -1,6 +1,6 @@
 """Trains clevr-flow: an autoencoder, then a small transformer like Stable Diffusion 3's, on rendered scenes.
 
-python -m launch.train --config=clevr_flow           # the shipped recipe: some three hours on one CPU core
+python -m launch.train --config=clevr_flow           # the shipped recipe: some three and a half hours on one CPU core
 python -m launch.train --config=clevr_flow:debug     # a few minutes, to see every part run
 python -m launch.train --config=clevr_flow --config.denoiser.num_steps=20000     # longer; resumes where it was
 """

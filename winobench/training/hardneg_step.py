@@ -56,18 +56,7 @@ def loss_config(config: ml_collections.ConfigDict) -> hard_negatives.LossConfig:
 
 def optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> optax.GradientTransformation:
     """The optimizer of ``config.optimizer`` for a number of steps."""
-    rate = optimizers.make_schedule(
-        settings.schedule, settings.learning_rate, warmup_steps=settings.warmup_steps, total_steps=num_steps
-    )
-    return optimizers.make_optimizer(
-        settings.name,
-        rate,
-        weight_decay=settings.weight_decay,
-        clip_norm=settings.clip_norm,
-        b1=settings.b1,
-        b2=settings.b2,
-        eps=settings.eps,
-    )
+    return optimizers.from_settings(settings, num_steps, warmup_steps=settings.warmup_steps)
 
 
 def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:

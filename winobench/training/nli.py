@@ -410,18 +410,4 @@ def _loss(graphdef: Any, params: Any, batch: Mapping[str, jax.Array], key: jax.A
 
 
 def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:
-    rate = optimizers.make_schedule(
-        settings.schedule,
-        settings.learning_rate,
-        warmup_steps=round(settings.warmup_share * num_steps),
-        total_steps=num_steps,
-    )
-    return optimizers.make_optimizer(
-        settings.name,
-        rate,
-        weight_decay=settings.weight_decay,
-        clip_norm=settings.clip_norm,
-        b1=settings.b1,
-        b2=settings.b2,
-        eps=settings.eps,
-    )
+    return optimizers.from_settings(settings, num_steps, warmup_steps=round(settings.warmup_share * num_steps))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import optax
 from optax import contrib
@@ -124,3 +126,17 @@ def make_optimizer(
         )
     clip = optax.identity() if clip_norm is None else optax.clip_by_global_norm(clip_norm)
     return optax.chain(clip, inner)
+
+
+def from_settings(settings: Any, num_steps: int, *, warmup_steps: int) -> optax.GradientTransformation:
+    """The optimizer that a config's ``optimizer`` describes, with its schedule over a number of steps."""
+    rate = make_schedule(settings.schedule, settings.learning_rate, warmup_steps=warmup_steps, total_steps=num_steps)
+    return make_optimizer(
+        settings.name,
+        rate,
+        weight_decay=settings.weight_decay,
+        clip_norm=settings.clip_norm,
+        b1=settings.b1,
+        b2=settings.b2,
+        eps=settings.eps,
+    )
