@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from winobench.data.pictures.prompts import Prompt, read_prompts
+    from winobench.data.pictures.reading import Pictures, read_pictures
     from winobench.diffusion.families import load_pipeline
     from winobench.diffusion.pipeline import Pipeline
     from winobench.diffusion.schedules import NoiseSchedule, Schedule
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
     from winobench.pictures.draw import draw_pictures
-    from winobench.data.pictures.prompts import Prompt, read_prompts
-    from winobench.data.pictures.reading import Pictures, read_pictures
     from winobench.report.runs import Run, read_run
     from winobench.responders.loading import load_responder
     from winobench.scorers.contrastive import Contrastive

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from winobench.data import clevr_captions, clevr_scenes
-from winobench.errors import InputError
 from winobench.data.pictures import clevr_prompts, named_sets
 from winobench.data.pictures.prompts import Prompt, digest, read_prompts
+from winobench.errors import InputError
 
 DATA = os.environ.get("WINOBENCH_REFERENCE_DATA")
 

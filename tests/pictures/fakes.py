@@ -4,9 +4,9 @@ import hashlib
 
 import numpy as np
 
+from winobench.data.pictures.prompts import Prompt
 from winobench.errors import InputError
 from winobench.pictures.draw import Drawer
-from winobench.data.pictures.prompts import Prompt
 
 PROMPTS = [
     Prompt("one", "a red cube", "color", {"objects": [{"color": "red", "shape": "cube", "count": 1}]}),

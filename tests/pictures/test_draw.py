@@ -126,9 +126,7 @@ def test_a_line_that_was_cut_off_is_drawn_again(tmp_path):
 
 def test_a_folder_of_another_run_is_refused(tmp_path):
     draw(tmp_path / "run", fakes.FakePipeline())
-    with pytest.raises(
-        InputError, match=r"differs in settings.num_steps \(50 there, 9 here\)"
-    ):
+    with pytest.raises(InputError, match=r"differs in settings.num_steps \(50 there, 9 here\)"):
         draw(tmp_path / "run", fakes.FakePipeline(), settings=Settings(num_steps=9))
     with pytest.raises(InputError, match=r"differs in prompts\.sha256"):
         draw(tmp_path / "run", fakes.FakePipeline(), prompts=fakes.PROMPTS[:2])

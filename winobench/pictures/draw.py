@@ -18,11 +18,11 @@ import jax
 
 from winobench import json_files, options, parallel
 from winobench import progress as progress_bars
+from winobench.data.pictures import reading, records
+from winobench.data.pictures.prompts import Prompt, digest
 from winobench.errors import InputError
 from winobench.evaluation import lifecycle, provenance
 from winobench.evaluation import records as run_folders
-from winobench.data.pictures import reading, records
-from winobench.data.pictures.prompts import Prompt, digest
 from winobench.texts import checked_list
 
 if TYPE_CHECKING:

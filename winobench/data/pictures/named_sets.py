@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 
 from winobench import json_files, options
-from winobench.errors import InputError
-from winobench.files import user_path
 from winobench.data.pictures import clevr_prompts
 from winobench.data.pictures.prompts import NamedSet, Prompt, make_prompt, table_rows, text_lines
+from winobench.errors import InputError
+from winobench.files import user_path
 
 DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Marcus et al.", "Positional")
 """The six of DrawBench's eleven categories that DiffusionITM compares models on (Krojer et al. 2023, App. B, Table 4);

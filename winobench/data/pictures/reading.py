@@ -14,10 +14,10 @@ import numpy as np
 import PIL.Image
 
 from winobench import files, json_files
-from winobench.errors import InputError
 from winobench.data.pictures import records
 from winobench.data.pictures.prompts import Prompt, digest, read_json_prompts
 from winobench.data.pictures.records import DRAWN, PictureRecord, Place
+from winobench.errors import InputError
 
 KIND = "pictures"
 """``kind`` in the ``config.json`` of such runs."""

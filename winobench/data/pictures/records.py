@@ -29,8 +29,8 @@ import PIL.Image
 from absl import logging
 
 from winobench import files, json_files, options
-from winobench.errors import InputError
 from winobench.data.pictures.prompts import Prompt
+from winobench.errors import InputError
 
 DRAWN, PICTURES = "drawn", "pictures"
 """Folders of records and of pictures, in a run's folder."""
