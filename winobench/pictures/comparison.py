@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
-from winobench.pictures.records import PictureRecord, is_whole
-from winobench.pictures.run import PicturesRun, read_pictures
 
 from winobench import files, json_files, judging
+from winobench.data.pictures.reading import read_pictures
+from winobench.data.pictures.records import PictureRecord, is_whole
 from winobench.errors import InputError
 from winobench.judging.server import Server
 from winobench.metrics import agreement, preference
@@ -97,14 +97,13 @@ def sides(words: Sequence[str]) -> tuple[Side, Side]:
 
 
 def _sides(word: str) -> list[Side]:
-    folder, colon, model = word.rpartition(":")
-    path = pathlib.Path(files.user_path(folder if colon else word))
-    if colon and not path.is_dir() and pathlib.Path(files.user_path(word)).is_dir():
-        path, model = pathlib.Path(files.user_path(word)), ""
+    path, model = pathlib.Path(files.user_path(word)), ""
+    if ":" in word and not os.path.isdir(path):
+        folder, _, model = word.rpartition(":")
+        path = pathlib.Path(files.user_path(folder))
     run = read_pictures(path)
-    if model and model not in run.models:
-        raise InputError(f"{path} has no pictures of {model!r}: its models are {', '.join(run.models)}")
-    return [Side(path.resolve(), name) for name in ([model] if model else run.models)]
+    models = [run.model(model)] if model else run.models
+    return [Side(path.resolve(), one.label) for one in models]
 
 
 def make_pairs(first: Side, second: Side) -> list[Pair]:
@@ -131,12 +130,8 @@ def make_pairs(first: Side, second: Side) -> list[Pair]:
 
 
 def _records(side: Side) -> dict[tuple[str, str, int], PictureRecord]:
-    run: PicturesRun = read_pictures(side.run)
-    return {
-        (record.prompt.id, record.prompt.text, record.seed): record
-        for record in run.records
-        if record.model == side.model
-    }
+    found = [record for record in read_pictures(side.run).records if record.model == side.model]
+    return {(record.prompt.id, record.prompt.text, record.seed): record for record in found}
 
 
 class Comparison:
