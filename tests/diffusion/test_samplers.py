@@ -3,10 +3,19 @@ import numpy as np
 import pytest
 
 from winobench.diffusion import samplers
+from winobench.diffusion.flow_schedule import FlowSchedule
+from winobench.diffusion.samplers.ddim import ddim_timesteps
+from winobench.diffusion.samplers.dpm_solver import dpm_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 
 SCHEDULE = NoiseSchedule()
+
+
+def draw(denoiser, schedule, num_steps, noise, text, empty=None, *, name="ddim", first=0, **keywords):
+    sampler = samplers.SAMPLERS[name]
+    plan = sampler.plan(schedule, num_steps, first=first)
+    return samplers.sample(sampler, denoiser, None, plan, noise, text, empty, **keywords)
 
 
 def test_a_perfect_denoiser_recovers_the_latents():
@@ -19,7 +28,7 @@ def test_a_perfect_denoiser_recovers_the_latents():
         remaining = jnp.asarray(schedule.alphas_cumprod)[times.astype(int)][:, None, None, None]
         return (noisy - jnp.sqrt(remaining) * latents) / jnp.sqrt(1 - remaining)
 
-    drawn = samplers.ddim_sample(perfect, None, schedule, start, jnp.zeros((2, 1, 1)), None, num_steps=25)
+    drawn = draw(perfect, schedule, 25, start, jnp.zeros((2, 1, 1)))
     # 960 is the first of 25 timesteps; its signal rate of 0.08 magnifies rounding twelvefold.
     np.testing.assert_allclose(drawn, latents, atol=2e-5)
 
@@ -31,30 +40,28 @@ def test_guidance_of_one_is_no_guidance():
     def denoiser(params, noisy, timesteps, states):
         return 0.1 * noisy + states[:, :, :, None]
 
-    arguments = (denoiser, None, SCHEDULE, noise, text)
-    plain = samplers.ddim_sample(*arguments, None, num_steps=3)
-    np.testing.assert_allclose(
-        samplers.ddim_sample(*arguments, empty, num_steps=3, guidance_scale=1.0), plain, rtol=1e-5
-    )
-    guided = samplers.ddim_sample(*arguments, empty, num_steps=3, guidance_scale=3.0)
+    arguments = (denoiser, SCHEDULE, 3, noise, text)
+    plain = draw(*arguments)
+    np.testing.assert_allclose(draw(*arguments, empty, guidance_scale=1.0), plain, rtol=1e-5)
+    guided = draw(*arguments, empty, guidance_scale=3.0)
     assert np.abs(guided - plain).max() > 1
 
 
 @pytest.mark.parametrize("num_steps", [0, 1001])
 def test_number_of_steps_is_checked(num_steps):
     with pytest.raises(InputError, match="must be from 1 to 1000"):
-        samplers.ddim_timesteps(SCHEDULE, num_steps)
+        ddim_timesteps(SCHEDULE, num_steps)
 
 
 def test_all_timesteps_can_be_used_despite_the_offset():
-    steps, _ = samplers.ddim_timesteps(SCHEDULE, 1000)
+    steps, _ = ddim_timesteps(SCHEDULE, 1000)
     assert steps.max() == 999
     assert steps.min() >= 0
 
 
 def test_unknown_spacing():
     with pytest.raises(InputError, match="timestep_spacing is 'odd'"):
-        samplers.ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)
+        ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)
 
 
 @pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
@@ -63,7 +70,7 @@ def test_timesteps_of_every_step_count_are_the_nearest_to_the_exact_ones(spacing
     """Against fractions: as many as asked for, all of the schedule's, none further than half a timestep away."""
     schedule = NoiseSchedule(num_train_timesteps=total, sampler_options=(("timestep_spacing", spacing),))
     for count in range(1, total + 1):
-        steps, following = samplers.ddim_timesteps(schedule, count)
+        steps, following = ddim_timesteps(schedule, count)
         number = np.arange(count)
         # Numerators over the common denominator ``count`` or ``count - 1``, whole numbers all.
         exact, denominator = {
@@ -88,7 +95,7 @@ def test_sixty_one_trailing_steps_end_at_the_picture():
     def knows_the_noise(params, noisy, timesteps, states):
         return jnp.asarray(noise)
 
-    drawn = samplers.ddim_sample(knows_the_noise, None, schedule, start, jnp.zeros((1, 1, 1)), None, num_steps=61)
+    drawn = draw(knows_the_noise, schedule, 61, start, jnp.zeros((1, 1, 1)))
     # It was 16.6 with the step too many; what is left is that steps go to t - 1000 // 61, and end at timestep 0.
     assert np.sqrt(np.mean((np.asarray(drawn) - latents) ** 2)) < 0.2
 
@@ -96,4 +103,4 @@ def test_sixty_one_trailing_steps_end_at_the_picture():
 @pytest.mark.parametrize("num_steps", [2.0, "5", True, None])
 def test_the_number_of_steps_is_a_whole_number(num_steps):
     with pytest.raises(InputError, match="must be a whole number"):
-        samplers.ddim_timesteps(SCHEDULE, num_steps)
+        ddim_timesteps(SCHEDULE, num_steps)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from winobench import files
-from winobench.diffusion import samplers, schedules
+from winobench.diffusion import schedules
+from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 
@@ -62,10 +63,10 @@ def test_schedules_of_other_samplers_differ_and_train_alike(change):
 
     @functools.partial(jax.jit, static_argnums=0)
     def timesteps(schedule):
-        return jnp.stack([jnp.asarray(part) for part in samplers.ddim_timesteps(schedule, 3)])
+        return jnp.stack([jnp.asarray(part) for part in ddim_timesteps(schedule, 3)])
 
     for schedule in (first, other):
-        np.testing.assert_array_equal(timesteps(schedule), samplers.ddim_timesteps(schedule, 3))
+        np.testing.assert_array_equal(timesteps(schedule), ddim_timesteps(schedule, 3))
 
 
 def test_lists_among_the_options_can_be_hashed():

@@ -24,6 +24,9 @@ from winobench.errors import InputError
 DATA_AXIS = "data"
 MODEL_AXIS = "model"
 
+# Memory that copies of the parameters may take where the devices are the cores of one CPU.
+_CPU_COPIES_BYTES = 1 << 31
+
 
 def one_device_per_core(limit: int = 8) -> None:
     """Has JAX see each core of this machine as a CPU device of its own.
@@ -72,6 +75,18 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
         return Mesh(np.asarray(devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
     grid = np.asarray(devices).reshape(-1, model_parallel)
     return Mesh(grid, (DATA_AXIS, MODEL_AXIS), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def default_mesh(params: Sequence[jax.Array]) -> Mesh:
+    """All devices of this process; of a CPU's cores only as many as there is memory for copies of the parameters.
+
+    In a program of several processes each has its own work, and waits for no other.
+    """
+    devices = jax.local_devices()
+    if devices[0].platform == "cpu":
+        copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
+        devices = devices[: max(1, copies)]
+    return make_mesh(devices)
 
 
 def as_mesh(mesh: Mesh | None) -> Mesh:

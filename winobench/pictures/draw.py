@@ -59,7 +59,7 @@ class Drawer:
       name: what people call it.
       load: makes its pipeline, with its LoRA; called once, when the models before it are done.
       dtype: that it computes in.
-      lora: of the LoRA: ``source``, ``sha256``, ``scale``; None without one.
+      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
       more: what else tells it from another model of this name, such as ``revision``, as JSON values.
     """
 

@@ -137,7 +137,7 @@ class LanguageModel:
         loaded = load(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
         return cls(
             loaded,
-            mesh=common.default_mesh(jax.tree.leaves(loaded.network[1])) if spread else None,
+            mesh=parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if spread else None,
             batch_size=batch_size,
             chat_template=chat_template,
             seed=seed,

@@ -194,7 +194,7 @@ def _encode_shards(
 def _encoder(pipeline: Pipeline, batch_size: int | None) -> tables.Encoder:
     """Of this process's devices; one compiled shape."""
     function, params = pipeline.image_function()
-    mesh = common.default_mesh(params)
+    mesh = parallel.default_mesh(params)
     if batch_size is None:
         batch_size = _BATCH.on(mesh)
     params = parallel.place_parameters(params, mesh)

@@ -37,7 +37,7 @@ class DrawnModel:
       label: short, different from the other models' labels, and the name of its folder.
       name: what people call it: a name of `winobench.registry.MODELS`, a hub id, a folder's name; and its LoRA.
       fingerprint: of the pipeline, with its LoRA; None where it has not drawn anything yet.
-      lora: of the LoRA: ``source``, ``sha256``, ``scale``; None without one.
+      lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
       settings: as of `winobench.data.pictures.records.PictureRecord`; empty where it has not drawn anything yet.
     """
 
