@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FARTHEST = 1.001
 
 
-class Pipeline(abc.ABC):
+class Pipeline(drawing.Drawing, abc.ABC):
     """A text-to-image model that diffuses latents.
 
     A family is a frozen dataclass (``eq=False``) whose fields are the networks of ``NETWORKS`` and the tokenizers of
@@ -427,42 +427,6 @@ class Pipeline(abc.ABC):
         function, params = self._image_function
         decode = functools.partial(pure_functions.call, PictureDecoding(function.family, function.structure), params)
         return np.asarray(pure_functions.in_batches(decode, latents, batch_size=batch_size))
-
-    def generate(
-        self,
-        texts: Sequence[str],
-        *,
-        num_steps: int = 50,
-        guidance_scale: float = 7.5,
-        seed: int = 0,
-        batch_size: int = 8,
-        image_size: int | None = None,
-    ) -> np.ndarray:
-        """Draws a picture for each text, with DDIM or, of a flow model, Euler's method, and the family's guidance.
-
-        Args:
-          texts: strings.
-          num_steps: number of steps.
-          guidance_scale: 1 for none; finite.
-          seed: the noise of picture i depends on (seed, i) alone.
-          batch_size: pictures that are drawn at once.
-          image_size: height and width in pixels; the model's own when None.
-
-        Returns:
-          uint8 ``[n, image_size, image_size, 3]``.
-
-        Raises:
-          InputError: an argument is not as described, or a batch does not fit into memory.
-        """
-        return drawing.generate(
-            self,
-            texts,
-            num_steps=num_steps,
-            guidance_scale=guidance_scale,
-            seed=seed,
-            batch_size=batch_size,
-            image_size=image_size,
-        )
 
     _text_function = functools.cached_property(lambda self: self.text_function())
     _image_function = functools.cached_property(lambda self: self.image_function())
