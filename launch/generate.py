@@ -1,4 +1,4 @@
-"""Draws pictures, or has language models write WSC+ items: python -m launch.generate --config=pictures"""
+"""Draws, compares and edits pictures, or has language models write WSC+ items: python -m launch.generate --help"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from launch import configuration, items, pictures
+from launch import comparing, configuration, editing, items, pictures
 from winobench import registry
 from winobench.errors import InputError
 
@@ -27,6 +27,17 @@ Draws pictures of a set of prompts with one or several text-to-image models (doc
 Each picture is a PNG file with a record, on disk when it is done; a run that was stopped goes on when the same command
 is given again. pictures.html in the run's folder shows them side by side. With --processes, the same command on several
 machines shares the work. --config=pictures --help explains all fields.
+
+Has people compare the pictures of two models without knowing which is which, on a page of this computer (App. B):
+
+  python -m launch.generate --compare RUN_A RUN_B --rater=anna       or RUN:MODEL, or one run of two models
+  python -m launch.generate --compare RUN_A RUN_B --finish           who prefers what, with intervals
+  python -m launch.generate --compare RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     automatic judges beside
+
+Edits the images of a task towards its texts: how far must a picture move until a text fits? (App. C)
+
+  python -m launch.generate --config=edit                            by optimisation, Figure 6
+  python -m launch.generate --config=edit:denoise                    by noise and denoising, Figure 7
 
 Has language models write new WSC+ items as the paper does: ask, check, let two people judge, keep what both call valid.
 
@@ -63,11 +74,35 @@ _REUSE = flags.DEFINE_bool("reuse", True, "Items: take responses that runs besid
 _CHECK = flags.DEFINE_bool("check", False, "Items: check what was generated once more, with the limits now given.")
 _ANNOTATE = flags.DEFINE_string("annotate", None, "Items: serve the page on which this person judges them.")
 _PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", lower_bound=0, upper_bound=65535)
-_FINISH = flags.DEFINE_bool("finish", False, "Items: keep what every annotator calls valid, and draw the figures.")
+_FINISH = flags.DEFINE_bool(
+    "finish", False, "Items: keep what every annotator calls valid, and draw the figures. Comparison: print the table."
+)
+_COMPARE = flags.DEFINE_bool("compare", False, "Compare the pictures of the two runs that follow.")
+_RATER = flags.DEFINE_string("rater", None, "Comparison: serve the page of this person.")
+_JUDGE = flags.DEFINE_list("judge", [], "Comparison: models that judge automatically, with --finish.")
 
 
-def main(config: ml_collections.ConfigDict) -> None:
-    """Draws pictures where the config has prompts; otherwise does the step of WSC+ items that the flags name."""
+def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
+    """Does what the flags and the config are for.
+
+    Args:
+      config: with prompts, to draw; with a method, to edit; otherwise of WSC+ items.
+      words: of the command line that are no flags: what is compared.
+    """
+    if _COMPARE.value:
+        _refuse([_CHECK, _ANNOTATE, _PROCESSES, _OVERWRITE], "other steps than --compare")
+        comparing.compare(
+            words,
+            rater=_RATER.value,
+            finish=_FINISH.value,
+            judges=_JUDGE.value,
+            workdir=_WORKDIR.value,
+            port=_PORT.value,
+        )
+        return
+    if words:
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+    _refuse([_RATER, _JUDGE], "--compare")
     spec = registry.model_label((flags.FLAGS.config or DEFAULT_CONFIG).removesuffix(".py").partition(":")[0])
     if "prompts" in config:
         _refuse([_CHECK, _ANNOTATE, _FINISH], "WSC+ items, which --config=wscplus_generate has written")
@@ -80,6 +115,10 @@ def main(config: ml_collections.ConfigDict) -> None:
         )
         return
     _refuse([_PROCESSES], "configs of pictures")
+    if "strengths" in config:
+        _refuse([_CHECK, _ANNOTATE, _FINISH], "WSC+ items, which --config=wscplus_generate has written")
+        editing.main(config, spec=spec, workdir=_WORKDIR.value, overwrite=_OVERWRITE.value)
+        return
     items.main(
         config,
         spec=spec,
@@ -98,4 +137,4 @@ def _refuse(given: list[flags.FlagHolder], are_for: str) -> None:
 
 
 if __name__ == "__main__":
-    configuration.start(main, launcher="generate", default=DEFAULT_CONFIG, usage=USAGE)
+    configuration.start_with_words(main, launcher="generate", default=DEFAULT_CONFIG, usage=USAGE)
