@@ -8,6 +8,7 @@ number of devices, and what ``--help`` imports need `launch_process` or `command
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import pathlib
@@ -26,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # All launchers share its flag; the others' flags may have equal names.
 _SHARED = "launch.configuration"
+importlib.import_module(_SHARED)  # else the first launch would import it, and take its flag away with its own
 
 
 def command(module: str, *words: object) -> list[str]:
