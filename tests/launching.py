@@ -8,7 +8,6 @@ number of devices, and what ``--help`` imports need `launch_process` or `command
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import os
 import pathlib
@@ -22,12 +21,14 @@ from unittest import mock
 
 from absl import flags, logging
 
+# Whose flag is registered once, before any launch takes away what launchers register.
+from launch import configuration
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 """The checkout, from which everything is launched and imported."""
 
 # All launchers share its flag; the others' flags may have equal names.
-_SHARED = "launch.configuration"
-importlib.import_module(_SHARED)  # else the first launch would import it, and take its flag away with its own
+_SHARED = configuration.__name__
 
 
 def command(module: str, *words: object) -> list[str]:
