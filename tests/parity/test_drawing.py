@@ -8,6 +8,9 @@ import torch
 from tests import tiny_sd3
 from winobench.diffusion import families
 
+# What is quick of this, tests/parity/test_samplers.py and tests/diffusion/test_drawing.py have.
+pytestmark = pytest.mark.slow
+
 TEXTS = ["a red cube", "a photo of the blue ball"]
 NAMED = {
     "ddim": diffusers.DDIMScheduler,
@@ -47,7 +50,6 @@ def compare(ours, expected, **options):
     np.testing.assert_allclose(found, expected, atol=2e-4 * np.abs(expected).max())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMED)
 def test_samplers(stable_diffusion, name):
     ours, theirs = stable_diffusion
@@ -59,7 +61,7 @@ def test_samplers(stable_diffusion, name):
     compare(ours, expected, num_steps=5, sampler=name, latents=channels_last(noise))
 
 
-@pytest.mark.parametrize("name", ["ddim", *(pytest.param(name, marks=pytest.mark.slow) for name in list(NAMED)[1:])])
+@pytest.mark.parametrize("name", NAMED)
 def test_image_to_image(stable_diffusion, name):
     """Steps 2 to 5 of 5, from the latents of images and given noise."""
     ours, theirs = stable_diffusion
@@ -74,7 +76,6 @@ def test_image_to_image(stable_diffusion, name):
     compare(ours, expected, num_steps=5, sampler=name, image=image, strength=0.7, latents=noise)
 
 
-@pytest.mark.slow
 def test_image_to_image_of_a_flow(stable_diffusion_3):
     ours, theirs = stable_diffusion_3
     theirs = diffusers.StableDiffusion3Img2ImgPipeline(**theirs.components)
