@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,7 @@ def draw_pictures(
             run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)
             for drawer in drawers:
                 run.draw(drawer)
+                gc.collect()  # a pipeline is held by circles, and the next one needs its room
     return reading.read_pictures(folder.path)
 
 
