@@ -42,7 +42,8 @@ HELP = {
     " number alone",
     "num_steps": "steps of the sampler",
     "guidance_scale": "classifier-free guidance; 1 for none",
-    "sampler": "a sampler's name; none for the usual one of the model's family",
+    "sampler": "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none for the usual one of the"
+    " model's family",
     "image_size": "height and width in pixels; none for the model's own",
     "batch_size": "pictures at once on each device",
 }

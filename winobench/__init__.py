@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from winobench.data.pictures.reading import Pictures, read_pictures
     from winobench.diffusion.families import load_pipeline
     from winobench.diffusion.pipeline import Pipeline
+    from winobench.diffusion.samplers import SAMPLERS
     from winobench.diffusion.schedules import NoiseSchedule, Schedule
     from winobench.diffusion.stable_diffusion import StableDiffusion
     from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "METRICS": "winobench.metrics",
+    "SAMPLERS": "winobench.diffusion.samplers",
     "TASKS": "winobench.tasks",
     "TEXT_TASKS": "winobench.tasks",
     "Association": "winobench.tasks.base",
@@ -79,6 +81,7 @@ _HOME = {
 
 __all__ = [
     "METRICS",
+    "SAMPLERS",
     "TASKS",
     "TEXT_TASKS",
     "Association",

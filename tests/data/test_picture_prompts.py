@@ -3,7 +3,6 @@
 import collections
 import json
 import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -12,8 +11,6 @@ from winobench.data import clevr_captions, clevr_scenes
 from winobench.data.pictures import clevr_prompts, named_sets
 from winobench.data.pictures.prompts import Prompt, digest, read_prompts
 from winobench.errors import InputError
-
-DATA = os.environ.get("WINOBENCH_REFERENCE_DATA")
 
 
 def write(path, content):
@@ -98,9 +95,8 @@ def test_geneval(tmp_path):
         read_prompts("geneval:" + write(tmp_path / "other.jsonl", '{"prompt": "x"}\n'))
 
 
-@pytest.mark.skipif(not DATA, reason="needs WINOBENCH_REFERENCE_DATA")
-def test_the_published_file_of_geneval():
-    path = pathlib.Path(DATA) / "newer" / "geneval" / "evaluation_metadata.jsonl"
+def test_the_published_file_of_geneval(reference_data):
+    path = reference_data / "newer" / "geneval" / "evaluation_metadata.jsonl"
     prompts = read_prompts(f"geneval:{path}")
     assert len({prompt.id for prompt in prompts}) == len(prompts) == 553
     # Ghosh et al. 2023: 80 single objects, 99 pairs, 80 counts, 94 colours, 100 positions, 100 colour attributions.

@@ -98,6 +98,67 @@ def test_sixty_one_trailing_steps_end_at_the_picture():
     assert np.sqrt(np.mean((np.asarray(drawn) - latents) ** 2)) < 0.2
 
 
+def test_every_sampler_follows_a_perfect_denoiser():
+    """To the picture, however many steps are left out at first; random steps need noise, and end without."""
+    latents, noise = np.random.default_rng(0).normal(size=(2, 1, 2, 2, 3)).astype(np.float32)
+    added = np.random.default_rng(1).normal(size=(5, 1, 2, 2, 3)).astype(np.float32)
+    for name, sampler in samplers.SAMPLERS.items():
+        schedule = FlowSchedule() if sampler.is_continuous else NoiseSchedule(sampler_options=())
+
+        def perfect(params, noisy, times, states, schedule=schedule):
+            level = times / 1000 if schedule.is_continuous else times
+            steps = np.arange(1000)
+            signal, rate = (
+                (1 - level, level)
+                if schedule.is_continuous
+                else (jnp.interp(level, steps, table) for table in (schedule.signal_rates, schedule.noise_rates))
+            )
+            if schedule.is_continuous:
+                return (noisy - latents) / rate[:, None, None, None]
+            return (noisy - signal[:, None, None, None] * latents) / rate[:, None, None, None]
+
+        for first in (0, 2):
+            given = {"clean": latents, "step_noise": added[first:] if sampler.is_random else None}
+            drawn = draw(perfect, schedule, 5, noise, jnp.zeros((1, 1)), name=name, first=first, **given)
+            np.testing.assert_allclose(drawn, latents, atol=2e-3, err_msg=name)
+
+
+def test_every_step_of_dpm_solver_needs_a_timestep_of_its_own():
+    for options, most in (({}, 999), ({"timestep_spacing": "trailing"}, 1000)):
+        schedule = NoiseSchedule(sampler_options=tuple(options.items()))
+        assert (np.diff(dpm_timesteps(schedule, most)) < 0).all()
+        with pytest.raises(InputError, match=f"must be from 1 to {most}"):
+            dpm_timesteps(schedule, most + 1)
+    clipped = NoiseSchedule(
+        beta_schedule="squaredcos_cap_v2",
+        sampler_options=(("lambda_min_clipped", -1.0), ("timestep_spacing", "trailing")),
+    )
+    with pytest.raises(InputError, match="num_steps is 900, but the noise schedule leaves it fewer"):
+        dpm_timesteps(clipped, 900)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "words"),
+    [
+        ("euler", ("use_beta_sigmas", True), "use_beta_sigmas is set"),
+        ("euler", ("interpolation_type", "log_linear"), "interpolation_type is 'log_linear'"),
+        ("dpm_solver", ("final_sigmas_type", "one"), "final_sigmas_type is 'one'"),
+        ("dpm_solver", ("use_lu_lambdas", True), "use_lu_lambdas is set"),
+    ],
+)
+def test_options_that_are_not_supported(name, option, words):
+    with pytest.raises(InputError, match=words):
+        samplers.SAMPLERS[name].plan(NoiseSchedule(sampler_options=(option,)), 10)
+
+
+def test_a_sampler_is_found_by_its_name_and_the_schedule():
+    assert samplers.find_sampler(None, SCHEDULE) is samplers.SAMPLERS["ddim"]
+    assert samplers.find_sampler(None, FlowSchedule()) is samplers.SAMPLERS["flow_euler"]
+    assert samplers.find_sampler("euler", SCHEDULE) is samplers.SAMPLERS["euler"]
+    with pytest.raises(InputError, match=r"the sampler ddim is for models of numbered timesteps.* use flow_euler"):
+        samplers.find_sampler("ddim", FlowSchedule())
+
+
 @pytest.mark.parametrize("num_steps", [2.0, "5", True, None])
 def test_the_number_of_steps_is_a_whole_number(num_steps):
     with pytest.raises(InputError, match="must be a whole number"):

@@ -113,9 +113,9 @@ def compare(name, schedule, theirs, num_steps, *, strength=None, evenly=False, *
     plan = sampler.plan(schedule, num_steps, first=first, evenly=evenly)
     inputs = (None if each is None else jnp.asarray(np.asarray(each)) for each in (noise, text, empty, clean))
     found = run_of_ours(sampler, plan, *inputs, step_noise)
-    # Float32 on both sides. Steps divide by the signal's rate, which magnifies rounding near pure noise; where no signal
-    # is left, its 2^-24 is what diffusers' own rounding leaves.
-    tolerance = 2e-5 * max(np.abs(expected).max(), float(plan.noise_scale))
+    # Float32 on both sides. Steps divide by the signal's rate, which magnifies rounding near pure noise; and where
+    # latents grow with the noise, to 4,096 where no signal is left, so does their rounding.
+    tolerance = 2e-5 * np.abs(expected).max() + 2**-21 * float(plan.noise_scale)
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=tolerance)
     return plan
 
@@ -159,7 +159,7 @@ def test_a_whole_run_of_a_flow(evenly, num_steps, strength):
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("options", [{}, {"steps_offset": 1, "timestep_spacing": "leading"}])
 def test_files_of_other_schedulers(name, options):
-    """What a file does not say is as the sampler's own class has it, as where diffusers changes a pipeline's scheduler."""
+    """What a file does not say is as the sampler's own class has it, as diffusers reads another scheduler's file."""
     file = {"_class_name": "PNDMScheduler", **LATENT, "set_alpha_to_one": False, **options}
     pndm = diffusers.PNDMScheduler.from_config(file)
     given = {"clip_sample": False} if name == "ddim" else {}
@@ -168,7 +168,7 @@ def test_files_of_other_schedulers(name, options):
 
 
 @pytest.mark.parametrize("options", [*SPACED, {}])
-@pytest.mark.parametrize("num_steps", [2, 7, 50, 500, 998, 999])
+@pytest.mark.parametrize("num_steps", [2, 7, 50, 500, 998])
 def test_timesteps_of_dpm_solver(options, num_steps):
     schedule, theirs = both("dpm_solver", options)
     theirs.set_timesteps(num_steps)

@@ -1,6 +1,7 @@
 """A pipeline that draws at once: plain pictures, whose colour depends on seed, number and text."""
 
 import hashlib
+import types
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class FakePipeline:
     def __init__(self, name="fake", size=8, fails_after=None):
         self.fingerprint = hashlib.sha256(name.encode()).hexdigest()
         self.name, self.size, self.fails_after = name, size, fails_after
+        self.schedule = types.SimpleNamespace(is_continuous=False)
         self.drawn = []
 
     def check_image_size(self, image_size=None):

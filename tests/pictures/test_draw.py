@@ -57,7 +57,7 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
         "settings": {
             "num_steps": 50,
             "guidance_scale": 7.5,
-            "sampler": None,
+            "sampler": "ddim",
             "image_size": 8,
             "dtype": "float32",
         },

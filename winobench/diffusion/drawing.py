@@ -182,7 +182,7 @@ def _clean(
     if shape == pictures:
         return pipeline.encode_images(np.asarray(image), batch_size=batch_size)
     if shape == latents:
-        return _checked_latents("image", image, latents)
+        return _checked_latents("image: its latents", image, latents)
     raise InputError(
         f"image has the shape {list(shape)}, but must be pictures {list(pictures)}, one for each text, or their latents"
         f" {list(latents)}"
@@ -193,13 +193,11 @@ def _checked_latents(name: str, latents: ArrayLike, shape: tuple[int, ...]) -> j
     latents = np.asarray(latents)
     # Rounded to float32 first: what overflows there is no number, either.
     if latents.shape != shape or not jnp.issubdtype(latents.dtype, jnp.floating):
-        raise InputError(
-            f"{name}: {latents.dtype} {list(latents.shape)} are given, but floats {list(shape)} are needed"
-        )
+        raise InputError(f"{name} are {latents.dtype} {list(latents.shape)}, but must be floats {list(shape)}")
     with np.errstate(over="ignore"):
         latents = latents.astype(np.float32)
     if not np.isfinite(latents).all():
-        raise InputError(f"{name} hold NaN or infinite numbers: check what they were made by")
+        raise InputError(f"{name} hold NaN or infinite numbers: check what made them")
     return jnp.asarray(latents)
 
 

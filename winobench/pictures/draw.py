@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from winobench import json_files, options, parallel
 from winobench import progress as progress_bars
 from winobench.data.pictures import reading, records
 from winobench.data.pictures.prompts import Prompt, digest
+from winobench.diffusion import samplers
 from winobench.errors import InputError
 from winobench.evaluation import lifecycle, provenance
 from winobench.evaluation import records as run_folders
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from winobench.diffusion.pipeline import Pipeline
+    from winobench.diffusion.schedules import Schedule
 
 _MOST_LABELS = 3  # of a default folder's name
 
@@ -100,7 +103,7 @@ def draw_pictures(
       workdir: the run's folder; ``runs/<name>-<models>-<hash>`` by default.
       seeds: of the noise; a picture each.
       settings: how they are drawn.
-      batch_size: pictures that are drawn at once.
+      batch_size: pictures that each device draws at once.
       overwrite: delete another run in ``workdir`` instead of refusing the folder.
       progress: show pictures, pictures a second and the time left.
       name: begins the default folder's name.
@@ -137,6 +140,7 @@ def draw_pictures(
             run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)
             for drawer in drawers:
                 run.draw(drawer)
+                gc.collect()  # a pipeline is held by circles, and the next one needs its room
     return reading.read_pictures(folder.path)
 
 
@@ -160,6 +164,11 @@ class _Run:
         fields["lora"] = None if drawer.lora is None else dict(drawer.lora)
         parallel.all_gather_object(lambda: self._draw(drawer, pipeline, mine, fields))
 
+    @property
+    def _at_once(self) -> int:
+        """Pictures that the devices of this process draw at once."""
+        return self.batch_size * len(jax.local_devices())
+
     def _settle(self, drawer: Drawer, pipeline: Pipeline) -> dict[str, Any]:
         """What is known of a model once it is loaded, written down for the reader.
 
@@ -167,7 +176,9 @@ class _Run:
           InputError: it is not the model that has drawn before, or another one than in process 0.
         """
         size = pipeline.check_image_size(self.settings.image_size)
-        settings = {**dataclasses.asdict(self.settings), "image_size": size, "dtype": drawer.dtype}
+        sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
+        resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
+        settings = {**dataclasses.asdict(self.settings), **resolved}
         drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}
         first, *others = parallel.all_gather_object(lambda: drawn)
         if any(other != first for other in others):
@@ -210,7 +221,7 @@ class _Run:
         """Draws the pictures of these seeds and numbers; while some are drawn, those before them are written."""
         if not places:
             return
-        at_once = self.batch_size * _devices_that_share()
+        at_once = self._at_once
         shows = self.progress and parallel.is_main_process()
         with (
             progress_bars.counting(
@@ -239,7 +250,7 @@ class _Run:
             sampler=self.settings.sampler,
             seed=[seed for seed, _ in places],
             numbers=[number for _, number in places],
-            batch_size=self.batch_size,
+            batch_size=self._at_once,
             image_size=self.settings.image_size,
         )
 
@@ -270,6 +281,6 @@ def _unpacked(ranges: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     return [(seed, number) for seed, first, end in ranges for number in range(first, end)]
 
 
-def _devices_that_share() -> int:
-    """How many devices of this process divide what is drawn at once among them."""
-    return len(jax.local_devices())
+def _sampler_name(name: str | None, schedule: Schedule) -> str:
+    sampler = samplers.find_sampler(name, schedule)
+    return next(known for known, one in samplers.SAMPLERS.items() if one is sampler)

@@ -148,8 +148,9 @@ def _check(
         revision=revision,
         diffusion={"image_size": settings.image_size, "pipeline_options": pipeline_options},
     )
-    from winobench.diffusion import families
+    from winobench.diffusion import families, samplers
 
     description = families.read_description(registry.model_source(model), revision=revision)
+    samplers.find_sampler(settings.sampler, description.schedule)
     total = description.schedule.num_train_timesteps
     options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)

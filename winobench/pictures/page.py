@@ -96,7 +96,8 @@ def _prompts(run: Pictures, numbers: dict[str, str], thumbnails: dict[str, str])
             rows.append({"seed": seed, "pictures": pictures})
         yield {
             "text": prompt.text,
-            "about": " · ".join(filter(None, [prompt.category, f"number {number}", f"id {prompt.id}"])),
+            "about": " · ".join(filter(None, [prompt.category, f"number {number}"])),
+            "id": prompt.id,
             "category_number": numbers[prompt.category],
             "content": "" if prompt.content is None else json.dumps(prompt.content, ensure_ascii=False),
             "rows": rows,

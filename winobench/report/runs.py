@@ -206,6 +206,8 @@ def read_run(path: str | os.PathLike) -> Run:
     if not config_path.is_file():
         raise InputError(f"{path} is no run of winobench: it has no config.json; name a folder that launch.eval made.")
     config = _read_json(config_path)
+    if config.get("kind") == "pictures":
+        raise InputError(f"{path} holds pictures, which have a page of their own: open {path / 'pictures.html'}.")
     schema = config.get("schema")
     if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
         raise InputError(

@@ -56,7 +56,7 @@ class PictureRecord:
       number: of the picture: that of its prompt, from 0.
       fingerprint: of the pipeline that drew it, with its LoRA: 64 hexadecimal digits.
       lora: of the LoRA: ``name``, ``sha256``, ``scale``; None without one.
-      settings: ``num_steps``, ``guidance_scale``, ``sampler`` (None for the family's own), ``image_size``, ``dtype``.
+      settings: ``num_steps``, ``guidance_scale``, ``sampler``, ``image_size``, ``dtype``.
       file: path of the PNG file within the run's folder, with ``/``.
       sha256: of the file, 64 hexadecimal digits.
       size: of the file, in bytes.

@@ -36,10 +36,8 @@ def find_sampler(name: Any, schedule: Schedule) -> Sampler:
     if not isinstance(name, str) or name not in SAMPLERS:
         raise InputError(f"the sampler is {options.shown(name)}, but it must be one of {', '.join(SAMPLERS)}")
     if name not in fitting:
-        kind, other = ("a flow model", "timesteps") if schedule.is_continuous else ("a model of timesteps", "flows")
-        raise InputError(
-            f"the sampler {name} is one for models of {other}, and this is {kind}: use {', '.join(fitting)}"
-        )
+        kinds = "models of numbered timesteps, and this is a flow model", "flow models, which this is not"
+        raise InputError(f"the sampler {name} is for {kinds[not schedule.is_continuous]}: use {', '.join(fitting)}")
     return SAMPLERS[name]
 
 
