@@ -127,7 +127,10 @@ def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
     known = flat(config)
     for field in fields:
         if field not in known:
-            raise InputError(f"the config has no field {field!r}, which this launcher needs; configs/ has examples.")
+            raise InputError(
+                f"the config has no field {field!r}, which this launcher needs; configs/ has examples.",
+                code="unknown-field",
+            )
 
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -165,7 +168,9 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
     def parse(argv: Sequence[str]) -> list[str]:
         wants_help, words = _parse_flags(argv)
         if words and not takes_words:
-            raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+            raise InputError(
+                f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag"
+            )
         if wants_help:
             _print_flags(usage)
         return words
@@ -185,7 +190,9 @@ def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: st
         rest, overrides = _split(argv)
         wants_help, words = _parse_flags(rest)
         if words:
-            raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+            raise InputError(
+                f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag"
+            )
         if wants_help:
             _print_flags(usage)
         return overrides
@@ -263,7 +270,9 @@ def _check_working_directory() -> None:
         os.getcwd()
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"the working directory is gone ({reason}): change to another one with cd") from None
+        raise InputError(
+            f"the working directory is gone ({reason}): change to another one with cd", code="no-working-folder"
+        ) from None
 
 
 def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) -> ml_collections.ConfigDict:
@@ -271,7 +280,7 @@ def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) 
     rest, overrides = _split(argv)
     wants_help, words = _parse_flags(rest)
     if words:
-        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
     spec = flags.FLAGS.config or default
     config = load(spec, overrides, launcher)
     if wants_help:
@@ -289,7 +298,7 @@ def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
     except flags.UnrecognizedFlagError as error:
         near = difflib.get_close_matches(error.flagname, flags.FLAGS, n=1)
         hint = f"did you mean --{near[0]}?" if near else "--help lists the flags."
-        raise InputError(f"there is no flag --{error.flagname}: {hint}") from error
+        raise InputError(f"there is no flag --{error.flagname}: {hint}", code="no-such-flag") from error
     except flags.Error as error:
         raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.") from error
 
@@ -326,9 +335,11 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     if not os.path.isfile(path):
         known = ", ".join(config_names(launcher))
         shown = path if len(str(path)) <= _LONGEST_PATH_SHOWN else options.shown(str(path))
-        raise InputError(f"config file {shown} does not exist: name another one, or one of {known}.")
+        raise InputError(
+            f"config file {shown} does not exist: name another one, or one of {known}.", code="no-such-file"
+        )
     if path.suffix != ".py":
-        raise InputError(f"config file {path} is not a Python file: its name must end with .py.")
+        raise InputError(f"config file {path} is not a Python file: its name must end with .py.", code="bad-file-name")
     module = _execute(path)
     if launcher is not None and _launcher_of(module) not in (None, launcher):
         raise InputError(f"config {name!r} is for python -m launch.{_launcher_of(module)}, not for launch.{launcher}.")

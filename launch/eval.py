@@ -309,7 +309,8 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
     if config.sampling.num_samples not in (usual, len(timesteps)):
         raise InputError(
             f"--config.sampling.timesteps lists {len(timesteps):,} timesteps, one for each sample, but"
-            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out"
+            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out",
+            code="two-numbers-of-samples",
         )
     config.sampling.num_samples = len(timesteps)
 

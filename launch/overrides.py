@@ -59,7 +59,7 @@ def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
         near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
         hint = " or ".join(f"--config.{name}" for name in near)
         hint = f"did you mean {hint}?" if near else f"it has {', '.join(known)}."
-        raise InputError(f"the config has no field {options.shown(field)}: {hint}")
+        raise InputError(f"the config has no field {options.shown(field)}: {hint}", code="unknown-field")
     if isinstance(holder[last], ml_collections.ConfigDict):
         inner = ", ".join(f"{field}.{name}" for name in holder[last])
         raise InputError(f"--config.{field} is a group of fields: override one of {inner}.")

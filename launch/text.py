@@ -120,7 +120,10 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
         ready = [name for name in meant if TEXT_TASKS[name].ready(data_dir) is None]
         if word.endswith("*") and not ready:
             ways = "; ".join(dict.fromkeys(str(TEXT_TASKS[name].ready(data_dir)) for name in meant))
-            raise InputError(f"of the tasks {word!r} none has its data{f' ({ways})' if ways else ''}: name others.")
+            raise InputError(
+                f"of the tasks {word!r} none has its data{f' ({ways})' if ways else ''}: name others.",
+                code="data-not-ready",
+            )
         names += ready if word.endswith("*") else [word]
     return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
 

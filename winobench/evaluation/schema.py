@@ -224,7 +224,7 @@ def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> Non
     problem = _problem(value, expected, "", strict)
     if problem is not None:
         place, what = problem
-        raise InputError(f"{place.lstrip('.') + ' of ' if place else ''}{where} {what}")
+        raise InputError(f"{place.lstrip('.') + ' of ' if place else ''}{where} {what}", code="not-of-schema")
 
 
 def json_schema(expected: Any, title: str) -> dict[str, Any]:

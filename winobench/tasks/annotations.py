@@ -36,7 +36,7 @@ class Entry:
 
     def wrong(self, problem: str) -> InputError:
         """An error that says what is wrong with this entry, to be raised."""
-        return InputError(f"{self.where} {problem}: restore the file as it was published")
+        return InputError(f"{self.where} {problem}: restore the file as it was published", code="bad-annotations")
 
     def __getitem__(self, key: str) -> Entry:
         if not isinstance(self.value, dict):
@@ -118,11 +118,12 @@ def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
             raise _broken_off(str(path)) from None
         raise InputError(
             f"line {reader.reader.line_num} of {path} is no row of a tab-separated table ({error}): restore the file as"
-            " it was published"
+            " it was published",
+            code="damaged-table",
         ) from None
     for column in columns:
         if column not in (reader.fieldnames or ()):
-            raise InputError(f"{path} has no column {column!r}: restore it as it was published")
+            raise InputError(f"{path} has no column {column!r}: restore it as it was published", code="missing-column")
     return Entry(rows, str(path))
 
 
@@ -151,13 +152,17 @@ def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
     except OSError:
-        raise InputError(f"there is no folder {folder}: make it, with the task's .jpg files in it") from None
+        raise InputError(
+            f"there is no folder {folder}: make it, with the task's .jpg files in it", code="no-such-folder"
+        ) from None
     found = [path for path in found if not path.name.startswith(".")]
     if not found:
-        raise InputError(f"the folder {folder} has no .jpg file: put the task's images there")
+        raise InputError(f"the folder {folder} has no .jpg file: put the task's images there", code="missing-images")
     for first, second in itertools.pairwise(found):
         if first.stem == second.stem:
-            raise InputError(f"{folder} has both {first.name} and {second.name}: remove or rename one of them")
+            raise InputError(
+                f"{folder} has both {first.name} and {second.name}: remove or rename one of them", code="two-files"
+            )
     return found
 
 
@@ -178,10 +183,12 @@ def _parse(text: str, where: str) -> Any:
         value = json_files.parse(text, pairs=to_dict, largest=json_files.LARGEST_DATA)
     except json_files.NotJSON as error:
         if not text.strip():
-            raise InputError(f"{where} is empty: restore the file as it was published") from None
+            raise InputError(f"{where} is empty: restore the file as it was published", code="empty-file") from None
         if error.cut_off:
             raise _broken_off(where) from None
-        raise InputError(f"{where} is not JSON ({error}): restore the file as it was published") from None
+        raise InputError(
+            f"{where} is not JSON ({error}): restore the file as it was published", code=error.code
+        ) from None
     if repeated:
         # An object that was left out for a later one with its key is in no place, but then that key is noted as well.
         keys = {id(values): key for values, key in repeated}
@@ -202,13 +209,19 @@ def _nested(entry: Entry) -> Iterator[Entry]:
 
 
 def _broken_off(where: str) -> InputError:
-    return InputError(f"{where} breaks off in the middle, as after an unfinished download: get the file again")
+    return InputError(
+        f"{where} breaks off in the middle, as after an unfinished download: get the file again", code="incomplete-file"
+    )
 
 
 def _read(path: pathlib.Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}, which the task needs: get it as it was published") from None
+        raise InputError(
+            f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}): restore it as it was published") from None
+        raise InputError(
+            f"{path} cannot be read ({error}): restore it as it was published", code="cannot-read"
+        ) from None

@@ -95,7 +95,9 @@ def build_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> t
     files = [(listed, karpathy_image(folder, path)) for listed, path in images]
     missing = [file for _, file in files if not file.is_file()]
     if missing:
-        raise InputError(f"{len(missing)} of {len(files)} images are missing, {missing[0]} first: add them")
+        raise InputError(
+            f"{len(missing)} of {len(files)} images are missing, {missing[0]} first: add them", code="missing-images"
+        )
     return write_top_k_lists(folder, name, scorer, files, [captions for _, captions in rows], NUM_CANDIDATES)
 
 
@@ -107,7 +109,7 @@ def karpathy_rows(path: pathlib.Path) -> list[Entry]:
     """
     rows = list(read_json(path).rows())
     if not rows:
-        raise InputError(f"{path} has no rows: restore it as it was published")
+        raise InputError(f"{path} has no rows: restore it as it was published", code="empty-file")
     seen = set()
     for row in rows:
         name = row["image"].text()

@@ -72,7 +72,8 @@ class Annotations:
         """
         if not _NAME.fullmatch(name):
             raise InputError(
-                f"the annotator's name {name!r} cannot be a file's: use letters, digits, - and _, 40 at most."
+                f"the annotator's name {name!r} cannot be a file's: use letters, digits, - and _, 40 at most.",
+                code="bad-name",
             )
         self.name = name
         self.path = pathlib.Path(folder) / f"{name}{_SUFFIX}"
@@ -85,7 +86,9 @@ class Annotations:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             if not files.lock(self._file):
-                raise InputError(f"the page of annotator {self.name!r} is open already: use that one, or end it.")
+                raise InputError(
+                    f"the page of annotator {self.name!r} is open already: use that one, or end it.", code="in-use"
+                )
             files.sync(self.path.parent)
             content = self.path.read_bytes()
             whole = content.rfind(b"\n") + 1
@@ -94,7 +97,9 @@ class Annotations:
             self.labels = _labels(content[:whole], self.path)
         except OSError as error:
             self.close()
-            raise InputError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+            raise InputError(
+                f"{self.path} cannot be written: {error.strerror or error}.", code="cannot-write"
+            ) from error
         except InputError:
             self.close()
             raise
@@ -176,7 +181,9 @@ def serve(items: Sequence[Item], annotations: Annotations, port: int = PORT) -> 
         server = _Server(("127.0.0.1", port), handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"port {port} cannot be used ({reason}): choose another --port.") from error
+        raise InputError(
+            f"port {port} cannot be used ({reason}): choose another --port.", code="port-not-free"
+        ) from error
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -315,7 +322,9 @@ def _labels(content: bytes, path: pathlib.Path) -> dict[str, str]:
         except (ValueError, TypeError, KeyError):
             item, label = None, None
         if not isinstance(item, str) or label not in (*LABELS, None):
-            raise InputError(f"{path}, line {number} is no label: delete this line, or restore the file.")
+            raise InputError(
+                f"{path}, line {number} is no label: delete this line, or restore the file.", code="damaged-file"
+            )
         labels.pop(item, None)
         if label is not None:
             labels[item] = label
