@@ -85,18 +85,19 @@ def collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[
 def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
     wrong = None
     if not item.images or not item.texts:
-        wrong = "has no image or no text"
+        wrong, code = "has no image or no text", "empty-example"
     elif item.target is not None and not 0 <= item.target < max(len(item.images), len(item.texts)):
         wrong = f"has {len(item.images)} images and {len(item.texts)} texts, but the right answer is {item.target}"
+        code = "target-not-among-candidates"
     else:
         try:
             "".join((item.id, *item.texts, *item.groups)).encode()
         except (UnicodeEncodeError, TypeError):
-            wrong = "has a text that is no Unicode text"
+            wrong, code = "has a text that is no Unicode text", "not-a-text"
     if wrong:
         raise InputError(
             f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} again",
-            code="bad-example",
+            code=code,
         )
 
 

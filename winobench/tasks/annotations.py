@@ -34,15 +34,15 @@ class Entry:
     value: Any
     where: str
 
-    def wrong(self, problem: str) -> InputError:
-        """An error that says what is wrong with this entry, to be raised."""
-        return InputError(f"{self.where} {problem}: restore the file as it was published", code="bad-annotations")
+    def wrong(self, problem: str, code: str) -> InputError:
+        """An error that says what is wrong with this entry, to be raised; the code is the fault's."""
+        return InputError(f"{self.where} {problem}: restore the file as it was published", code=code)
 
     def __getitem__(self, key: str) -> Entry:
         if not isinstance(self.value, dict):
-            raise self.wrong(f"is no object with the key {key!r}")
+            raise self.wrong(f"is no object with the key {key!r}", "not-an-object")
         if key not in self.value:
-            raise self.wrong(f"has no {key!r}")
+            raise self.wrong(f"has no {key!r}", "missing-field")
         return Entry(self.value[key], f"{key!r} in {self.where}")
 
     def __contains__(self, key: str) -> bool:
@@ -51,40 +51,40 @@ class Entry:
     def rows(self) -> Iterator[Entry]:
         """The elements of a list."""
         if not isinstance(self.value, list):
-            raise self.wrong("is no list")
+            raise self.wrong("is no list", "not-a-list")
         for number, value in enumerate(self.value, start=1):
             yield Entry(value, f"row {number} of {self.where}")
 
     def items(self) -> Iterator[tuple[str, Entry]]:
         """The keys and values of an object."""
         if not isinstance(self.value, dict):
-            raise self.wrong("is no object")
+            raise self.wrong("is no object", "not-an-object")
         for key, value in self.value.items():
             yield key, Entry(value, f"{key!r} in {self.where}")
 
     def text(self) -> str:
         """A text that is not empty."""
         if not isinstance(self.value, str) or not self.value.strip():
-            raise self.wrong("is no text")
+            raise self.wrong("is no text", "not-a-text")
         return self.value
 
     def texts(self, count: int | None = None) -> tuple[str, ...]:
         """A list of texts, of ``count`` of them if that is given."""
         texts = tuple(row.text() for row in self.rows())
         if count is not None and len(texts) != count:
-            raise self.wrong(f"has {len(texts)} entries, not {count}")
+            raise self.wrong(f"has {len(texts)} entries, not {count}", "wrong-number-of-entries")
         return texts
 
     def integer(self) -> int:
         """A whole number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise self.wrong("is no whole number")
+            raise self.wrong("is no whole number", "not-a-number")
         return self.value
 
     def number(self) -> float:
         """A finite number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not math.isfinite(self.value):
-            raise self.wrong("is no number")
+            raise self.wrong("is no number", "not-a-number")
         return self.value
 
 
@@ -139,7 +139,7 @@ def python_list(entry: Entry) -> Entry:
     except (ValueError, SyntaxError):
         value = None
     if not isinstance(value, list):
-        raise entry.wrong("is no list in Python's notation")
+        raise entry.wrong("is no list in Python's notation", "not-a-list")
     return Entry(value, entry.where)
 
 
@@ -193,7 +193,7 @@ def _parse(text: str, where: str) -> Any:
         # An object that was left out for a later one with its key is in no place, but then that key is noted as well.
         keys = {id(values): key for values, key in repeated}
         entry = next(entry for entry in _nested(Entry(value, where)) if id(entry.value) in keys)
-        raise entry.wrong(f"has the key {keys[id(entry.value)]!r} twice")
+        raise entry.wrong(f"has the key {keys[id(entry.value)]!r} twice", "repeated-key")
     return value
 
 

@@ -49,7 +49,7 @@ def read_image_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Itera
         caption, images = captions[number]
         paths = images.texts(NUM_CANDIDATES)
         if len(set(paths)) < len(paths):
-            raise images.wrong("names an image twice")
+            raise images.wrong("names an image twice", "repeated-image")
         yield Item(f"caption-{number:06d}", tuple(_image(folder, path) for path in paths), (caption,))
 
 
@@ -62,7 +62,7 @@ def read_text_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Iterat
     for path, captions in read_json(folder / _file(lists, "_text")).items():
         texts = captions.texts(NUM_CANDIDATES)
         if texts.count(texts[0]) > 1:
-            raise captions.wrong("offers the right caption twice")
+            raise captions.wrong("offers the right caption twice", "repeated-text")
         yield Item(pathlib.PurePosixPath(path).stem, (_image(folder, path),), tuple(dict.fromkeys(texts)))
 
 
@@ -114,7 +114,7 @@ def karpathy_rows(path: pathlib.Path) -> list[Entry]:
     for row in rows:
         name = row["image"].text()
         if name in seen:
-            raise row["image"].wrong(f"names {name!r} a second time")
+            raise row["image"].wrong(f"names {name!r} a second time", "repeated-image")
         seen.add(name)
     return rows
 

@@ -112,12 +112,14 @@ def read_rows(path: pathlib.Path, prefix: str = "") -> Iterator[Item]:
         caption, captions = row["title"].text(), python_list(row["neg_caption"]).texts()
         neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
         if not captions:
-            raise row["neg_caption"].wrong("has no negative caption")
+            raise row["neg_caption"].wrong("has no negative caption", "no-negative")
         if not neighbours:
-            raise row["neg_image"].wrong("has no negative image")
+            raise row["neg_image"].wrong("has no negative image", "no-negative")
         for neighbour in neighbours:
             if not 0 <= neighbour < len(rows):
-                raise row["neg_image"].wrong(f"names number {neighbour}, but the numbers end with {len(rows) - 1}")
+                raise row["neg_image"].wrong(
+                    f"names number {neighbour}, but the numbers end with {len(rows) - 1}", "no-such-image"
+                )
         texts = dict.fromkeys(text for text in captions if letters(text) != letters(caption))
         others = dict.fromkeys(images[n] for n in neighbours if images[n] != images[number])
         if texts and others:
