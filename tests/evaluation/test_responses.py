@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.expectations import raises
 from winobench.errors import InputError
 from winobench.evaluation import responses
 from winobench.evaluation.responses import ResponseStore, key
@@ -171,7 +172,7 @@ def test_parts_that_kills_have_left_empty_are_used_or_taken_away(tmp_path):
     (tmp_path / "part-1-00000.jsonl").touch()  # another process's
     with ResponseStore(tmp_path) as store:
         assert parts(tmp_path) == ["part-0-00000.jsonl", "part-0-00003.jsonl", "part-1-00000.jsonl"]
-        with pytest.raises(InputError, match="another process is writing"):
+        with raises("in-use"):
             ResponseStore(tmp_path).open()
         store.add(key(MODEL, request("b")), request("b"), {"body": "b"}, 0.0)
     with ResponseStore(tmp_path) as store:
@@ -239,7 +240,7 @@ def test_a_damaged_line_of_a_neighbour_is_left_aside(tmp_path, caplog):
 def test_one_process_of_a_number_at_a_time(tmp_path):
     with ResponseStore(tmp_path) as store:
         store.add(key(MODEL, request("a")), request("a"), {}, 0.0)
-        with pytest.raises(InputError, match=r"another process is writing into .*: wait for it"):
+        with raises("in-use"):
             ResponseStore(tmp_path).open()
         with ResponseStore(tmp_path, process=1) as other:
             assert len(other) == 1
@@ -279,7 +280,7 @@ def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(responses.os, "write", write)
-            with pytest.raises(InputError, match="cannot be written: No space left on device"):
+            with raises("cannot-write"):
                 store.add(key(MODEL, request("b")), request("b"), {}, 0.0)
         assert key(MODEL, request("b")) not in store
         store.add(key(MODEL, request("c")), request("c"), {}, 0.0)
@@ -289,7 +290,7 @@ def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="cannot be written: Not a directory"):
+    with raises("cannot-write"):
         ResponseStore(tmp_path / "file" / "responses").open()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.errors import InputError
 from winobench.metrics import association as assoc
 from winobench.tasks.base import Association, TargetPair
@@ -458,7 +458,7 @@ def test_missing_groups_are_named_or_left_out():
     }
     assert [name for name in found if "-" in name] == ["Christian-Muslim"]
     nothing = Association((pair("Jewish-Muslim"),))
-    with pytest.raises(InputError, match=r"can be compared \(Jewish-Muslim: there is no image"):
+    with raises("nothing-to-compare"):
         assoc.association_results(scores, [*GOOD, *BAD], groups, nothing, partial=True)
 
 
@@ -470,7 +470,7 @@ def test_a_pair_without_differences_is_left_out_and_the_others_stay():
     assert average["left_out"] == {"C-D": "all of its images have the same association"}
     assert average["value"] == pytest.approx(abs(found["A-B"]["value"]))
     assert "C-D" not in found
-    with pytest.raises(InputError, match="no target pair can be compared"):
+    with raises("nothing-to-compare"):
         assoc.association_results(scores[4:], [*GOOD, *BAD], groups[4:], Association((pair("C-D"),)))
 
 
@@ -481,5 +481,5 @@ def test_texts_and_lengths_are_checked():
     with pytest.raises(ValueError, match="do not fit scores of shape"):
         assoc.association_results(scores, [*GOOD, *BAD], groups[1:], Association((pair("A-B"),)))
     scores[0, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN or infinity"):
+    with pytest.raises(ValueError, match=names("NaN")):
         assoc.association_results(scores, [*GOOD, *BAD], groups, Association((pair("A-B"),)))

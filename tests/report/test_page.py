@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.evaluation import fakes
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench import report
 from winobench.errors import InputError
@@ -306,9 +306,9 @@ def test_a_folder_that_cannot_be_written_and_wrong_numbers_are_refused(run_folde
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=names("--out")):
         report.write_report(run_folders[2:], tmp_path / "file")
-    with pytest.raises(InputError, match="resamples"):
+    with raises("out-of-range", "resamples"):
         report.write_report(run_folders[2:], tmp_path / "out", resamples=0)
-    with pytest.raises(InputError, match="gallery"):
+    with raises("out-of-range", "gallery"):
         report.write_report(run_folders[2:], tmp_path / "out", gallery_examples=-1)
 
 

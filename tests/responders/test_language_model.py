@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from tests.tiny_language_models import compile_quickly, write_language_model
 from winobench import parallel
 from winobench.checkpoints import language_models
-from winobench.errors import InputError
 from winobench.responders import batches, decoding, language_model, shapes
 from winobench.responders.language import Entailment, Generation, Options, Responder, Turn
 from winobench.responders.language_model import LanguageModel
@@ -308,19 +308,19 @@ def test_malformed_answers(model, request_, raw, message):
 
 
 def test_bad_requests(model):
-    with pytest.raises(InputError, match=r"requests\[1\] asks for entailment, but a language model answers"):
+    with raises("kind-not-answered", "requests[1]"):
         next(model.ask([OPTION_REQUESTS[0], Entailment("a", ("b",))]))
-    with pytest.raises(InputError, match="max_tokens is 0"):
+    with raises("out-of-range", "max_tokens", "0"):
         next(model.ask([Generation(CONVERSATIONS[0], max_tokens=0)]))
 
 
 def test_bad_models(tiny_language_model, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(InputError, match="is a bert model, which writes no text: name a decoder"):
+    with raises("wrong-kind-of-model"):
         LanguageModel.from_pretrained(tmp_path)
-    with pytest.raises(InputError, match="batch_size is 0"):
+    with raises("out-of-range", "batch_size", "0"):
         load(tiny_language_model, batch_size=0)
-    with pytest.raises(InputError, match="the seed is -1"):
+    with raises("bad-value", "seed", "-1"):
         load(tiny_language_model, seed=-1)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.data import published_files
+from tests.expectations import raises
 from winobench.data import images, prepared
 from winobench.errors import InputError
 from winobench.tasks.base import Association, TargetPair
@@ -91,7 +92,7 @@ def test_a_damaged_set_is_refused_before_anything_is_scored(data_dir):
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
-    with pytest.raises(InputError, match=f"{shard.name} is damaged or missing"):
+    with raises("damaged-file", str(shard.name)):
         task.load(data_dir, 1)
 
 
