@@ -78,7 +78,9 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     if "protocol" in config:  # a benchmark of texts
         if _PROCESSES.value:
-            raise InputError("--processes is for configs of images and texts, such as gdbench: leave it out")
+            raise InputError(
+                "--processes is for configs of images and texts, such as gdbench: leave it out", code="option-of-others"
+            )
         text.main(
             config,
             spec=_label(flags.FLAGS.config),

@@ -63,7 +63,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     steps = [flag.name for flag in (_CHECK, _ANNOTATE, _FINISH) if flag.value]
     if len(steps) > 1:
-        raise InputError(f"--{steps[0]} and --{steps[1]} are two steps: give one after the other.")
+        raise InputError(f"--{steps[0]} and --{steps[1]} are two steps: give one after the other.", code="bad-command")
     folder = _folder(config)
     if _ANNOTATE.value:
         annotate(folder, _ANNOTATE.value, _PORT.value)

@@ -145,7 +145,9 @@ def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
     tasks = [TRAINING_SETS[word] if word in TRAINING_SETS else get_task(word) for word in words]
     for task in tasks:
         if task.source is None:
-            raise InputError(f"task {task.name!r} makes its own data: there is nothing to prepare.")
+            raise InputError(
+                f"task {task.name!r} makes its own data: there is nothing to prepare.", code="nothing-to-prepare"
+            )
     return tasks
 
 
@@ -155,7 +157,7 @@ def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
 
     for task in tasks:
         if task.source.with_lists is None:
-            raise InputError(f"task {task.name!r} has no lists of candidates: leave out --lists.")
+            raise InputError(f"task {task.name!r} has no lists of candidates: leave out --lists.", code="no-candidates")
     scorer = loading.load_scorer(model)
     if not hasattr(scorer, "encode_images"):
         raise InputError(

@@ -275,12 +275,14 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
         if not isinstance(options["extra_body"], dict):
             raise InputError(
                 '--config.api.extra_body is a JSON object such as \'{"reasoning_effort": "low"}\', not'
-                f" {text[:200]!r}{reason}."
+                f" {text[:200]!r}{reason}.",
+                code="not-json",
             )
     if price is not None:
         if len(price) != 2 or not all(_is_price(part) for part in price):
             raise InputError(
-                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r:.200}."
+                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r:.200}.",
+                code="bad-value",
             )
         options["prices"] = {
             display_name(model): tuple(map(float, price)) for model in _words(config.model) if ":" in model

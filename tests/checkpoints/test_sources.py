@@ -153,11 +153,13 @@ def test_a_full_disk_or_a_lost_connection_is_one_sentence(monkeypatch):
     assert source.hint() != ""
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{", "\x00"])
-def test_damaged_json(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "code"), [("", "not-json"), ("[1]", "not-an-object"), ("{", "not-json"), ("\x00", "not-json")]
+)
+def test_damaged_json(tmp_path, content, code):
     path = tmp_path / "config.json"
     path.write_text(content)
-    with pytest.raises(InputError, match=r"config\.json"):
+    with raises(code, "config.json"):
         sources.read_json(path)
     path.write_text(json.dumps({"a": 1}))
     assert sources.read_json(path) == {"a": 1}

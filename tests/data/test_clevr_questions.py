@@ -207,11 +207,11 @@ def test_training_scenes_are_drawn_by_number(monkeypatch):
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match=names("group")):
+    with pytest.raises(ValueError, match=names("group", "poems")):
         clevr_questions.question("poems", 0)
-    with pytest.raises(ValueError, match="split must be one of"):
+    with pytest.raises(ValueError, match=names("split", "'test'")):
         clevr_questions.question("size", 0, split="test")
-    with pytest.raises(ValueError, match="not be negative"):
+    with pytest.raises(ValueError, match=names("index", "-1")):
         clevr_questions.question("size", -1)
     with pytest.raises(ValueError, match=names("count")):
         clevr_questions.training_scenes(-1)

@@ -345,21 +345,21 @@ def _with_a_damaged_middle(mode):
 @pytest.mark.parametrize(
     ("content", "reason", "stays"),
     [
-        (_encrypted(), r"cannot be unpacked here \(.*encrypted.*\): unpack it with another program", True),
-        (_of_an_unknown_method(), r"cannot be unpacked here \(.*method.*\): unpack it with another program", True),
-        (_with_a_damaged_middle("w:xz"), "is damaged", False),
-        (_with_a_damaged_middle("w:gz"), "is damaged", False),
-        (_with_a_damaged_middle("w:bz2"), "is damaged", False),
-        (_with_a_damaged_middle("w"), "is damaged", False),
-        (_tar(["a", "a/b"], "w"), "is damaged", False),
-        (_zip(["a", "a/b"]), "is damaged", False),
-        (_zip(["x" * 300]), "is damaged", False),
+        (_encrypted(), ("unsupported-archive", "encrypted"), True),
+        (_of_an_unknown_method(), ("unsupported-archive", "method"), True),
+        (_with_a_damaged_middle("w:xz"), ("damaged-file",), False),
+        (_with_a_damaged_middle("w:gz"), ("damaged-file",), False),
+        (_with_a_damaged_middle("w:bz2"), ("damaged-file",), False),
+        (_with_a_damaged_middle("w"), ("damaged-file",), False),
+        (_tar(["a", "a/b"], "w"), ("damaged-file",), False),
+        (_zip(["a", "a/b"]), ("damaged-file",), False),
+        (_zip(["x" * 300]), ("damaged-file",), False),
     ],
     ids=range(9),
 )
 def test_archives_that_cannot_be_unpacked_are_one_sentence(tmp_path, content, reason, stays):
     (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(InputError, match=rf"the archive .*a\.zip {reason}"):
+    with raises(*reason, "a.zip"):
         fetch(Download("a.zip", url="http://127.0.0.1:1/", unpack=True), tmp_path)
     assert (tmp_path / "a.zip").exists() == stays
     assert not (tmp_path / "a.zip.unpacked").exists()

@@ -323,8 +323,8 @@ def test_schedule_of_the_file(bundle):
     assert bundle.schedule.scheduler_class == "PNDMScheduler"
 
 
-@pytest.mark.parametrize("texts", ["a red cube", b"a", [], [None], {"a": 1}, None, 5])
+@pytest.mark.parametrize("texts", ["a red cube", b"a", [], [None], {"a": 1}, None, 5], ids=repr)
 def test_a_text_in_place_of_a_list_of_texts_is_refused(bundle, texts):
     for method in (bundle.encode_texts, bundle.generate):
-        with pytest.raises(InputError, match="texts"):
+        with raises("empty-list" if texts == [] else "wrong-type", "texts[0]" if texts == [None] else "texts"):
             method(texts)

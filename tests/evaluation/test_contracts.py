@@ -122,10 +122,10 @@ def test_good_batches_pass_in_any_order_and_type():
 @pytest.mark.parametrize(
     ("method", "value", "message"),
     [
-        ("fingerprint", None, "gave None"),
+        ("fingerprint", None, ("bad-fingerprint", "None")),
         ("fingerprint", {"scorer": {1, 2}}, ("not-json",)),
         ("fingerprint", {"scorer": float("nan")}, ("not-json",)),
-        ("choose_timesteps", None, "gave None"),
+        ("choose_timesteps", None, ("bad-timesteps", "None")),
         ("choose_timesteps", ["a"], ("bad-timesteps", "choose_timesteps")),
         ("choose_timesteps", [[1, 2]], ("bad-timesteps", "choose_timesteps")),
         ("choose_timesteps", [1.5], ("bad-timesteps", "choose_timesteps")),

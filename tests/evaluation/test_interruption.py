@@ -89,7 +89,7 @@ def test_overwriting_may_end_anywhere(tmp_path, error):
         if is_new:
             assert run(copy, num_samples=3)["tasks"] == expected
         else:
-            with pytest.raises(InputError, match="holds another run"):
+            with raises("another-run"):
                 run(copy, num_samples=3)
             run(copy)  # and the old run goes on
         shutil.rmtree(copy)

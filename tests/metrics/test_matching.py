@@ -104,18 +104,18 @@ def test_metrics_take_examples_of_either_direction_and_several_sizes():
 
 
 def test_metrics_refuse_examples_of_the_wrong_shape():
-    with pytest.raises(ValueError, match="one image or one text"):
+    with pytest.raises(ValueError, match=names("target", "(2, 2)")):
         metrics.METRICS["accuracy"]([np.zeros((2, 2))], [0])
-    with pytest.raises(ValueError, match="one image or one text"):
+    with pytest.raises(ValueError, match=names("target", "(1, 2)")):
         metrics.METRICS["accuracy"]([np.zeros((1, 2))], [None])
-    with pytest.raises(ValueError, match="as many images as texts"):
+    with pytest.raises(ValueError, match=names("winoground", "(1, 2)")):
         metrics.METRICS["winoground"]([np.zeros((1, 2))], [None])
     with pytest.raises(ValueError, match=names("target", "None")):
         metrics.METRICS["winoground"]([np.zeros((2, 2))], [0])
     with pytest.raises(ValueError, match=names("target", "None")):
         metrics.METRICS["winoground"]([np.zeros((2, 2))] * 2, [None, 0])
     for shape in ((1, 1), (2, 3), (3, 2)):
-        with pytest.raises(ValueError, match="as many images as texts"):
+        with pytest.raises(ValueError, match=names("winoground", str(shape))):
             winoground(np.zeros((1, *shape)))
     with pytest.raises(ValueError, match=names("2")):
         recall(np.zeros(2), [0])
@@ -171,7 +171,7 @@ def test_recall_of_one_by_default():
     assert recall_chance(4) == 1 / 4
     assert recall_chance(1) == 1
     for candidates, k in ((0, 1), (4, 0)):
-        with pytest.raises(ValueError, match="needs a candidate"):
+        with pytest.raises(ValueError, match=names("recall_chance", f"{candidates} and {k}")):
             recall_chance(candidates, k)
 
 

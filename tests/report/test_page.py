@@ -356,7 +356,15 @@ def test_a_long_path_is_no_name(run_folders, tmp_path):
     assert all(len(label) < 60 for label in labels)
 
 
-@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 2**32}, {"seed": 1.5}, {"resamples": 10**12}])
-def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path, options):
-    with pytest.raises(InputError, match="must be"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, ("bad-value", "seed", "-1")),
+        ({"seed": 2**32}, ("bad-value", "seed", "4294967296")),
+        ({"seed": 1.5}, ("bad-value", "seed", "1.5")),
+        ({"resamples": 10**12}, ("out-of-range", "resamples")),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path, options, message):
+    with raises(*message):
         report.write_report([tmp_path / "absent"], tmp_path / "report", **options)

@@ -120,7 +120,7 @@ def test_nearly_certain_answers_differ(encoder):
     ],
 )
 def test_malformed_answers(encoder, raw):
-    with pytest.raises(ValueError, match=r"failed|must hold 3 logits for each"):
+    with pytest.raises(ValueError, match=names("'memory'" if "error" in raw else "2 hypotheses")):
         encoder.read(REQUESTS[0], raw)
 
 
@@ -189,5 +189,5 @@ def test_clip_text(tmp_path):
     assert (print_["responder"], len(print_["model"])) == ("clip_text", 64)
     with raises("kind-not-answered", "CLIP"):
         list(encoder.ask(REQUESTS))
-    with pytest.raises(ValueError, match="must hold a cosine for each"):
+    with pytest.raises(ValueError, match=names("2 texts", "{'cosines': [0.5]}")):
         encoder.read(requests[0], {"cosines": [0.5]})

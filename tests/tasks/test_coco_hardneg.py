@@ -47,7 +47,7 @@ def test_images(folder):
         ("[2, 3, 0]", "[]", ("no-negative", "'neg_image'", "2")),
         ("\n2\tLugg", "\n1\tLugg", ("rows-out-of-order", "3", "valid_neg_clip.tsv", "'1'", "2")),
         ("\tfilepath", "\tpath", ("missing-column", "valid_neg_clip.tsv", "'filepath'")),
-        ("\n1\tA narrow kitchen filled with appliances.", "\n1", r"row 2 of .* is no (text|list)"),
+        ("\n1\tA narrow kitchen filled with appliances.", "\n1", ("not-a-list", "2")),
     ],
 )
 def test_malformed_rows_are_named(folder, old, new, message):

@@ -288,13 +288,19 @@ def test_the_command_of_a_run_has_all_that_its_model_needs(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("loss", (0, 5000)), ("loss", (5, 5)), ("validation", (0, 5000)), ("validation", (7, 3))]
+    ("field", "value", "message"),
+    [
+        ("loss", (0, 5000), ("out-of-range", "5000")),
+        ("loss", (5, 5), ("out-of-range", "5")),
+        ("validation", (0, 5000), ("bad-value", "config.validation.timestep_range", "(0, 5000)")),
+        ("validation", (7, 3), ("bad-value", "config.validation.timestep_range", "(7, 3)")),
+    ],
 )
 def test_timesteps_that_the_schedule_lacks_are_told_before_the_model_is_loaded(
-    config, tmp_path, monkeypatch, field, value
+    config, tmp_path, monkeypatch, field, value, message
 ):
     monkeypatch.setattr(hardneg.families, "load_pipeline", lambda *_, **__: pytest.fail("was loaded"))
     with config.ignore_type():
         config[field].timestep_range = value
-    with pytest.raises(InputError, match="timestep_range is"):
+    with raises(*message, *([] if field == "validation" else ["timestep_range"])):
         hardneg.Training(config, tmp_path)
