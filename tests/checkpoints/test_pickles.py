@@ -237,9 +237,10 @@ BOMBS = {
 def test_bombs_are_refused_quickly(tmp_path, bomb):
     write_archive(tmp_path / "weights.bin", BOMBS[bomb], compression=zipfile.ZIP_DEFLATED)
     started = time.process_time()
-    with pytest.raises(InputError, match=r"weights\.bin") as error:
+    with pytest.raises(InputError, match=names("weights.bin")) as error:
         pickles.read_torch_pickle(tmp_path / "weights.bin")
     assert time.process_time() - started < 3
+    assert error.value.code in ("not-weights", "too-large", "unsafe-pickle")
     assert len(str(error.value)) < 500 + len(str(tmp_path))
 
 
