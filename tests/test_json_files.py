@@ -152,7 +152,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 def test_what_is_no_file(tmp_path):
     with pytest.raises(InputError, match=names("none.json")):
         json_files.read(tmp_path / "none.json")
-    with raises("cannot-read"):
+    with raises("cannot-read", "Is a directory"):
         json_files.read(tmp_path)
     with pytest.raises(FileNotFoundError):
         json_files.load(tmp_path / "none.json")

@@ -30,11 +30,11 @@ def test_explicit_axes_become_automatic():
 
 
 def test_bad_meshes():
-    with raises("empty-list"):
+    with raises("empty-list", "devices"):
         parallel.make_mesh([])
-    with raises("indivisible-devices"):
+    with raises("indivisible-devices", "model_parallel"):
         parallel.make_mesh(jax.devices()[:1], model_parallel=2)
-    with raises("indivisible-devices"):
+    with raises("indivisible-devices", "model_parallel"):
         parallel.make_mesh(jax.devices()[:1], model_parallel=0)
     with raises("wrong-axes", "'batch'"):
         parallel.as_mesh(jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1]))

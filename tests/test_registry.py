@@ -31,11 +31,11 @@ def test_the_embedded_models_lie_in_the_package(name):
     ("name", "message"),
     [
         ("sd21base", ("no-such-model", "'sd21base'", "owner/name", "sd21-base")),
-        ("clevr_tiny", ("no-such-model",)),
-        ("", ("no-such-model",)),
-        ("./nowhere/model", ("no-such-model",)),
-        ("/nowhere/model", ("no-such-model",)),
-        ("a/b/c", ("no-such-model",)),
+        ("clevr_tiny", ("no-such-model", "'clevr_tiny'")),
+        ("", ("no-such-model", "''")),
+        ("./nowhere/model", ("no-such-model", "'./nowhere/model'")),
+        ("/nowhere/model", ("no-such-model", "'/nowhere/model'")),
+        ("a/b/c", ("no-such-model", "'a/b/c'")),
     ],
 )
 def test_what_is_no_model_is_answered_with_near_names(name, message):

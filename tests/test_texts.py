@@ -14,7 +14,7 @@ from winobench.texts import check_texts
     [
         (["a", 5], ("wrong-type", "5")),
         ([None], ("wrong-type", "None")),
-        ([b"a"], ("wrong-type",)),
+        ([b"a"], ("wrong-type", "bytes")),
         (["half \ud83d"], ("lone-surrogate",)),
         (["a red cube " * 10**6], ("text-too-long", "11,000,000")),
     ],

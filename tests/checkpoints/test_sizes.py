@@ -59,7 +59,11 @@ def change(folder, name, **values):
             ("bad-value", "timestep_range", "_winobench"),
         ),
         ("scheduler/scheduler_config.json", {"_winobench": {"timestep_range": [0, 1001]}}, ("bad-value", "1,000")),
-        ("scheduler/scheduler_config.json", {"_winobench": {"timesteps": 5}}, ("not-an-object",)),
+        (
+            "scheduler/scheduler_config.json",
+            {"_winobench": {"timesteps": 5}},
+            ("not-an-object", "settings", "_winobench"),
+        ),
         ("scheduler/scheduler_config.json", {"_winobench": 5}, ("not-an-object", "_winobench", "5")),
     ],
 )

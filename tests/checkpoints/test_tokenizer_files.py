@@ -133,8 +133,11 @@ def _settings(name, **changes):
         (_vocabulary(lambda ids: ids.pop("red</w>")), ("unreadable-tokenizer",)),
         (_vocabulary(lambda ids: ids.pop("<|endoftext|>")), ("damaged-tokenizer", "eos_token")),
         (_vocabulary(lambda ids: ids.pop("<|startoftext|>")), ("damaged-tokenizer", "bos_token")),
-        (_merges(lambda text: ""), ("damaged-tokenizer",)),
-        (_merges(lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n"), ("damaged-tokenizer",)),
+        (_merges(lambda text: ""), ("damaged-tokenizer", "tokens", "merges.txt")),
+        (
+            _merges(lambda text: text[: len(text) // 2].rpartition("\n")[0] + "\n"),
+            ("damaged-tokenizer", "tokens", "merges.txt"),
+        ),
         (_merges(lambda text: "\n".join(text.split("\n")[:-2]) + "\n"), ("damaged-tokenizer", "1")),
         (_settings("tokenizer_config.json", eos_token={"content": 5}), ("damaged-tokenizer", "eos_token", "5")),
         (_settings("tokenizer_config.json", bos_token=5), ("damaged-tokenizer", "bos_token", "5")),
@@ -145,7 +148,10 @@ def _settings(name, **changes):
             _settings("special_tokens_map.json", eos_token="cube</w>"),
             ("damaged-tokenizer", "eos_token", "'cube</w>'", "tokenizer_config.json"),
         ),
-        (lambda folder: (folder / "special_tokens_map.json").write_text("[1]"), ("not-an-object",)),
+        (
+            lambda folder: (folder / "special_tokens_map.json").write_text("[1]"),
+            ("not-an-object", "special_tokens_map.json"),
+        ),
     ],
 )
 def test_files_that_contradict_each_other_are_refused(folder, tmp_path, change, said):

@@ -76,7 +76,7 @@ def test_bad_input(folder):
     with pytest.raises(InputError, match=names("dev.jsonl", "1", "ANLI")):
         nli.read_pairs(folder, ["anli"], "dev", LABELS)
     path.write_text(lines[:-9])
-    with raises("not-json"):
+    with raises("not-json", "snli_1.0_dev.jsonl"):
         nli.read_pairs(folder, ["snli"], "dev", LABELS)
 
 

@@ -88,7 +88,7 @@ def test_sources_of_images(tmp_path):
         ),
         ({"crop_size": 300}, ("crop-larger-than-image", "(300, 300)")),
         ({"image_std": [0.5, 0.5, 0.0]}, ("out-of-range", "0")),
-        ({"image_mean": [0.5]}, ("out-of-range",)),
+        ({"image_mean": [0.5]}, ("out-of-range", "mean", "(0.5,)")),
         ({"resample": 17}, ("out-of-range", "17")),
         ({"size": -3}, ("out-of-range", "-3")),
         ({"size": "large"}, ("bad-processor", "large")),

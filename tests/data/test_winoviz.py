@@ -234,12 +234,12 @@ def test_other_files(tmp_path):
         winoviz.read_items(tmp_path / "items.txt")
     with raises("unsupported-file-format"):
         winoviz.write_items(tmp_path / "items.txt", ALL)
-    with raises("no-such-file"):
+    with raises("no-such-file", "items.csv"):
         winoviz.read_items(tmp_path / "items.csv")
     with raises("cannot-write"):
         winoviz.write_items(tmp_path / "nowhere" / "items.csv", ALL)
     (tmp_path / "items.csv").write_bytes(b"\xff\xfe\xff")
-    with raises("cannot-read"):
+    with raises("cannot-read", "items.csv"):
         winoviz.read_items(tmp_path / "items.csv")
 
 
@@ -352,7 +352,7 @@ def test_decoupled_items():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", ("not-json",)),
+        ("{", ("not-json", "prototypes.json")),
         ("[]", ("not-an-object", "'phrases'", "'table'")),
         ('{"phrases": {}, "table": {"color": {}}}', ("missing-field", "'color'")),
         (

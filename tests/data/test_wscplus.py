@@ -324,7 +324,7 @@ class TestValidation:
         assert (second.statement, second.pair) == (own[0], None)
 
     def test_a_file_without_questions(self, known, tmp_path):
-        with raises("missing-column"):
+        with raises("missing-column", "query"):
             wscplus.validation(known[0], known[0])
 
     def test_where_files_lie(self, tmp_path):

@@ -48,13 +48,13 @@ def test_a_schedule_of_wrong_values_is_refused(options, said):
 
 @pytest.mark.parametrize("config", [5, [], None, "x", {5: 1}])
 def test_a_schedule_is_read_from_an_object(config):
-    with raises("not-an-object"):
+    with raises("not-an-object", "scheduler_config.json"):
         NoiseSchedule.from_config(config)
 
 
 @pytest.mark.parametrize("pipeline", [5, None, "clevr-tiny", object()])
 def test_a_scorer_takes_a_pipeline(pipeline):
-    with raises("wrong-type"):
+    with raises("wrong-type", "pipeline"):
         winobench.DiffusionITM(pipeline)
 
 
@@ -72,8 +72,8 @@ _IMAGES = np.zeros((1, 32, 32, 3), np.float32)
     [
         (_IMAGES + np.nan, ("out-of-range", "nan")),
         (_IMAGES + 255, ("out-of-range", "uint8")),
-        (_IMAGES[:, :0], ("wrong-shape",)),
-        (_IMAGES[0], ("wrong-shape",)),
+        (_IMAGES[:, :0], ("wrong-shape", "images", "[1, 0, 32, 3]")),
+        (_IMAGES[0], ("wrong-shape", "images", "[32, 32, 3]")),
         (_IMAGES.astype(np.int32), ("wrong-dtype", "int32")),
     ],
 )
@@ -85,10 +85,10 @@ def test_images_are_checked_before_they_are_encoded(pipeline, images, said):
 @pytest.mark.parametrize(
     ("latents", "said"),
     [
-        (np.zeros((1, 8, 8, 3), np.float32), ("wrong-shape",)),
-        (np.zeros((8, 8, 4), np.float32), ("wrong-shape",)),
-        (np.zeros((1, 8, 8, 4), np.int32), ("wrong-shape",)),
-        (np.array("x"), ("wrong-shape",)),
+        (np.zeros((1, 8, 8, 3), np.float32), ("wrong-shape", "latents", "[1, 8, 8, 3]")),
+        (np.zeros((8, 8, 4), np.float32), ("wrong-shape", "latents", "[8, 8, 4]")),
+        (np.zeros((1, 8, 8, 4), np.int32), ("wrong-shape", "latents", "int32")),
+        (np.array("x", "latents", "<U1"), ("wrong-shape",)),
         (np.full((1, 8, 8, 4), np.nan, np.float32), ("not-finite", "NaN")),
         (jnp.full((1, 8, 8, 4), jnp.inf), ("not-finite", "NaN")),
     ],

@@ -95,5 +95,5 @@ def test_sixty_one_trailing_steps_end_at_the_picture():
 
 @pytest.mark.parametrize("num_steps", [2.0, "5", True, None])
 def test_the_number_of_steps_is_a_whole_number(num_steps):
-    with raises("wrong-type"):
+    with raises("wrong-type", "steps"):
         samplers.ddim_timesteps(SCHEDULE, num_steps)

@@ -130,9 +130,9 @@ def test_images_as_floats_and_draws_from_the_posterior(bundle):
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (np.zeros((32, 32, 3), np.uint8), ("wrong-shape",)),
-        (np.zeros((0, 32, 32, 3), np.uint8), ("wrong-shape",)),
-        (np.zeros((1, 32, 32, 1), np.uint8), ("wrong-shape",)),
+        (np.zeros((32, 32, 3), np.uint8), ("wrong-shape", "images", "[32, 32, 3]")),
+        (np.zeros((0, 32, 32, 3), np.uint8), ("wrong-shape", "images", "[0, 32, 32, 3]")),
+        (np.zeros((1, 32, 32, 1), np.uint8), ("wrong-shape", "images", "[1, 32, 32, 1]")),
         (np.zeros((1, 30, 32, 3), np.uint8), ("not-a-multiple", "30", "32", "4")),
         (np.zeros((1, 32, 32, 3), np.int64), ("wrong-dtype", "int64")),
     ],
@@ -184,7 +184,7 @@ def test_an_interrupted_save_is_no_pipeline(bundle, tmp_path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(weights, "write_weights", fail)
-    with raises("cannot-write"):
+    with raises("cannot-write", "disk full"):
         bundle.save_pretrained(tmp_path)
     with pytest.raises(InputError, match=names("model_index.json")):
         StableDiffusion.from_pretrained(tmp_path)
@@ -273,7 +273,7 @@ def change(name, **changes):
             change("model_index.json", unet=["diffusers", "UNet3D"]),
             ("wrong-kind-of-model", "UNet3D", "UNet2DConditionModel"),
         ),
-        (change("model_index.json", vae="REMOVED"), ("wrong-kind-of-model",)),
+        (change("model_index.json", vae="REMOVED"), ("wrong-kind-of-model", "vae")),
         (change("model_index.json", text_encoder_2=["a", "b"]), ("wrong-kind-of-model", "text_encoder_2")),
     ],
 )

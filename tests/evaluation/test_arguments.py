@@ -23,7 +23,7 @@ class WithRange(fakes.FakeScorer):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"scorer": object()}, ("wrong-type",)),
+        ({"scorer": object()}, ("wrong-type", "score")),
         ({"scorer": None}, ("wrong-type", "None")),
         ({"tasks": 5}, ("wrong-type", "tasks", "5", "'ready'")),
         ({"tasks": [None]}, ("wrong-type", "tasks[0]", "None")),
@@ -44,11 +44,11 @@ class WithRange(fakes.FakeScorer):
         ({"normalize": None}, ("bad-value", "normalize", "None")),
         ({"timesteps": "sometimes"}, ("bad-value", "timesteps", "'sometimes'")),
         ({"timesteps": [1.5]}, ("bad-value", "timesteps")),
-        ({"timesteps": []}, ("bad-value",)),
-        ({"timesteps": [True]}, ("bad-value",)),
+        ({"timesteps": []}, ("bad-value", "timesteps")),
+        ({"timesteps": [True]}, ("bad-value", "timesteps")),
         ({"timesteps": 5}, ("bad-value", "timesteps", "5")),
         ({"timesteps": [1, 2], "num_samples": 3}, ("two-numbers-of-samples", "num_samples", "3")),
-        ({"workdir": 5}, ("wrong-type",)),
+        ({"workdir": 5}, ("wrong-type", "path", "5")),
     ],
 )
 def test_what_is_refused(tmp_path, arguments, message):

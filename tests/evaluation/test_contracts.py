@@ -29,7 +29,7 @@ def _evaluate(tmp_path, task=None, scorer=None, **arguments):
         ({"id": "\ud800"}, ("lone-surrogate",)),
         ({"images": fakes.image(0)}, ("bad-example", "images")),
         ({"texts": "ab"}, ("bad-example", "texts", "'ab'")),
-        ({"texts": ("a", b"b")}, ("not-a-text",)),
+        ({"texts": ("a", b"b")}, ("not-a-text", "text", "b'b'")),
         ({"texts": ("a", "\udfff")}, ("lone-surrogate",)),
         ({"groups": "colour"}, ("bad-example", "groups", "'colour'")),
         ({"groups": (5,)}, ("not-a-text", "group", "5")),
@@ -48,7 +48,7 @@ def test_an_example_is_checked_when_it_is_loaded(tmp_path, changes, message):
 
 @pytest.mark.parametrize("given", [None, 5, ("0", (), ())])
 def test_what_is_not_an_example_is_refused(tmp_path, given):
-    with raises("bad-example"):
+    with raises("bad-example", "'words'", "winobench.Example"):
         _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([given])))
 
 
@@ -92,12 +92,12 @@ def test_a_task_is_called_by_a_text(name):
     [
         (None, ("bad-scores", "None")),
         ([None], ("bad-scores", "None")),
-        ([(np.arange(2),)], ("bad-scores",)),
+        ([(np.arange(2),)], ("bad-scores", "yielded")),
         ([(np.arange(2), np.zeros(3))], ("bad-scores", "float64")),
         ([(np.arange(2), np.zeros((2, 2)))], ("bad-scores", "float64")),
-        ([(np.arange(2), np.array(["1", "2"]))], ("bad-scores",)),
+        ([(np.arange(2), np.array(["1", "2"]))], ("bad-scores", "errors", "<U1")),
         ([(np.arange(2), np.zeros(2, complex))], ("bad-scores", "complex128")),
-        ([(np.arange(2), np.zeros(2, bool))], ("bad-scores",)),
+        ([(np.arange(2), np.zeros(2, bool))], ("bad-scores", "errors", "bool")),
         ([(np.array([0.0, 1.0]), np.zeros(2))], ("bad-scores", "float64")),
         ([(np.array([0, 3]), np.zeros(2))], ("score-of-another-triple", "3")),
         ([(np.array([-1, 0]), np.zeros(2))], ("score-of-another-triple", "3")),
@@ -123,8 +123,8 @@ def test_good_batches_pass_in_any_order_and_type():
     ("method", "value", "message"),
     [
         ("fingerprint", None, ("bad-fingerprint", "None")),
-        ("fingerprint", {"scorer": {1, 2}}, ("not-json",)),
-        ("fingerprint", {"scorer": float("nan")}, ("not-json",)),
+        ("fingerprint", {"scorer": {1, 2}}, ("not-json", "FakeScorer.fingerprint")),
+        ("fingerprint", {"scorer": float("nan", "FakeScorer.fingerprint")}, ("not-json",)),
         ("choose_timesteps", None, ("bad-timesteps", "None")),
         ("choose_timesteps", ["a"], ("bad-timesteps", "choose_timesteps")),
         ("choose_timesteps", [[1, 2]], ("bad-timesteps", "choose_timesteps")),

@@ -340,10 +340,13 @@ def test_a_run_that_fails_before_its_first_error_leaves_nothing(tmp_path):
         ({"num_samples": 0}, ("bad-value", "num_samples")),
         ({"timesteps": "sometimes"}, ("bad-value", "timesteps")),
         ({"timesteps": [1, 2]}, ("two-numbers-of-samples", "timesteps", "2")),
-        ({"timesteps": [1.5] * 5}, ("bad-value",)),
+        ({"timesteps": [1.5] * 5}, ("bad-value", "timesteps", "1.5")),
         ({"seed": -1}, ("bad-value", "seed")),
         ({"normalize": "gray"}, ("bad-value", "normalize")),
-        ({"tasks": [fakes.text_task(ready=lambda data_dir: "fetch it from the shelf.")]}, ("data-not-ready",)),
+        (
+            {"tasks": [fakes.text_task(ready=lambda data_dir: "fetch it from the shelf.")]},
+            ("data-not-ready", "'words'", "shelf"),
+        ),
     ],
 )
 def test_bad_input_writes_nothing(tmp_path, arguments, message):
@@ -610,7 +613,7 @@ def test_anything_with_score_can_be_evaluated(tmp_path):
     assert config["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
     with pytest.raises(InputError, match=names("'unconditional'")):
         run(ByTheBook(), tmp_path / "other", normalize="unconditional")
-    with raises("wrong-type"):
+    with raises("wrong-type", "score"):
         run(object(), tmp_path / "other")
 
 

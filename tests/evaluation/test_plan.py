@@ -100,7 +100,7 @@ _GOOD = Example("0", (fakes.image(0),), ("a", "b"))
 @pytest.mark.parametrize(
     ("tasks", "arguments", "message"),
     [
-        ([], {}, ("nothing-named",)),
+        ([], {}, ("nothing-named", "--list_tasks")),
         (
             [fakes.text_task()],
             {"normalize": "gray"},
@@ -111,7 +111,7 @@ _GOOD = Example("0", (fakes.image(0),), ("a", "b"))
         (_loading(), {}, ("no-examples", "'words'")),
         (_loading(dataclasses.replace(_GOOD, images=())), {}, ("bad-example", "'0'", "'words'")),
         (_loading(dataclasses.replace(_GOOD, texts=())), {}, ("bad-example", "texts")),
-        (_loading(dataclasses.replace(_GOOD, texts=("a", None))), {}, ("not-a-text",)),
+        (_loading(dataclasses.replace(_GOOD, texts=("a", None))), {}, ("not-a-text", "text", "None")),
         (_loading(dataclasses.replace(_GOOD, target=2)), {}, ("target-not-among-candidates",)),
         (_loading(_GOOD, _GOOD), {}, ("repeated-id", "'0'")),
         (_loading(dataclasses.replace(_GOOD, images=("/no/such.png",))), {}, ("no-such-file", "/no/such.png")),

@@ -355,7 +355,7 @@ def test_bias_takes_all_of_its_samples(tmp_path):
         ({"alpha": 0.7}, ("bad-value", "alpha", "0.7")),
         ({"rare_share": 0.0}, ("bad-value", "rare_share")),
         ({"rare_share": 0.6}, ("bad-value", "rare_share")),
-        ({"timesteps": "importance", "mode": "fixed"}, ("option-of-others",)),
+        ({"timesteps": "importance", "mode": "fixed"}, ("option-of-others", "timesteps='importance'")),
     ],
 )
 def test_bad_input(tmp_path, arguments, words):
@@ -369,7 +369,7 @@ def test_a_scorer_without_samples_cannot_race(tmp_path):
         def score(self, images, texts):
             return np.zeros((len(images), len(texts)))
 
-    with raises("option-of-others"):
+    with raises("option-of-others", "mode='race'"):
         _evaluate(Plain(), tmp_path / "run")
 
 

@@ -279,7 +279,7 @@ def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(responses.os, "write", write)
-            with raises("cannot-write"):
+            with raises("cannot-write", "No space left on device"):
                 store.add(key(MODEL, request("b")), request("b"), {}, 0.0)
         assert key(MODEL, request("b")) not in store
         store.add(key(MODEL, request("c")), request("c"), {}, 0.0)
@@ -289,7 +289,7 @@ def test_a_full_disk_spoils_nothing(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("x")
-    with raises("cannot-write"):
+    with raises("cannot-write", "Not a directory"):
         ResponseStore(tmp_path / "file" / "responses").open()
 
 

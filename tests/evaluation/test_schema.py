@@ -238,7 +238,7 @@ def test_tasks_that_no_file_can_be_named_after(run_folder, tmp_path, name):
     folder = shutil.copytree(run_folder("_images"), tmp_path / "run")
     _, results = _load(folder)
     (folder / "results.json").write_text(json.dumps({**results, "tasks": {name: {}}}))
-    with raises("damaged-file"):
+    with raises("damaged-file", "results.json"):
         runs.read_run(folder)
 
 

@@ -111,7 +111,7 @@ def test_a_host_is_a_name_or_an_address(spec):
 
 @pytest.mark.parametrize("spec", ["localhost:9,²,0", "localhost:9,2,³", "localhost:9,2,-1"])
 def test_numbers_of_processes_are_digits(spec):
-    with raises("bad-address"):
+    with raises("bad-address", "host:port,count,number"):
         parallel.join_processes(spec)
 
 

@@ -213,7 +213,7 @@ def test_defaults_are_those_of_transformers():
         ({"model_type": "clip"}, ("wrong-kind-of-model", "model_type='clip'", "'blip'")),
         ({"architectures": ["BlipForConditionalGeneration"]}, ("no-task-head", "BlipForConditionalGeneration")),
         ({"image_text_hidden_size": 0}, ("unsupported-option", "image_text_hidden_size=0")),
-        ({"text_config": [1]}, ("not-an-object",)),
+        ({"text_config": [1]}, ("not-an-object", "text_config")),
         ({"text_config": {"is_decoder": False}}, ("unsupported-option", "is_decoder=False", "True")),
         ({"text_config": {"hidden_act": "relu"}}, ("unsupported-option", "hidden_act='relu'", "'gelu'")),
         ({"text_config": {"model_type": "bert"}}, ("wrong-kind-of-model", "model_type='bert'", "'blip_text_model'")),

@@ -133,7 +133,7 @@ def test_config_of_another_network(cls, values):
 
 
 def test_no_object():
-    with raises("not-an-object"):
+    with raises("not-an-object", "list"):
         UNet2DConditionConfig.from_dict([1])
 
 

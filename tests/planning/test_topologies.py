@@ -30,7 +30,7 @@ def test_too_many():
 
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setattr(topologies.importlib.util, "find_spec", lambda name: None)
-    with raises("missing-package"):
+    with raises("missing-package", "libtpu", "winobench[tpu]"):
         topologies.find("v5e:2x2")
     with raises("missing-package", "CUDA"):
         topologies.find("h100:8")

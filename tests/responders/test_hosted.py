@@ -224,7 +224,7 @@ def test_a_server_that_is_down_ends_the_run(server, name):
     [
         (401, openai_error(f"Incorrect API key provided: {KEY}."), ("key-refused",)),
         (403, openai_error("not in your country"), ("account-refused",)),
-        (404, openai_error("The model `x` does not exist", "model_not_found"), ("no-such-model",)),
+        (404, openai_error("The model `x` does not exist", "model_not_found"), ("no-such-model", "404")),
         (429, openai_error("You exceeded your quota", "insufficient_quota"), ("no-credit",)),
         (400, anthropic_error("Your credit balance is too low"), ("no-credit",)),
         (307, "", ("server-moved", "URL")),
@@ -437,19 +437,19 @@ def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
         ("gpt-4o", {}, ("unknown-api",)),
         ("openai:", {}, ("unknown-api",)),
         ("mistral:x", {}, ("unknown-api",)),
-        ("openai:x@http://", {}, ("bad-url",)),
-        ("openai:x@http://h:port/v1", {}, ("bad-url",)),
-        ("openai:x", {"base_url": "localhost:80"}, ("bad-url",)),
-        ("openai:x@http://a/v1", {"base_url": "http://b/v1"}, ("bad-url",)),
-        ("openai:x@https://me:secret@host/v1", {}, ("bad-url",)),
+        ("openai:x@http://", {}, ("bad-url", "http://")),
+        ("openai:x@http://h:port/v1", {}, ("bad-url", "http://h:port/v1")),
+        ("openai:x", {"base_url": "localhost:80"}, ("bad-url", "localhost:80")),
+        ("openai:x@http://a/v1", {"base_url": "http://b/v1"}, ("bad-url", "'http://b/v1'")),
+        ("openai:x@https://me:secret@host/v1", {}, ("bad-url", "host", "password")),
         ("openai:x", {"concurrency": 0}, ("out-of-range", "1,000")),
         ("openai:x", {"attempts": 1.5}, ("out-of-range", "1,000")),
         ("openai:x", {"timeout": 0}, ("out-of-range", "0")),
         ("openai:x", {"max_tokens_field": "limit"}, ("unknown-name", "max_tokens", "max_completion_tokens")),
         ("anthropic:x", {"seed": 1}, ("option-of-others", "seed", "OpenAI's")),
-        ("openai:x", {"prices": {"x": (1.0,)}}, ("out-of-range",)),
-        ("openai:x", {"prices": {"x": "12"}}, ("out-of-range",)),
-        ("openai:x", {"prices": {"x": 1.0}}, ("out-of-range",)),
+        ("openai:x", {"prices": {"x": (1.0,)}}, ("out-of-range", "price", "(1.0,)")),
+        ("openai:x", {"prices": {"x": "12"}}, ("out-of-range", "price", "'12'")),
+        ("openai:x", {"prices": {"x": 1.0}}, ("out-of-range", "price", "1.0")),
     ],
 )
 def test_bad_names_and_options(server, name, options, message):
@@ -502,12 +502,12 @@ def test_a_late_system_turn(server):
 
 
 def test_a_log_that_cannot_be_written(server, name, tmp_path):
-    with raises("cannot-write"):
+    with raises("cannot-write", "Is a directory"):
         ask(make(name, attempts_log=tmp_path), questions(2))
     # What was answered is paid for, and handed on first.
     server.calls.clear()
     taken = []
-    with raises("cannot-write"):
+    with raises("cannot-write", "Is a directory"):
         taken.extend(make(name, concurrency=1, attempts_log=tmp_path).ask(questions(2)))
     assert [index for index, _ in taken] == [0]
     assert len(server.calls) == 1

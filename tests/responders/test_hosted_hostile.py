@@ -311,7 +311,7 @@ def test_a_number_of_tokens_of_thousands_of_digits_does_not_cost_the_answer(api)
         ({"timeout": True}, ("out-of-range", "True")),
         ({"first_wait": -1.0}, ("out-of-range", "first_wait", "0")),
         ({"longest_wait": float("nan")}, ("out-of-range", "longest_wait", "0")),
-        ({"concurrency": True}, ("out-of-range",)),
+        ({"concurrency": True}, ("out-of-range", "concurrency", "True")),
         ({"concurrency": 10**6}, ("out-of-range", "1,000")),
         ({"attempts": 10**9}, ("out-of-range", "1,000")),
         ({"extra_body": {"x": float("nan")}}, ("not-json", "extra_body", "NaN")),
@@ -322,7 +322,7 @@ def test_a_number_of_tokens_of_thousands_of_digits_does_not_cost_the_answer(api)
         ({"base_url": "http://127.0.0.1:1/\ud83d"}, ("bad-url", "URL")),
         ({"base_url": "http://127.0.0.1:1/ v1"}, ("bad-url", "URL")),
         ({"base_url": 5}, ("bad-url", "URL")),
-        ({"prices": {"m": (float("nan"), 1.0)}}, ("out-of-range",)),
+        ({"prices": {"m": (float("nan", "price", "nan"), 1.0)}}, ("out-of-range",)),
     ],
 )
 def test_options_that_cannot_be_are_one_sentence(api, options, message):

@@ -316,7 +316,7 @@ def test_bad_requests(model):
 
 def test_bad_models(tiny_language_model, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with raises("wrong-kind-of-model"):
+    with raises("wrong-kind-of-model", "bert"):
         LanguageModel.from_pretrained(tmp_path)
     with raises("out-of-range", "batch_size", "0"):
         load(tiny_language_model, batch_size=0)

@@ -112,7 +112,7 @@ def test_options_that_are_joined_to_the_prompt(plain):
 
 @pytest.mark.parametrize("option", ["", " \n"])
 def test_empty_options(plain, option):
-    with raises("wrong-type"):
+    with raises("wrong-type", "option"):
         plain.encode_options(TURNS, ["Option 1", option])
 
 

@@ -126,10 +126,10 @@ def test_the_fingerprint_is_the_content(tmp_path):
         (None, ("no-such-file", "CSV")),
         (b"", ("empty-file", "CSV")),
         (b"\n \n", ("empty-file", "CSV")),
-        (b"\xef\xbb\xbf", ("empty-file",)),
-        (b"prompt,response\n", ("empty-file",)),
-        (b"question,answer\n1,2\n", ("missing-column",)),
-        (b"question,response\n1,2\n", ("missing-column",)),
+        (b"\xef\xbb\xbf", ("empty-file", "header")),
+        (b"prompt,response\n", ("empty-file", "rows")),
+        (b"question,answer\n1,2\n", ("missing-column", "responses")),
+        (b"question,response\n1,2\n", ("missing-column", "question, response")),
         (b"prompt,prompt,response\n1,2,3\n", ("repeated-column", "'prompt'")),
         (b"prompt,response\na,b,c\n", ("wrong-number-of-cells", "2", "3")),
         (b'prompt,response\na,"b\n', ("damaged-table", "2", "CSV")),
@@ -147,7 +147,7 @@ def test_bad_files(tmp_path, content, message):
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with raises("cannot-read"):
+    with raises("cannot-read", "Is a directory"):
         RecordedModel(f"recorded:{tmp_path}")
 
 

@@ -323,7 +323,7 @@ def test_missing_and_damaged_files(copy, file, content, message):
             ("mismatched-parts", "vision_model.encoder.layers.0.mlp.fc1.bias", "[16]"),
         ),
         ("text_config", {"num_hidden_layers": 2}, ("mismatched-parts", "text_encoder.encoder.layer.1")),
-        ("text_config", {"vocab_size": len(BLIP_VOCABULARY)}, ("mismatched-parts",)),
+        ("text_config", {"vocab_size": len(BLIP_VOCABULARY)}, ("mismatched-parts", "text_encoder")),
     ],
 )
 def test_config_and_weights_of_two_models(copy, part, change, message):

@@ -43,9 +43,9 @@ def test_bad_folders_are_named(folder):
     for word in ("beer", "wine"):
         for number in (7, 12):
             (folder / f"{word}-images" / f"{number}.jpg").unlink(missing_ok=True)
-    with raises("missing-images"):
+    with raises("missing-images", "beer-images", "wine-images", "women"):
         list(TASKS["genderbias"].source.read(folder))
     for path in list((folder / "purse-images").iterdir()):
         path.unlink()
-    with raises("missing-images"):
+    with raises("missing-images", "purse-images"):
         list(TASKS["genderbias"].source.read(folder))

@@ -317,8 +317,8 @@ def test_noise_is_standard_normal_and_timesteps_are_uniform():
         ({"threshold": 0}, ("out-of-range", "threshold", "0")),
         ({"threshold": float("inf")}, ("out-of-range", "threshold", "inf")),
         ({"threshold": True}, ("out-of-range", "threshold", "True")),
-        ({"timestep_range": (0.0, 1.0)}, ("out-of-range",)),
-        ({"timestep_range": (5,)}, ("out-of-range",)),
+        ({"timestep_range": (0.0, 1.0)}, ("out-of-range", "timestep_range")),
+        ({"timestep_range": (5,)}, ("out-of-range", "timestep_range")),
     ],
 )
 def test_bad_settings(values, message):

@@ -236,9 +236,9 @@ def test_meshes_of_a_cpu_fit_the_batch():
         ("validation.tasks", "coco_hardneg_text", ("data-not-ready", "coco_hardneg_text")),
         ("validation.tasks", "flickr30k", ("unknown-name", "flickr30k")),
         ("batch_size", 0, ("bad-value", "config.batch_size", "0")),
-        ("wandb", "mine", ("missing-package",)),
+        ("wandb", "mine", ("missing-package", "wandb")),
         ("optimizer.name", "sgd", ("bad-value", "name", "'sgd'")),
-        ("optimizer.schedule", "step", ("bad-value",)),
+        ("optimizer.schedule", "step", ("bad-value", "schedule", "'step'")),
     ],
 )
 def test_bad_options_are_named(config, tmp_path, monkeypatch, field, value, message):
