@@ -107,17 +107,17 @@ def test_limits_of_bias_tasks_are_of_each_group(source, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "named"),
     [
-        {"to": "x"},
-        {"to": "x", "url": "http://x", "hub_id": "a/b", "filename": "x"},
-        {"to": "x", "hub_id": "a/b"},
-        {"to": "x", "url": "http://x", "filename": "x"},
-        {"to": "/x", "url": "http://x"},
-        {"to": "../x", "url": "http://x"},
-        {"to": "", "url": "http://x"},
+        ({"to": "x"}, ("url", "hub_id", "filename")),
+        ({"to": "x", "url": "http://x", "hub_id": "a/b", "filename": "x"}, ("url", "hub_id", "filename")),
+        ({"to": "x", "hub_id": "a/b"}, ("url", "hub_id", "filename")),
+        ({"to": "x", "url": "http://x", "filename": "x"}, ("url", "hub_id", "filename")),
+        ({"to": "/x", "url": "http://x"}, ("'/x'",)),
+        ({"to": "../x", "url": "http://x"}, ("'../x'",)),
+        ({"to": "", "url": "http://x"}, ("''",)),
     ],
 )
-def test_downloads_are_well_formed(fields):
-    with pytest.raises(ValueError, match=names("Download", "url", "hub_id", "filename")):
+def test_downloads_are_well_formed(fields, named):
+    with pytest.raises(ValueError, match=names("Download", *named)):
         Download(**fields)

@@ -451,7 +451,7 @@ def test_missing_and_bad_data(user_dir, tmp_path):
     nowhere = str(tmp_path / "nowhere")
     assert "has neither items.jsonl nor items.csv" in task.ready(nowhere)
     assert task.count(nowhere) is None
-    with raises("data-not-ready", "winoviz.jsonl"):
+    with raises("data-not-ready", "items.jsonl", "items.csv"):
         task.load(nowhere, None)
     path = tmp_path / "winoviz" / "items.csv"
     items = data.read_items(path)
