@@ -62,7 +62,7 @@ def change(folder, name, **values):
         (
             "scheduler/scheduler_config.json",
             {"_winobench": {"timesteps": 5}},
-            ("not-an-object", "settings", "_winobench"),
+            ("not-an-object", "_winobench", "timestep_range"),
         ),
         ("scheduler/scheduler_config.json", {"_winobench": 5}, ("not-an-object", "_winobench", "5")),
     ],

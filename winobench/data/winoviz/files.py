@@ -174,7 +174,7 @@ def _item(values: dict[str, Any], where: str) -> Item:
                     f"{field!r} in {where} has the same text twice: a pair has two different ones", code="repeated-text"
                 )
         elif not _is_text(value):
-            raise InputError(f"{field!r} in {where} is no text: mend it")
+            raise InputError(f"{field!r} in {where} is no text: mend it", code="not-a-text")
     version, kind = values["version"], values.get("attribute_kind", "other")
     if version not in VERSIONS:
         raise InputError(
