@@ -124,7 +124,7 @@ def test_good_batches_pass_in_any_order_and_type():
     [
         ("fingerprint", None, ("bad-fingerprint", "None")),
         ("fingerprint", {"scorer": {1, 2}}, ("not-json", "FakeScorer.fingerprint")),
-        ("fingerprint", {"scorer": float("nan", "FakeScorer.fingerprint")}, ("not-json",)),
+        ("fingerprint", {"scorer": float("nan")}, ("not-json", "FakeScorer.fingerprint")),
         ("choose_timesteps", None, ("bad-timesteps", "None")),
         ("choose_timesteps", ["a"], ("bad-timesteps", "choose_timesteps")),
         ("choose_timesteps", [[1, 2]], ("bad-timesteps", "choose_timesteps")),

@@ -270,7 +270,7 @@ def test_other_image_sizes_are_refused():
         ({"vision_config": {"hidden_act": "relu"}}, ("unsupported-option", "hidden_act='relu'")),
         ({"vision_config": {"patch_size": 300}}, ("unsupported-option", "patch_size=300", "image_size=224")),
         ({"vision_config": {"num_attention_heads": 7}}, ("unsupported-option", "num_attention_heads=7")),
-        ({"vision_config": [3]}, ("not-an-object", "vision_config")),
+        ({"vision_config": [3]}, ("not-an-object", "CLIPVisionConfig", "list")),
         ({"text_config": {"attention_dropout": 0.5}}, ("unsupported-option", "attention_dropout=0.5")),
         ({"projection_dim": 0}, ("unsupported-option", "projection_dim=0")),
         ({"projection_dim": None}, ("unsupported-option", "projection_dim=None")),

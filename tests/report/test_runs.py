@@ -151,7 +151,7 @@ def test_terms_that_nobody_knows_are_refused(run_folders, tmp_path):
     for terms in (["own", "magic"], ["unconditional"]):
         odd = pa.array([terms] * len(table), pa.list_(pa.string()))
         pq.write_table(table.set_column(table.column_names.index("terms"), "terms", odd), path)
-        with raises("unknown-name", "words.parquet"):
+        with raises("unknown-name", "clevr.parquet"):
             runs.read_run(folder)
 
 

@@ -322,7 +322,7 @@ def test_a_number_of_tokens_of_thousands_of_digits_does_not_cost_the_answer(api)
         ({"base_url": "http://127.0.0.1:1/\ud83d"}, ("bad-url", "URL")),
         ({"base_url": "http://127.0.0.1:1/ v1"}, ("bad-url", "URL")),
         ({"base_url": 5}, ("bad-url", "URL")),
-        ({"prices": {"m": (float("nan", "price", "nan"), 1.0)}}, ("out-of-range",)),
+        ({"prices": {"m": (float("nan"), 1.0)}}, ("out-of-range", "price", "nan")),
     ],
 )
 def test_options_that_cannot_be_are_one_sentence(api, options, message):
