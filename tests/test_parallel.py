@@ -1,3 +1,4 @@
+import json
 import os
 import socket
 import subprocess
@@ -193,3 +194,21 @@ def test_a_process_that_ends_is_not_there(monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         assert not processes._is_there("127.0.0.1", free.getsockname()[1])
+
+
+def test_an_error_of_another_process_keeps_its_code(monkeypatch):
+    def fail():
+        raise InputError("the file x is torn: mend it", code="torn-file")
+
+    heard = []
+
+    def exchange(said):
+        heard.append(said)
+        return {0: json.dumps({"result": 1}).encode(), 1: heard[0]}
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(processes, "_exchange", exchange)
+    with raises("torn-file", "x"):
+        parallel.all_gather_object(fail)
+    with raises("torn-file", "process 1 of 2", "x"):
+        parallel.all_gather_object(lambda: 1)
