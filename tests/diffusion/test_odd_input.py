@@ -88,7 +88,7 @@ def test_images_are_checked_before_they_are_encoded(pipeline, images, said):
         (np.zeros((1, 8, 8, 3), np.float32), ("wrong-shape", "latents", "[1, 8, 8, 3]")),
         (np.zeros((8, 8, 4), np.float32), ("wrong-shape", "latents", "[8, 8, 4]")),
         (np.zeros((1, 8, 8, 4), np.int32), ("wrong-shape", "latents", "int32")),
-        (np.array("x", "latents", "<U1"), ("wrong-shape",)),
+        (np.array("x"), ("wrong-shape", "latents", "<U1")),
         (np.full((1, 8, 8, 4), np.nan, np.float32), ("not-finite", "NaN")),
         (jnp.full((1, 8, 8, 4), jnp.inf), ("not-finite", "NaN")),
     ],

@@ -125,7 +125,7 @@ def test_latents_that_are_not_finite_are_no_cache(tiny_pipeline, source, tmp_pat
 
 def test_a_damaged_source_is_told_of_before_encoding(pipeline, source, tmp_path, monkeypatch):
     def damaged(self):
-        raise InputError("is damaged")
+        raise InputError("is damaged", code="damaged-file")
 
     monkeypatch.setattr(clevr_negatives.ClevrNegatives, "verify", damaged)
     with raises("damaged-file"):
