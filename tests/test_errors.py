@@ -49,7 +49,7 @@ def codes_of(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _called(node) in _ERRORS:
             values = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
-            values += node.args[1:] if _called(node) == "wrong" else []
+            values += node.args[1:] if _called(node) == "wrong" and isinstance(node.func, ast.Attribute) else []
             found.update(*map(_constants, values))
         elif isinstance(node, ast.Assign):
             for target, value in _pairs(node):

@@ -130,7 +130,7 @@ def open_image(source: Any) -> Image.Image:
             ) from None
         except (ImageProblem, OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            code = getattr(error, "code", None) or ImageProblem("").code
+            code = error.code if isinstance(error, ImageProblem | InputError) else "undecodable-image"
             raise InputError(
                 f"the image {name} cannot be decoded ({reason}): restore or remove it", code=code
             ) from None
