@@ -101,7 +101,7 @@ def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
         )
         return
     if words:
-        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
     _refuse([_RATER, _JUDGE], "--compare")
     spec = registry.model_label((flags.FLAGS.config or DEFAULT_CONFIG).removesuffix(".py").partition(":")[0])
     if "prompts" in config:
@@ -133,7 +133,7 @@ def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
 def _refuse(given: list[flags.FlagHolder], are_for: str) -> None:
     for flag in given:
         if flag.value:
-            raise InputError(f"--{flag.name} is for {are_for}: leave it out")
+            raise InputError(f"--{flag.name} is for {are_for}: leave it out", code="bad-command")
 
 
 if __name__ == "__main__":

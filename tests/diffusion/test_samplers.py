@@ -2,10 +2,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from winobench.diffusion import samplers
 from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 SCHEDULE = NoiseSchedule()
 
@@ -47,7 +47,7 @@ def test_guidance_of_one_is_no_guidance():
 
 @pytest.mark.parametrize("num_steps", [0, 1001])
 def test_number_of_steps_is_checked(num_steps):
-    with pytest.raises(InputError, match="must be from 1 to 1000"):
+    with raises("out-of-range", "1000"):
         ddim_timesteps(SCHEDULE, num_steps)
 
 
@@ -58,7 +58,7 @@ def test_all_timesteps_can_be_used_despite_the_offset():
 
 
 def test_unknown_spacing():
-    with pytest.raises(InputError, match="timestep_spacing is 'odd'"):
+    with raises("unknown-name", "timestep_spacing", "'odd'"):
         ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)
 
 
@@ -161,5 +161,5 @@ def test_a_sampler_is_found_by_its_name_and_the_schedule():
 
 @pytest.mark.parametrize("num_steps", [2.0, "5", True, None])
 def test_the_number_of_steps_is_a_whole_number(num_steps):
-    with pytest.raises(InputError, match="must be a whole number"):
+    with raises("wrong-type", "steps"):
         ddim_timesteps(SCHEDULE, num_steps)
