@@ -4,8 +4,11 @@ import pytest
 
 from tests.expectations import raises
 from winobench.diffusion import samplers
+from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.samplers.ddim import ddim_timesteps
+from winobench.diffusion.samplers.dpm_solver import dpm_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
 
 SCHEDULE = NoiseSchedule()
 
