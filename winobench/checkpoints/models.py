@@ -40,6 +40,8 @@ _DEPTHS = (
     "num_single_layers",
     "num_decoder_layers",
     "layers",
+    "n_layers",
+    "n_refiner_layers",
 )
 
 # Leaf names of Flax -> torch; others are the same in both. The order of axes follows from the leaf and its rank.

@@ -23,6 +23,8 @@ from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DM
 from winobench.models.transformer_flux2 import Flux2Transformer2DModel
 from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 from winobench.models.transformer_flux_config import FluxTransformerConfig
+from winobench.models.transformer_z_image import ZImageConditions, ZImageTransformer2DModel
+from winobench.models.transformer_z_image_config import ZImageTransformerConfig
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
@@ -58,4 +60,7 @@ __all__ = [
     "T5ForConditionalGeneration",
     "UNet2DConditionConfig",
     "UNet2DConditionModel",
+    "ZImageConditions",
+    "ZImageTransformer2DModel",
+    "ZImageTransformerConfig",
 ]
