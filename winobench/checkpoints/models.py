@@ -109,6 +109,8 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"(model\.)?(vision_tower|multi_modal_projector)\..*",
         ),
     ),
+    # With the prefix of a model that writes, or without; and what that one has besides.
+    "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),
     # ``shared.weight`` again.
     "T5EncoderModel": KeyTable(ignored=(r"encoder\.embed_tokens\.weight",)),
 }

@@ -443,7 +443,7 @@ class Pipeline(abc.ABC):
         Args:
           texts: strings.
           num_steps: number of steps.
-          guidance_scale: 1 for none; finite.
+          guidance_scale: 1 for none, and 0 of Z-Image, as in diffusers' pipelines; finite.
           seed: the noise of picture i depends on (seed, i) alone.
           batch_size: pictures that are drawn at once.
           image_size: height and width in pixels; the model's own when None.

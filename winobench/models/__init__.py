@@ -17,7 +17,7 @@ from winobench.models.clip_resnet import CLIPResNetConfig
 from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
-from winobench.models.qwen3_text import Qwen3TextConfig, Qwen3TextEncoder
+from winobench.models.qwen3_text import Qwen3Model, Qwen3TextConfig, Qwen3TextEncoder
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
 from winobench.models.transformer_flux2 import Flux2Transformer2DModel
@@ -54,6 +54,7 @@ __all__ = [
     "FluxConditions",
     "FluxTransformer2DModel",
     "FluxTransformerConfig",
+    "Qwen3Model",
     "Qwen3TextConfig",
     "Qwen3TextEncoder",
     "T5Config",

@@ -23,7 +23,7 @@ EPSILON = 1e-6
 """Of all norms of Stable Diffusion 3 and FLUX.1; it is in no config."""
 
 Rotations = tuple[jax.Array, jax.Array]
-"""Cosines and sines of the tokens' rotations, each [tokens, 1, head_dim / 2] float32, or [n, tokens, 1, head_dim / 2]."""
+"""Cosines and sines of the tokens' rotations, each [tokens, 1, head_dim / 2] float32; with n before it, of each row."""
 
 
 def rotated(x: jax.Array, turns: Rotations) -> jax.Array:

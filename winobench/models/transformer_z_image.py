@@ -1,7 +1,7 @@
 """The transformer of Z-Image (Z-Image Team, arXiv 2511.22699), in the layout of diffusers' published weights.
 
-One stream: a few blocks refine the image's tokens, others the text's, and the rest take both, image first. Every part of
-a block is between two root-mean-square norms; the time scales what goes in and gates what comes out, except in the
+One stream: a few blocks refine the image's tokens, others the text's, and the rest take both, image first. Every part
+of a block is between two root-mean-square norms; the time scales what goes in and gates what comes out, except in the
 text's own blocks. Places are on three axes: a text's tokens are one behind the other on the first one, and the whole
 image, whose rows and columns are the other two, is at the place behind its text. Both are filled up to a multiple of 32
 tokens by learned ones, which all tokens attend to.
@@ -132,8 +132,8 @@ class _FinalLayer(nnx.Module):
 class ZImageTransformer2DModel(Network):
     """Predicts the way from noise to clean latents, given the time and a text.
 
-    Attribute names equal those of the published weights (``layers.0.attention.to_q`` and so on). Pictures to edit, which
-    the omni models put beside the noisy one, are not implemented.
+    Attribute names equal those of the published weights (``layers.0.attention.to_q`` and so on). Pictures to edit,
+    which the omni models put beside the noisy one, are not implemented.
 
     Args:
       config: the network's shape.
