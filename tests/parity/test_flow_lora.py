@@ -19,7 +19,8 @@ from winobench.scorers.diffusion_itm import DiffusionITM
 
 TARGETS = ["attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.add_k_proj", "ff.net.0.proj", "proj_out"]
 TARGETS += ["ff_context.linear_in", "attn.to_qkv_mlp_proj"]  # klein's alone
-TARGETS += ["attention.to_q", "attention.to_out.0", "feed_forward.w2", "adaLN_modulation.0"]  # Z-Image's
+TARGETS += ["attention.to_q", "attention.to_out.0", "feed_forward.w2", "layers.0.adaLN_modulation.0"]  # Z-Image's
+TARGETS += ["2-1.linear"]
 FAMILIES = {
     "sd3": (tiny_sd3.write, diffusers.StableDiffusion3Pipeline, test_stable_diffusion_3.torch_errors),
     "flux": (tiny_flux.write, diffusers.FluxPipeline, test_flux.torch_errors),
