@@ -68,6 +68,7 @@ def test_the_step_on_a_tpu():
     assert all(kernel.cycles is not None for kernel in kernels if kernel.operations and kernel.kind != hlo.ATTENTION)
 
 
+@pytest.mark.slow
 def test_the_step_of_one_stream_on_a_tpu():
     """Z-Image: texts of several lengths do not keep the kernel from it."""
     pytest.importorskip("libtpu")
