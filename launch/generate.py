@@ -137,10 +137,10 @@ def annotate(folder: pathlib.Path, name: str, port: int) -> None:
 
     items = run.accepted_items(folder)
     with (
-        pages.Annotations(folder / run.ANNOTATIONS, name) as annotations,
+        pages.annotations(folder / run.ANNOTATIONS, name) as annotations,
         pages.serve(items, annotations, port) as server,
     ):
-        print(f"http://127.0.0.1:{server.server_port} is the page of annotator {name}; clicks go to {annotations.path}")
+        print(f"{server.address} is the page of annotator {name}; clicks go to {annotations.path}")
         print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
         try:
             threading.Event().wait()

@@ -29,7 +29,7 @@ def lines(path):
 def judge(folder, name, labels):
     """Labels items in the order of the page; the last label is for all others."""
     items = annotate.in_order(run.accepted_items(folder))
-    with annotate.Annotations(folder / run.ANNOTATIONS, name) as annotations:
+    with annotate.annotations(folder / run.ANNOTATIONS, name) as annotations:
         for number, item in enumerate(items):
             annotations.add(item.id, labels[min(number, len(labels) - 1)])
 
@@ -191,7 +191,7 @@ def test_bad_input(tmp_path):
     judge(folder, "anna", ["valid"])
     with pytest.raises(InputError, match="only anna has judged the items"):
         run.finish(folder)
-    with annotate.Annotations(folder / run.ANNOTATIONS, "ben") as ben:
+    with annotate.annotations(folder / run.ANNOTATIONS, "ben") as ben:
         ben.add(run.accepted_items(folder)[0].id, "valid")
     with pytest.raises(InputError, match=names("5", "6", "--annotate=ben")):
         run.finish(folder)
