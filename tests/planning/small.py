@@ -54,3 +54,19 @@ def write(folder):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
+
+
+def z_image():
+    """What is said of a Z-Image with one block of each kind, heads of the released width, and 256 positions."""
+    whole = abstract.read_description("z-image")
+    sizes = {"dim": 256, "n_heads": 2, "n_kv_heads": 2, "n_layers": 1, "n_refiner_layers": 1, "cap_feat_dim": 64}
+    channels = {"latent_channels": 4, "block_out_channels": (32, 32), "layers_per_block": 1, "sample_size": SIZE}
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    encoder = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
+    configs = {
+        "transformer": dataclasses.replace(whole.configs["transformer"], in_channels=4, **sizes),
+        "vae": dataclasses.replace(whole.configs["vae"], **channels, **blocks),
+        "text_encoder": dataclasses.replace(whole.configs["text_encoder"], **encoder, **heads),
+    }
+    return dataclasses.replace(whole, configs=configs)
