@@ -110,7 +110,9 @@ def serve(page: Page, port: int = PORT) -> Iterator[Server]:
         server = Server(page, port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"port {port} cannot be used ({reason}): choose another --port") from error
+        raise InputError(
+            f"port {port} cannot be used ({reason}): choose another --port", code="port-not-free"
+        ) from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -141,7 +141,8 @@ class Sampler(abc.ABC):
         first = int(num_steps - num_steps * strength) if self.is_continuous else num_steps - int(num_steps * strength)
         if first >= num_steps:
             raise InputError(
-                f"a strength of {strength:g} leaves none of {num_steps} steps: raise strength or num_steps"
+                f"a strength of {strength:g} leaves none of {num_steps} steps: raise strength or num_steps",
+                code="no-steps-left",
             )
         return first
 
@@ -149,9 +150,9 @@ class Sampler(abc.ABC):
 def check_num_steps(num_steps: Any, most: int, name: str = "the number of sampling steps") -> int:
     """Returns a number of steps; raises InputError unless it is a whole number from 1 to ``most``."""
     if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer):
-        raise InputError(f"{name} is {options.shown(num_steps)}, but it must be a whole number")
+        raise InputError(f"{name} is {options.shown(num_steps)}, but it must be a whole number", code="wrong-type")
     if not 1 <= num_steps <= most:
-        raise InputError(f"{name} is {num_steps}, but it must be from 1 to {most}")
+        raise InputError(f"{name} is {num_steps}, but it must be from 1 to {most}", code="out-of-range")
     return int(num_steps)
 
 

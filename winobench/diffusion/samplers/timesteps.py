@@ -24,7 +24,8 @@ def spacing_of(schedule: NoiseSchedule, usual: str) -> str:
     spacing = option(schedule, "timestep_spacing", usual) or usual
     if spacing not in SPACINGS:
         raise InputError(
-            f"the sampler option timestep_spacing is {spacing!r}, but must be leading, trailing or linspace"
+            f"the sampler option timestep_spacing is {spacing!r}, but must be leading, trailing or linspace",
+            code="unknown-name",
         )
     return spacing
 
