@@ -155,6 +155,17 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | 
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
 
 
+def start_with_words(
+    main: Callable[[ml_collections.ConfigDict, list[str]], None], *, launcher: str, default: str, usage: str
+) -> None:
+    """Runs a launcher that also takes words that are no flags, and hands them to ``main``; otherwise as ``start``."""
+
+    def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, list[str]]:
+        return _parsed(argv, launcher, default, usage)
+
+    _run(lambda parsed: main(*parsed), parse)
+
+
 def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes_words: bool = False) -> None:
     """Runs a launcher that has flags but no config; otherwise as ``start``.
 
@@ -277,16 +288,24 @@ def _check_working_directory() -> None:
 
 def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) -> ml_collections.ConfigDict:
     """Parses the flags into ``flags.FLAGS`` and returns the config."""
-    rest, overrides = _split(argv)
-    wants_help, words = _parse_flags(rest)
+    config, words = _parsed(argv, launcher, default, usage)
     if words:
         raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
+    return config
+
+
+def _parsed(
+    argv: Sequence[str], launcher: str | None, default: str, usage: str
+) -> tuple[ml_collections.ConfigDict, list[str]]:
+    """Parses the flags into ``flags.FLAGS``; returns the config, and the words that are no flags."""
+    rest, overrides = _split(argv)
+    wants_help, words = _parse_flags(rest)
     spec = flags.FLAGS.config or default
     config = load(spec, overrides, launcher)
     if wants_help:
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
-    return config
+    return config, words
 
 
 def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:

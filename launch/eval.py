@@ -190,23 +190,8 @@ def _display_name(model: str, config: ml_collections.ConfigDict, label: str | No
 
 
 def _lora(config: ml_collections.ConfigDict) -> list[str]:
-    """The short name of the LoRA, in a list that is empty without one.
-
-    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
-    """
-    if not config.lora:
-        return []
-    path = user_path(config.lora)
-    if not os.path.exists(path):
-        return [registry.model_label(config.lora)]
-    path = os.path.abspath(path)
-    folder, name = os.path.split(path)
-    if os.path.isfile(path):
-        path = folder if name.startswith("pytorch_lora_weights.") else os.path.splitext(path)[0]
-    run, inside = os.path.split(path)
-    if inside == "last" and os.path.basename(run) == "lora":
-        return [f"{registry.model_label(os.path.dirname(run))}-last"]
-    return [registry.model_label(run if inside == "lora" else path)]
+    """The short name of the LoRA, in a list that is empty without one."""
+    return [registry.lora_label(config.lora)] if config.lora else []
 
 
 def _label(spec: str) -> str:

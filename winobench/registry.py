@@ -194,6 +194,27 @@ def model_label(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", last).strip("-.") or "model"
 
 
+def lora_label(name: str) -> str:
+    """A short form of a LoRA's name, as `model_label`.
+
+    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
+
+    Args:
+      name: a file, a folder, or a hub id.
+    """
+    path = user_path(name)
+    if not os.path.exists(path):
+        return model_label(name)
+    path = os.path.abspath(path)
+    folder, file = os.path.split(path)
+    if os.path.isfile(path):
+        path = folder if file.startswith("pytorch_lora_weights.") else os.path.splitext(path)[0]
+    run, inside = os.path.split(path)
+    if inside == "last" and os.path.basename(run) == "lora":
+        return f"{model_label(os.path.dirname(run))}-last"
+    return model_label(run if inside == "lora" else path)
+
+
 def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label) -> list[str]:
     """A label for each of several models, all different on any file system, so that each can have a folder.
 

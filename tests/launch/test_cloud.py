@@ -235,6 +235,7 @@ def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
 def test_the_launcher_is_the_one_that_the_config_is_for():
     assert "-m launch.train" in jobs.make(request("slurm", config="hardneg:paper")).text
     assert "-m launch.eval" in jobs.make(request("slurm", config="gdbench:full")).text
+    assert "-m launch.generate" in jobs.make(request("slurm", config="pictures")).text
 
 
 # What the machines run, to the letter.

@@ -32,7 +32,7 @@ from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, normalization, sample_mean, sequential
 from winobench.metrics import timestep_weights as weighting
 from winobench.scorers import base, samples
-from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
+from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, tasks_from
 from winobench.tasks.base import Task
 from winobench.tasks.questions import TextTask
 
@@ -301,6 +301,8 @@ def choose_tasks(
         else:
             named = {name for name, task in known.items() if getattr(task, "when_named", False)}
             tasks = [name for name, task in known.items() if name not in named and task.ready(data_dir) is None]
+    if known is not TEXT_TASKS:
+        tasks = tasks_from(tasks)
     get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     for number, task in enumerate(chosen):

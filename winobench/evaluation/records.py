@@ -7,7 +7,8 @@
     results.json                             the numbers
 
 The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors and pictures; see
-`winobench.evaluation.responses`.
+`winobench.evaluation.responses`. A run that draws pictures has none of all this but ``config.json``; see
+`winobench.data.pictures.records`.
 
 In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
 reader it is all one: the next call of the run, with more processes or fewer, goes on from whatever is there. Everything
@@ -31,6 +32,7 @@ import pyarrow as pa
 
 from winobench import files as whole_files
 from winobench import json_files, parquet_files
+from winobench.data.pictures.records import DRAWN, PICTURES
 from winobench.errors import InputError
 from winobench.files import digest as digest  # records are named by it, and so their users find it here
 
@@ -42,10 +44,10 @@ DAMAGED = ".damaged"
 """What a part's name ends with, once it is set aside."""
 
 ERRORS, RESPONSES = "errors", "responses"
-"""What a run records while it goes on, and the folder that it does so in."""
+"""What a run records while it goes on, and the folder that it does so in; another one is ``DRAWN``."""
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
-_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES)}
+_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
 _REPORT = "report"  # what launch.report makes of the run, in the run's own folder
 
 
@@ -79,7 +81,7 @@ class RunFolder:
         """
         Args:
           path: the folder.
-          kind: ``ERRORS`` or ``RESPONSES``.
+          kind: ``ERRORS``, ``RESPONSES`` or ``DRAWN``.
 
         Raises:
           InputError: the path is not UTF-8, and could be neither printed nor recorded.
@@ -175,8 +177,9 @@ class RunFolder:
             self._take()
             if not overwrite:
                 self.check(identity)  # again: another process may have been here before this one took the folder
-            for leftover in (*self.path.glob(f"*{_TEMPORARY}"), *self.path.glob(f"*/*{_TEMPORARY}")):
-                leftover.unlink()
+            for depth in ("", "*/", f"{PICTURES}/*/*/"):
+                for leftover in self.path.glob(f"{depth}*{_TEMPORARY}"):
+                    leftover.unlink()
             self._replaces = overwrite and self.config_path.exists()
             if overwrite:
                 # A run without results is one that was stopped, so that this may end anywhere. Where it ends further
@@ -267,6 +270,7 @@ class RunFolder:
         for name in dict.fromkeys(name for names in _FOLDERS.values() for name in names):
             for pattern in ("*.parquet", "*.jsonl", f"*{DAMAGED}"):
                 yield from (self.path / name).glob(pattern)
+        yield from (self.path / PICTURES).glob("*/*/*.png")
         if self.results_path.exists():
             yield self.results_path
 
@@ -286,7 +290,8 @@ class RunFolder:
             path.unlink()
 
     def _take(self) -> None:
-        self._lock = os.open(self.examples_path, os.O_RDONLY)  # runs of all kinds have it
+        # Runs with images and of texts both have a folder of examples.
+        self._lock = os.open(self.records_path if self._kind == DRAWN else self.examples_path, os.O_RDONLY)
         if not whole_files.lock(self._lock):
             self.close()
             raise InputError(

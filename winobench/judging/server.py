@@ -51,8 +51,9 @@ class Page:
     """What is judged on a page.
 
     Attributes:
-      html: the page, with one ``<script>``. It gets ``items?token=...`` (``person``, ``items``, ``labels``), posts
-        ``{"item": id, "label": label or null}`` to ``label?token=...``, and has the token in its own address.
+      html: the page, with one ``<script>`` (`winobench.judging.render`). It gets ``items?token=...`` (``person``,
+        ``items``, ``labels``), posts ``{"item": id, "label": label or null}`` to ``label?token=...``, and has the token
+        in its own address.
       items: what it shows, in its order: objects with ``id``.
       labels: where the clicks go, open.
       picture: name -> a PNG file's content, for ``pictures/<name>?token=...``; None where there is no such picture.

@@ -345,6 +345,10 @@ def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any
             code="not-a-run",
         )
     config = _read_json(config_path)
+    if config.get("kind") == "pictures":
+        raise InputError(
+            f"{path} holds pictures, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
+        )
     schema = config.get("schema")
     if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
         raise InputError(
