@@ -8,7 +8,6 @@ from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.samplers.dpm_solver import dpm_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 SCHEDULE = NoiseSchedule()
 
