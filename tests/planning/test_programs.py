@@ -116,6 +116,11 @@ def test_the_step_on_a_gpu():
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
     # Kernels of convolutions lie as cuDNN takes them.
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COPY and "params" in kernel.source]
+    # GEGLU is one kernel in each of four blocks, sums around layers are parts of products, and nothing joins the skips
+    # but what normalises them.
+    assert sum("/geglu/" in kernel.source and kernel.kind == hlo.PRODUCT for kernel in kernels) == 4
+    large = [kernel for kernel in kernels if not kernel.operations and kernel.bytes > 1e6]
+    assert not [kernel for kernel in large if kernel.source.endswith(("/add", "/concatenate"))]
 
 
 @pytest.mark.slow

@@ -70,6 +70,10 @@ _SLICES = {"slice", "dynamic-slice", "gather"}
 # What changes a part of an array in place -> which of its operands is written there.
 _UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
+# A kernel written in Triton's form of Pallas, and how the one of `winobench.models.fused_geglu` is named in its source.
+_TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
+# Calls that are given scratch memory beside their result, of a fixed size; nothing says how much of it is used.
+_WORKSPACE_CALLS = ("__cublas",)
 _ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
 
 
@@ -345,6 +349,9 @@ def _operations(line: Instruction, scope: dict[str, Instruction]) -> float:
             contracted = found[1] if found else str(len(dims) - 1)
         depth = math.prod(dims[int(axis)] for axis in re.findall(r"\d+", contracted))
         return 2.0 * line.results[0].size * depth
+    if target == _TRITON_CALL and _GEGLU in line.attributes:
+        x, kernel = (scope[operand].results[0] for operand in line.operands[:2])
+        return 2.0 * x.size * kernel.dims[1]
     if line.opcode == "convolution" or "conv" in target:
         spatial, inputs = _kernel_shape(line, scope)
         groups = int(line.attribute("batch_group_count") or 1)
@@ -434,6 +441,8 @@ def _written(
 ) -> tuple[int, frozenset[int]]:
     """Bytes that a kernel writes, and which of its operands it changes in place."""
     if not body:
+        if (each.attribute("custom_call_target") or "").startswith(_WORKSPACE_CALLS):
+            return each.results[0].bytes, frozenset()
         if each.opcode not in _UPDATES:
             return sum(array.bytes for array in each.results), frozenset()
         update = by_name[each.operands[_UPDATES[each.opcode]]]
@@ -468,6 +477,9 @@ def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[st
     for user in users.get(line.name, []):
         if user.opcode in _SLICES and user.operands[0] == line.name:
             total += user.results[0].bytes
+        elif user.opcode == "concatenate":
+            # At most what is read of the whole, such as a slice of it.
+            total += min(whole, _read(user, users, known))
         elif len(user.results) == 1 and user.results[0].size == line.results[0].size and user.opcode != "fusion":
             total += _read(user, users, known) * line.results[0].bytes // max(user.results[0].bytes, 1)
         else:
