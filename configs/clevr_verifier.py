@@ -42,25 +42,25 @@ def get_config(size: str = "full") -> ml_collections.ConfigDict:
     config.seed = 0
 
     config.data = ml_collections.ConfigDict()
-    config.data.num_scenes = 32_768
+    config.data.num_scenes = 16_384
     config.data.num_shards = 8
     config.data.latent_noise = 0.4  # most noise in the latents of a reconstruction, in spreads of latents
-    config.data.num_held_out = 1_000  # scenes of each group that accuracy is measured on
+    config.data.num_held_out = 500  # scenes of each group that accuracy is measured on
 
     config.network = ml_collections.ConfigDict()
-    config.network.widths = (32, 96)
-    config.network.num_blocks = (1, 2, 1)
+    config.network.widths = (32, 64)
+    config.network.num_blocks = (1, 1, 2)
 
     config.training = ml_collections.ConfigDict()
     config.training.optimizer = "muon"
     config.training.learning_rate = 2e-3
     config.training.batch_size = 32
-    config.training.num_steps = 5_000
+    config.training.num_steps = 3_000
     config.training.warmup_steps = 100
-    config.training.decay_steps = 1_500
+    config.training.decay_steps = 1_000
     config.training.ema_decay = 0.995
     config.training.log_every = 50
-    config.training.checkpoint_every = 500
+    config.training.checkpoint_every = 250
 
     if size == "debug":
         config.data.num_scenes = 128

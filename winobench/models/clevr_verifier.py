@@ -55,8 +55,8 @@ class ClevrVerifierConfig(NetworkConfig):
     """
 
     sample_size: int = 64
-    widths: tuple[int, ...] = (32, 96)
-    num_blocks: tuple[int, ...] = (1, 2, 1)
+    widths: tuple[int, ...] = (32, 64)
+    num_blocks: tuple[int, ...] = (1, 1, 2)
     num_values: tuple[int, ...] = (3, 8, 2, 2)
 
     _class_value: ClassVar = "ClevrVerifier"

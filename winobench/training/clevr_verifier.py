@@ -6,7 +6,7 @@ latents with some noise. Colours, sharpness and noise of all pictures vary a lit
 
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
-    <workdir>/scenes/           ArrayRecord shards: picture and reconstruction (PNG), and what is in them
+    <workdir>/scenes/           ArrayRecord shards: pictures (PNG) and what is in them
               verifier/         checkpoints, metrics.jsonl
               clevr_verifier/   the exported network
               accuracy.json     of it, on held-out scenes
@@ -141,7 +141,7 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> S
 
 
 def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
-    """Writes the shards of pictures, reconstructions and objects."""
+    """Writes the shards of pictures and their objects."""
     from winobench.data import array_records
 
     about = {"seed": config.seed, "recipe": 1, "data": config.data.to_dict()}
@@ -153,15 +153,15 @@ def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> Non
 def scene_records(
     config: ml_collections.ConfigDict, reconstructors: Sequence[Reconstruct]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Renders the training scenes, of either kind by turns, and reconstructs each by one of the autoencoders.
+    """Renders the training scenes, of either kind by turns, and has half of the pictures reconstructed.
 
     Args:
       config: the recipe.
-      reconstructors: take turns, too.
+      reconstructors: they take turns.
 
     Yields:
-      ``image`` and ``reconstruction`` (bytes of PNG files), ``places`` float32 [objects, 4], ``attributes`` int32
-      [objects, 4] and ``present`` bool [objects], as of `winobench.models.clevr_verifier.loss`.
+      ``image`` (bytes of a PNG file), ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4] and
+      ``present`` bool [objects], as of `winobench.models.clevr_verifier.loss`.
     """
     from winobench.data import clevr_objects, clevr_renderer
 
@@ -171,16 +171,16 @@ def scene_records(
         count = min(chunk, config.data.num_scenes - start)
         scenes = sample(("free", "random")[number % 2], count, seed=config.seed, split="train", start=start)
         pictures = clevr_renderer.render(scenes, size)
-        generator = np.random.default_rng((config.seed, start))
-        levels = config.data.latent_noise * generator.random(count)
-        drawn = reconstructors[number // 2 % len(reconstructors)](pictures, levels, generator)
+        if number // 2 % 2:
+            generator = np.random.default_rng((config.seed, start))
+            levels = config.data.latent_noise * generator.random(count)
+            pictures = reconstructors[number // 4 % len(reconstructors)](pictures, levels, generator)
         places = clevr_objects.measures(scenes).astype(np.float32)
         attributes = np.stack([getattr(scenes, name) for name in clevr_objects.ATTRIBUTES], axis=-1).astype(np.int32)
         present = np.arange(MAX_OBJECTS) < np.asarray(scenes.num_objects)[:, None]
         for n in range(count):
             yield {
                 "image": encode_png(pictures[n]),
-                "reconstruction": encode_png(drawn[n]),
                 "places": places[n],
                 "attributes": attributes[n],
                 "present": present[n],
@@ -219,12 +219,6 @@ def reconstructor(model: str) -> Reconstruct:
 
 
 # Training -------------------------------------------------------------------------------------------------------------
-
-
-def choose_picture(record: dict[str, np.ndarray], generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """A record with its picture or, as often, the reconstruction: Grain's random transform."""
-    chosen = decode_png(record["reconstruction" if generator.random() < 0.5 else "image"])
-    return {"images": chosen, **{name: record[name] for name in ("places", "attributes", "present")}}
 
 
 def vary(images: jax.Array, key: jax.Array) -> jax.Array:
@@ -280,7 +274,7 @@ def train(
 
     def batches_from(first: int) -> Iterator[loop.Batch]:
         return array_records.shuffled_batches(
-            source, batch_size=settings.batch_size, seed=config.seed, transform=choose_picture, first_batch=first
+            source, batch_size=settings.batch_size, seed=config.seed, transform=_decoded, first_batch=first
         )
 
     checkpoints = Checkpoints(workdir / "verifier" / "checkpoints")
@@ -309,6 +303,10 @@ def export(config: ml_collections.ConfigDict, workdir: str | os.PathLike, params
     nnx.update(network, jax.device_put(params, jax.local_devices()[0]))
     checkpoints.save_model(network, folder, dtype="float16")
     return folder
+
+
+def _decoded(record: dict[str, np.ndarray], generator: np.random.Generator) -> dict[str, np.ndarray]:
+    return {"images": decode_png(record["image"]), **{name: record[name] for name in record if name != "image"}}
 
 
 # Accuracy -------------------------------------------------------------------------------------------------------------
