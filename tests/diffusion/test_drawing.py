@@ -1,5 +1,7 @@
 """`Pipeline.generate`: what a picture depends on, beginning with images, and devices."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -30,12 +32,13 @@ def whole(pipeline):
 
 
 def test_a_picture_depends_on_its_seed_and_number_alone(pipeline, whole):
-    """The noise of random steps included; the parts are drawn by the same program, so bit for bit."""
+    """The noise of random steps included; up to rounding, which depends on the place within a batch."""
     assert whole.shape == (4, *SHAPE)
     assert whole.dtype == np.float32
-    np.testing.assert_array_equal(drawn(pipeline, TEXTS[1:], seed=3, numbers=[1, 2, 3]), whole[1:])
+    close = functools.partial(np.testing.assert_allclose, atol=1e-4 * np.abs(whole).max())
+    close(drawn(pipeline, TEXTS[1:], seed=3, numbers=[1, 2, 3]), whole[1:])
     shuffled = drawn(pipeline, [TEXTS[3], TEXTS[0], TEXTS[0]], seed=[3, 4, 3], numbers=np.array([3, 0, 0]))
-    np.testing.assert_array_equal(shuffled[[0, 2]], whole[[3, 0]])
+    close(shuffled[[0, 2]], whole[[3, 0]])
     assert np.abs(shuffled[1] - whole[0]).max() > 0.1
 
 
@@ -45,7 +48,7 @@ def test_the_noise_of_steps_is_another_one_in_each(pipeline, whole):
     one, other = drawn(pipeline, TEXTS[:1] * 2, latents=noise)
     assert np.abs(one - other).max() > 0.1
     still = drawn(pipeline, TEXTS[:1] * 2, latents=noise, numbers=[5, 5])
-    np.testing.assert_array_equal(still[0], still[1])
+    np.testing.assert_allclose(still[0], still[1], atol=1e-4 * np.abs(still).max())
 
 
 def test_one_device_and_eight_draw_the_same(pipeline, whole):

@@ -56,7 +56,7 @@ class Drawing:
           guidance_scale: 1 for none; finite.
           seed: of all pictures, or of each.
           numbers: of the pictures within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
-            picture depends on its seed and its number alone, so that a run can be cut into parts.
+            picture depends on its seed and its number alone: a run can be cut into parts, up to rounding.
           sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; the family's usual one when None: ``ddim``, or
             ``flow_euler`` of flow models.
           image: pictures to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
