@@ -79,7 +79,7 @@ def _verify(run: Pictures) -> None:
     from winobench.pictures import verification
 
     if verification.can_verify(run):
-        print_accuracy(verification.generation_accuracy(run, verification.verify(run)))
+        print_accuracy(verdicts.generation_accuracy(run, verification.verify(run)))
         print(f"what the verifier found in each picture: {run.folder / verdicts.NAME}")
 
 
@@ -87,7 +87,7 @@ def print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]], console
     """Prints how often pictures show what their prompts ask for, by skill and model.
 
     Args:
-      found: of `winobench.pictures.verification.generation_accuracy`.
+      found: of `winobench.data.pictures.verdicts.generation_accuracy`.
       console: where to; stdout when None.
     """
     import rich.box

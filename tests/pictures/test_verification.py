@@ -7,6 +7,7 @@ from tests.expectations import raises
 from tests.pictures import fakes
 from winobench.data.clevr_objects import SceneObject
 from winobench.data.pictures import clevr_prompts
+from winobench.data.pictures import verdicts as verdict_files
 from winobench.data.pictures.verdicts import read_verdicts
 from winobench.metrics import intervals
 from winobench.pictures import verification
@@ -66,7 +67,7 @@ def test_verdicts_are_written_and_summed_up(run):
         things = [verification.as_thing(one) for one in found]
         assert verdicts[record.file].correct == clevr_prompts.is_shown(record.prompt.content, things)
         assert verdicts[record.file].found[0]["color"] == "red"
-    accuracy = verification.generation_accuracy(run, verdicts)
+    accuracy = verdict_files.generation_accuracy(run, verdicts)
     assert set(accuracy) == {"a", "b"}
     rows = [verdicts[record.file].correct for record in run.records if record.model == "a"]
     # Two prompts of each of seven categories: the mean over categories is that over pictures.

@@ -6,14 +6,12 @@ picture, and `winobench.data.pictures.clevr_prompts.is_shown` says whether they 
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import PIL.Image
 
-from winobench import metrics
 from winobench.data.clevr_captions import Thing
 from winobench.data.clevr_objects import SceneObject
 from winobench.data.pictures import clevr_prompts
@@ -64,43 +62,9 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
     return {verdict.file: verdict for verdict in verdicts}
 
 
-def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
-    """How often each model drew what it should, by skill.
-
-    Args:
-      run: the pictures.
-      verdicts: of `verify`.
-
-    Returns:
-      Model's label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
-      clustered by prompt text) and "n".
-    """
-    results: dict[str, dict[str, dict[str, Any]]] = {}
-    for model in run.models:
-        rows = [
-            (record.prompt.category, record.prompt.text, verdicts[record.file].correct)
-            for record in run.records
-            if record.model == model.label and record.file in verdicts
-        ]
-        by_category: dict[str, list[tuple[str, bool]]] = collections.defaultdict(list)
-        for category, text, correct in rows:
-            by_category[category].append((text, correct))
-        found = {category: _entry(*zip(*some, strict=True)) for category, some in by_category.items()}
-        if rows:
-            categories, texts, correct = zip(*rows, strict=True)
-            found["all"] = _entry(texts, correct, categories)
-        results[model.label] = found
-    return results
-
-
 def as_thing(one: SceneObject) -> Thing:
     """A found object in words; its side is the half of the picture in which its centre is."""
     return Thing(one.shape, one.color, one.size, one.material, -1 if one.right < 0.5 else 1)
-
-
-def _entry(texts: Sequence[str], correct: Iterable[bool], strata: Sequence[str] | None = None) -> dict[str, Any]:
-    interval = metrics.clustered(list(correct), list(texts), strata=strata)
-    return {**{name: float(value) for name, value in interval._asdict().items()}, "n": len(texts)}
 
 
 def _in_words(one: SceneObject) -> dict[str, Any]:
