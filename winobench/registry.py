@@ -18,6 +18,10 @@ from winobench.errors import InputError
 from winobench.files import user_path
 
 _ASSETS = pathlib.Path(__file__).resolve().parent / "assets"
+
+CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
+"""The folder of the network that lists the objects of a CLEVR-style picture. It judges no texts, so it is no model."""
+
 # Owner and name; the hub checks the details, and takes 96 characters in all.
 HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
