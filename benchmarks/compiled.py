@@ -19,7 +19,7 @@ from launch import configuration
 from winobench import json_files
 from winobench.planning import topologies
 
-MODELS = ("sd21-base", "sdxl", "sd35-medium", "sd35-large", "flux1-dev")
+MODELS = ("sd21-base", "sdxl", "sd35-medium", "sd35-large", "flux1-dev", "flux2-klein-4b", "flux2-klein-9b")
 ACCELERATORS = ("v5e:4x4", "v6e:2x4", "v5p:2x2x1", "h100:8", "h200:8", "a100-80:8", "l4:1", "b200:8")
 CONFIG = "gdbench:table1"
 
@@ -32,6 +32,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--dtype", default="bfloat16", help="of the denoiser")
     parser.add_argument("--batch_size", default=None, help="passes at once; the scorer's own choice when left out")
     parser.add_argument("--plain", action="store_true", help="attention as products with all scores, for comparison")
+    parser.add_argument("--encoders", default="resident", help="resident or staged, as of launch.plan's --config")
+    parser.add_argument("--few_blocks", action="store_true", help="as of launch.plan: steps are extrapolated")
     parser.add_argument("--output", type=pathlib.Path, help="write the figures as JSON, too; what it holds is kept")
     arguments = parser.parse_args(words)
     topologies.prepare()
@@ -43,17 +45,27 @@ def main(words: Sequence[str] | None = None) -> None:
         _without_fused_attention()
     found: dict[str, Any] = json_files.load(arguments.output) if _is_there(arguments.output) else {}
     for model in arguments.models.split(","):
-        overrides = [("model", model), ("dtype", arguments.dtype)]
+        overrides = [("model", model), ("dtype", arguments.dtype), ("encoders", arguments.encoders)]
         overrides += [("batch_size", arguments.batch_size)] if arguments.batch_size else []
         config = configuration.load(CONFIG, overrides)
         made = []
         for text in arguments.accelerators.split(","):
-            made.append(plans.make_plan(config, topologies.find(text)))
-            key = f"{model}, {arguments.dtype}, {text}{', plain attention' if arguments.plain else ''}"
+            made.append(plans.make_plan(config, topologies.find(text), few=arguments.few_blocks))
+            key = ", ".join([model, arguments.dtype, text, *_differences(arguments)])
             found[key] = made[-1].as_json()
             if arguments.output is not None:
                 files.write_json(arguments.output, found)
         print(f"{model}, {arguments.dtype}\n{table.as_markdown(made)}")
+
+
+def _differences(arguments: argparse.Namespace) -> list[str]:
+    """What a result's name says beside the model, the dtype and the devices."""
+    said = {
+        "plain attention": arguments.plain,
+        "staged": arguments.encoders == "staged",
+        "few blocks": arguments.few_blocks,
+    }
+    return [name for name, applies in said.items() if applies]
 
 
 def _is_there(path: pathlib.Path | None) -> bool:

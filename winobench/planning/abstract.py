@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -70,19 +71,26 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
     family = description.family
     networks = {}
     for name, config in description.configs.items():
-        network = family.NETWORKS[name]
-        its_dtype = jnp.dtype(dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else "float32")
-
-        def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype) -> Network:
-            return network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
-
-        networks[name] = nnx.eval_shape(make)
+        its_dtype = dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else "float32"
+        networks[name] = make_network(family.NETWORKS[name], config, its_dtype)
     parts = {**networks, **{name: LengthOfTokens() for name in family.TOKENIZERS}}
     if any(name not in networks for name in family.NETWORKS):
         parts |= dict.fromkeys(family.OPTIONAL)
     return family(
         **parts, schedule=description.schedule, timestep_range=description.timestep_range, **description.settings
     )
+
+
+def with_denoiser(pipeline: Pipeline, config: Any) -> Pipeline:
+    """The same pipeline with a denoiser of another config, in the same dtype."""
+    network = make_network(type(pipeline.denoiser), config, pipeline.denoiser.dtype)
+    return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
+
+
+def make_network(network: type[Network], config: Any, dtype: Any) -> Network:
+    """A network with shapes and dtypes in place of parameters."""
+    dtype = jnp.dtype(dtype)
+    return nnx.eval_shape(lambda: network(config, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0)))
 
 
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:

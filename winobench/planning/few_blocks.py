@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from winobench.planning.roofline import Sum
 
 if TYPE_CHECKING:
-    from winobench.diffusion.folders import Description
     from winobench.planning.compiling import Compiled
 
 # Blocks of each kind in the smallest network: the first and the last are next to other layers.
@@ -36,13 +35,6 @@ def shallow_counts(full: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     more = [tuple(n + (kind == other) for other, n in enumerate(base)) for kind, n in enumerate(base) if n < full[kind]]
     found = (base, *more)
     return found if more and sum(map(sum, found)) < sum(full) else ()
-
-
-def with_blocks(description: Description, counts: Sequence[int]) -> Description:
-    """The same pipeline with a denoiser of so many blocks of each kind."""
-    name = description.family.DENOISER
-    configs = {**description.configs, name: description.configs[name].with_block_counts(*counts)}
-    return dataclasses.replace(description, configs=configs)
 
 
 def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compiled]]) -> Compiled:
@@ -68,13 +60,17 @@ def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compi
     names = [field.name for field in dataclasses.fields(Sum)]
     kinds = dict.fromkeys(kind for _, compiled in found for kind in compiled.kernels)
     instructions = dict.fromkeys(name for _, compiled in found for name in compiled.collectives)
+
+    def of_instruction(name: str) -> int:
+        return round(linear(lambda each: each.collectives.get(name, 0)))
+
     return dataclasses.replace(
         first,
         temporaries=round(linear(lambda each: each.temporaries, lowest=0)),
         arguments=round(linear(lambda each: each.arguments)),
         code=round(linear(lambda each: each.code, lowest=0)),
         kernels={kind: Sum(*(of_kind(kind, name) for name in names)) for kind in kinds},
-        collectives={name: round(linear(lambda each, name=name: each.collectives.get(name, 0))) for name in instructions},
+        collectives={name: of_instruction(name) for name in instructions},
         compile_seconds=sum(compiled.compile_seconds for _, compiled in found),
         blocks=tuple(full),
     )

@@ -106,24 +106,24 @@ def _plan_scoring(
         price=price,
         per_second="passes/s",
         notes=tuple(notes),
+        staged=config.encoders == "staged",
     )
 
 
 def _programs(config: ml_collections.ConfigDict, description: Description, target: Target, few: bool) -> Scoring:
     """What the scorer will have on the target's devices, and run there."""
-    counts = few_blocks.shallow_counts(few_blocks.block_counts(description.denoiser_config)) if few else ()
-    shallow = [
-        (each, abstract.make_pipeline(few_blocks.with_blocks(description, each), config.dtype)) for each in counts
-    ]
+    pipeline = abstract.make_pipeline(description, config.dtype)
+    whole = description.denoiser_config
+    counts = few_blocks.shallow_counts(few_blocks.block_counts(whole)) if few else ()
     return programs.scoring(
-        abstract.make_pipeline(description, config.dtype),
+        pipeline,
         parallel.make_mesh(target.devices, model_parallel=config.model_parallel),
         image_size=config.image_size,
         error=config.error,
         target=config.target,
         staged=config.encoders == "staged",
         batch=config.batch_size if isinstance(config.batch_size, int) else None,
-        shallow=shallow,
+        shallow=[(each, abstract.with_denoiser(pipeline, whole.with_block_counts(*each))) for each in counts],
     )
 
 

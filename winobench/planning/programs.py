@@ -120,6 +120,7 @@ def scoring(
     }
     tables_there = _Tables.of(latents, states, mesh)
     resident = sum(weights.values()) + tables_there.bytes
+
     def lowering(pipeline: Pipeline) -> Callable[[int], jax.stages.Lowered]:
         denoiser, params = pipeline.denoiser_function()
         how = denoising.Step(denoiser, pipeline.schedule_at(image_size), mesh, error, target, dtype)
