@@ -7,7 +7,6 @@ import os
 from typing import Any
 
 import jax.numpy as jnp
-from flax import nnx
 
 from winobench import registry
 from winobench.checkpoints import language_models, models, sources
@@ -16,7 +15,6 @@ from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.errors import InputError
 from winobench.models import released
-from winobench.models.base import Network
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
@@ -72,7 +70,7 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
     networks = {}
     for name, config in description.configs.items():
         its_dtype = dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else "float32"
-        networks[name] = make_network(family.NETWORKS[name], config, its_dtype)
+        networks[name] = models.abstract_model(family.NETWORKS[name], config, dtype=jnp.dtype(its_dtype))
     parts = {**networks, **{name: LengthOfTokens() for name in family.TOKENIZERS}}
     if any(name not in networks for name in family.NETWORKS):
         parts |= dict.fromkeys(family.OPTIONAL)
@@ -83,14 +81,8 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
 
 def with_denoiser(pipeline: Pipeline, config: Any) -> Pipeline:
     """The same pipeline with a denoiser of another config, in the same dtype."""
-    network = make_network(type(pipeline.denoiser), config, pipeline.denoiser.dtype)
+    network = models.abstract_model(type(pipeline.denoiser), config, dtype=pipeline.denoiser.dtype)
     return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
-
-
-def make_network(network: type[Network], config: Any, dtype: Any) -> Network:
-    """A network with shapes and dtypes in place of parameters."""
-    dtype = jnp.dtype(dtype)
-    return nnx.eval_shape(lambda: network(config, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0)))
 
 
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
