@@ -1,7 +1,7 @@
 """Deep transformers planned from shallow ones: what a block takes is the same for every block of its kind.
 
 XLA's compiler for TPUs takes as long as there are blocks, an hour for the largest networks on a few cores. A network of
-two blocks of each kind, and one with one more of each, are compiled in a fraction of it. Operations, bytes, kernels,
+one block of each kind, and those with one more of a kind, are compiled in a fraction of it. Operations, bytes, kernels,
 times and the program's own size are sums over blocks; temporaries are used again by the next block, and only what grows
 with the blocks is added. That is an extrapolation from the compiler's figures, and is called so wherever it is shown.
 """
@@ -17,8 +17,8 @@ from winobench.planning.roofline import Sum
 if TYPE_CHECKING:
     from winobench.planning.compiling import Compiled
 
-# Blocks of each kind in the smallest network: the first and the last are next to other layers.
-_FEW = 2
+# Blocks of each kind in the smallest network.
+_FEW = 1
 
 
 def block_counts(config: Any) -> tuple[int, ...]:
