@@ -28,7 +28,7 @@ over the compiled kernels of a GPU, which is a bound.
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
 "winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.
-Transformers of many blocks, such as FLUX.1's, take an hour: --few_blocks.
+--few_blocks shortens it for diffusion transformers of many blocks, such as FLUX.1's.
 """
 
 _ACCELERATOR = flags.DEFINE_list(
@@ -42,7 +42,7 @@ _ANSWER = flags.DEFINE_integer(
     "answer_tokens", None, "Tokens of a language model's answers, the longest of a batch; else all that are allowed.", 1
 )
 _FEW = flags.DEFINE_bool(
-    "few_blocks", False, "Compile diffusion transformers of few blocks and extrapolate: minutes for a TPU, not an hour."
+    "few_blocks", False, "Compile diffusion transformers of few blocks, without encoders, and extrapolate."
 )
 _DETAILS = flags.DEFINE_bool("details", False, "Show every program's kernels, and every part of the time.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this file, too.")

@@ -1,6 +1,6 @@
 """Deep transformers planned from shallow ones: what a block takes is the same for every block of its kind.
 
-XLA's compiler for TPUs takes as long as there are blocks, an hour for the largest networks on a few cores. A network of
+XLA's compiler for TPUs takes the longer the more blocks there are, many minutes for the largest networks. A network of
 one block of each kind, and those with one more of a kind, are compiled in a fraction of it. Operations, bytes, kernels,
 times and the program's own size are sums over blocks; temporaries are used again by the next block, and only what grows
 with the blocks is added. That is an extrapolation from the compiler's figures, and is called so wherever it is shown.
