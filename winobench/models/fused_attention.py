@@ -24,7 +24,7 @@ _BLOCKS = {256: (1024, 2048, 1024), 1024: (512, 1024, 512), 2048: (256, 1024, 51
 _BACKWARD_BLOCK = 512
 # What a step of the kernel costs beside its scores, as so many queries or keys more: by the same schedules, a step of
 # b keys takes 4.1e-3 (b + 490) cycles a query on a v5e. The positions of an image and a text together, 4,429 in Stable
-# Diffusion 3, are therefore padded to 4,608 and taken in blocks of 768 and 1,536 (114,000 cycles a head), where blocks
+# Diffusion 3, are therefore padded to 4,608 and taken in blocks of 768 and 1,536 (115,000 cycles a head), where blocks
 # that divide 4,480 leave 896 (123,000), and those of 4,352 positions 256 (214,000).
 _STEP_QUERIES, _STEP_KEYS = 64, 490
 # More padding than to whole registers must bring as much. Beyond some length, the gradient's blocks are this wide, too.

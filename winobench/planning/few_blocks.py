@@ -2,8 +2,8 @@
 
 XLA's compiler for TPUs takes the longer the more blocks there are, many minutes for the largest networks. A network of
 one block of each kind, and those with one more of a kind, are compiled in a fraction of it. Operations, bytes, kernels,
-times and the program's own size are sums over blocks; memory for temporaries is used again by the next blocks. That is an
-extrapolation from the compiler's figures, and is called so wherever it is shown.
+times and the program's own size are sums over blocks; memory for temporaries is used again by the next blocks. That is
+an extrapolation from the compiler's figures, and is called so wherever it is shown.
 """
 
 from __future__ import annotations
