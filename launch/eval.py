@@ -78,7 +78,9 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     if "protocol" in config:  # a benchmark of texts
         if _PROCESSES.value:
-            raise InputError("--processes is for configs of images and texts, such as gdbench: leave it out")
+            raise InputError(
+                "--processes is for configs of images and texts, such as gdbench: leave it out", code="option-of-others"
+            )
         text.main(
             config,
             spec=_label(flags.FLAGS.config),
@@ -309,7 +311,8 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
     if config.sampling.num_samples not in (usual, len(timesteps)):
         raise InputError(
             f"--config.sampling.timesteps lists {len(timesteps):,} timesteps, one for each sample, but"
-            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out"
+            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out",
+            code="two-numbers-of-samples",
         )
     config.sampling.num_samples = len(timesteps)
 

@@ -63,7 +63,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     steps = [flag.name for flag in (_CHECK, _ANNOTATE, _FINISH) if flag.value]
     if len(steps) > 1:
-        raise InputError(f"--{steps[0]} and --{steps[1]} are two steps: give one after the other.")
+        raise InputError(f"--{steps[0]} and --{steps[1]} are two steps: give one after the other.", code="bad-command")
     folder = _folder(config)
     if _ANNOTATE.value:
         annotate(folder, _ANNOTATE.value, _PORT.value)
@@ -137,10 +137,10 @@ def annotate(folder: pathlib.Path, name: str, port: int) -> None:
 
     items = run.accepted_items(folder)
     with (
-        pages.Annotations(folder / run.ANNOTATIONS, name) as annotations,
+        pages.annotations(folder / run.ANNOTATIONS, name) as annotations,
         pages.serve(items, annotations, port) as server,
     ):
-        print(f"http://127.0.0.1:{server.server_port} is the page of annotator {name}; clicks go to {annotations.path}")
+        print(f"{server.address} is the page of annotator {name}; clicks go to {annotations.path}")
         print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
         try:
             threading.Event().wait()
@@ -210,7 +210,8 @@ def _models(config: ml_collections.ConfigDict) -> list[str]:
     if not models:
         raise InputError(
             "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder; or, for the later"
-            " steps, --workdir=FOLDER."
+            " steps, --workdir=FOLDER.",
+            code="nothing-named",
         )
     return list(dict.fromkeys(models))
 
@@ -220,7 +221,9 @@ def _known(config: ml_collections.ConfigDict) -> list[str]:
     paths = [name.strip() for name in (config.checks.known or "").split(",") if name.strip()]
     for path in paths:
         if not os.path.isfile(user_path(path)):
-            raise InputError(f"--config.checks.known={path} is no file: name CSV files in the layout of WSC+.")
+            raise InputError(
+                f"--config.checks.known={path} is no file: name CSV files in the layout of WSC+.", code="no-such-file"
+            )
     return [user_path(path) for path in paths]
 
 

@@ -253,6 +253,12 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     assert all(0 <= score <= 1 for score in scores)
 
 
+def test_the_python_on_errors_runs(elsewhere, capsys):
+    (block,) = blocks("docs/architecture.md", "python")
+    exec(block, {})
+    assert capsys.readouterr().out == "evaluate first\n"
+
+
 def _slugs(path):
     """The anchors of a Markdown file's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", path.read_text()), re.MULTILINE)

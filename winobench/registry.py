@@ -142,10 +142,13 @@ def check_embedded(folder: str) -> None:
         try:
             found = hashlib.sha256((place / name).read_bytes()).hexdigest()
         except OSError as error:
-            raise InputError(f"{place / name} cannot be read ({error.strerror}): install winobench again") from error
+            raise InputError(
+                f"{place / name} cannot be read ({error.strerror}): install winobench again", code="cannot-read"
+            ) from error
         if found != digest:
             raise InputError(
-                f"{place / name} is damaged (its SHA-256 is not the released one): install winobench again"
+                f"{place / name} is damaged (its SHA-256 is not the released one): install winobench again",
+                code="damaged-file",
             )
 
 
@@ -159,7 +162,9 @@ def model_source(name: str) -> str:
       InputError: none of these; the message lists the names, the nearest first.
     """
     if not isinstance(name, str):
-        raise InputError(f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.")
+        raise InputError(
+            f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.", code="wrong-type"
+        )
     for models in (MODELS, LANGUAGE_MODELS):
         if name in models:
             return models[name].source
@@ -171,12 +176,16 @@ def model_source(name: str) -> str:
         return path
     if name and os.path.exists(path):
         raise InputError(
-            f"model {options.shown(name)} is a file: name the folder of a pipeline (the one with model_index.json)."
+            f"model {options.shown(name)} is a file: name the folder of a pipeline (the one with model_index.json).",
+            code="is-a-file",
         )
     if HUB_ID.fullmatch(name):
         return name
     known = ", ".join(near_first(name[:100], [*MODELS, *LANGUAGE_MODELS, *plugged_in()]))
-    raise InputError(f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.")
+    raise InputError(
+        f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
+        code="no-such-model",
+    )
 
 
 def model_label(name: str) -> str:

@@ -264,7 +264,8 @@ def _check_words(request: Request) -> None:
     for secret in request.secrets:
         if not _SECRET.fullmatch(secret):  # which may be the secret itself, so it is not repeated
             raise InputError(
-                "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values."
+                "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values.",
+                code="secret-value",
             )
     plain = ("infra", "project", "zone", "cluster", "namespace", "queue", "kube_secret", "service_account")
     for flag in (*plain, "runtime", "partition", "account", "time"):

@@ -2,9 +2,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from winobench.diffusion import samplers
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.errors import InputError
 
 SCHEDULE = NoiseSchedule()
 
@@ -42,7 +42,7 @@ def test_guidance_of_one_is_no_guidance():
 
 @pytest.mark.parametrize("num_steps", [0, 1001])
 def test_number_of_steps_is_checked(num_steps):
-    with pytest.raises(InputError, match="must be from 1 to 1000"):
+    with raises("out-of-range", "1000"):
         samplers.ddim_timesteps(SCHEDULE, num_steps)
 
 
@@ -53,7 +53,7 @@ def test_all_timesteps_can_be_used_despite_the_offset():
 
 
 def test_unknown_spacing():
-    with pytest.raises(InputError, match="timestep_spacing is 'odd'"):
+    with raises("unknown-name", "timestep_spacing", "'odd'"):
         samplers.ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)
 
 
@@ -95,5 +95,5 @@ def test_sixty_one_trailing_steps_end_at_the_picture():
 
 @pytest.mark.parametrize("num_steps", [2.0, "5", True, None])
 def test_the_number_of_steps_is_a_whole_number(num_steps):
-    with pytest.raises(InputError, match="must be a whole number"):
+    with raises("wrong-type", "steps"):
         samplers.ddim_timesteps(SCHEDULE, num_steps)

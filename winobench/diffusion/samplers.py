@@ -38,9 +38,13 @@ def ddim_timesteps(schedule: schedules.NoiseSchedule, num_steps: int) -> tuple[n
     """
     total = schedule.num_train_timesteps
     if isinstance(num_steps, bool) or not isinstance(num_steps, int | np.integer):
-        raise InputError(f"the number of sampling steps is {num_steps!r}, but it must be a whole number")
+        raise InputError(
+            f"the number of sampling steps is {num_steps!r}, but it must be a whole number", code="wrong-type"
+        )
     if not 1 <= num_steps <= total:
-        raise InputError(f"the number of sampling steps is {num_steps}, but it must be from 1 to {total}")
+        raise InputError(
+            f"the number of sampling steps is {num_steps}, but it must be from 1 to {total}", code="out-of-range"
+        )
     options = dict(schedule.sampler_options)
     spacing = options.get("timestep_spacing") or "leading"
     if spacing == "leading":
@@ -53,7 +57,8 @@ def ddim_timesteps(schedule: schedules.NoiseSchedule, num_steps: int) -> tuple[n
         steps = np.linspace(0, total - 1, num_steps).round()[::-1]
     else:
         raise InputError(
-            f"the sampler option timestep_spacing is {spacing!r}, but must be leading, trailing or linspace"
+            f"the sampler option timestep_spacing is {spacing!r}, but must be leading, trailing or linspace",
+            code="unknown-name",
         )
     steps = steps.astype(np.int32)
     return steps, steps - total // num_steps

@@ -88,7 +88,7 @@ class RunFolder:
         try:
             os.fsencode(place).decode("utf-8")
         except ValueError:
-            raise InputError(f"--workdir {place!a} is not UTF-8: choose another name.") from None
+            raise InputError(f"--workdir {place!a} is not UTF-8: choose another name.", code="name-not-utf8") from None
         self.path = pathlib.Path(place)
         self._kind = kind
         self._lock: int | None = None
@@ -140,14 +140,16 @@ class RunFolder:
         if found.get("schema") != SCHEMA_VERSION:
             raise InputError(
                 f"{self.path} was written by another version of winobench (layout {found.get('schema')}, this one "
-                f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records."
+                f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records.",
+                code="another-version",
             )
         differences = list(_differences(found["identity"], json_files.as_json(identity)))
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise InputError(
                 f"{self.path} holds another run, which differs in {'; '.join(differences[:3])}{more}: choose another "
-                "--workdir, or --overwrite to delete its records and start again."
+                "--workdir, or --overwrite to delete its records and start again.",
+                code="another-run",
             )
 
     def open(self, description: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -185,7 +187,7 @@ class RunFolder:
                 self._delete_records()
         except OSError as error:
             self.close()
-            raise InputError(f"--workdir {self.path} cannot be written: {error}.") from error
+            raise InputError(f"--workdir {self.path} cannot be written: {error}.", code="cannot-write") from error
         except BaseException:
             self.close()
             raise
@@ -246,15 +248,18 @@ class RunFolder:
             records = () if remains else (p for p in self._records() if not p.name.endswith(_TEMPORARY))
             if self._others(_REPORT) or any(True for _ in records):
                 raise InputError(
-                    f"--workdir {self.path} holds files but no winobench run (no config.json): choose another folder."
+                    f"--workdir {self.path} holds files but no winobench run (no config.json): choose another folder.",
+                    code="not-a-run",
                 ) from None
             return None
         except NotADirectoryError:
-            raise InputError(f"--workdir {self.path} is a file: name a folder.") from None
+            raise InputError(f"--workdir {self.path} is a file: name a folder.", code="is-a-file") from None
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.config_path} cannot be read ({error}): choose another --workdir.") from error
+            raise InputError(
+                f"{self.config_path} cannot be read ({error}): choose another --workdir.", code="cannot-read"
+            ) from error
         if not isinstance(found, dict) or "identity" not in found:
-            raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.")
+            raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.", code="not-a-run")
         return found
 
     def _records(self) -> Iterator[pathlib.Path]:
@@ -284,7 +289,9 @@ class RunFolder:
         self._lock = os.open(self.examples_path, os.O_RDONLY)  # runs of all kinds have it
         if not whole_files.lock(self._lock):
             self.close()
-            raise InputError(f"another process is writing into {self.path}: wait for it, or choose another --workdir.")
+            raise InputError(
+                f"another process is writing into {self.path}: wait for it, or choose another --workdir.", code="in-use"
+            )
 
 
 @contextlib.contextmanager
@@ -293,7 +300,7 @@ def _told(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.", code="cannot-write") from error
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

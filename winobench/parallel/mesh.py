@@ -63,10 +63,14 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
     """
     devices = list(jax.devices() if devices is None else devices)
     if not devices:
-        raise InputError("a mesh needs at least one device, but the list of devices is empty: leave it out to use all")
+        raise InputError(
+            "a mesh needs at least one device, but the list of devices is empty: leave it out to use all",
+            code="empty-list",
+        )
     if model_parallel < 1 or len(devices) % model_parallel:
         raise InputError(
-            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}"
+            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}",
+            code="indivisible-devices",
         )
     if model_parallel == 1:
         return Mesh(np.asarray(devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
@@ -87,12 +91,16 @@ def as_mesh(mesh: Mesh | None) -> Mesh:
     if mesh is None:
         return make_mesh()
     if not isinstance(mesh, Mesh):
-        raise InputError(f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}")
+        raise InputError(
+            f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}",
+            code="wrong-type",
+        )
     names = mesh.axis_names
     if DATA_AXIS not in names or set(names) - {DATA_AXIS, MODEL_AXIS}:
         raise InputError(
             f"the mesh has the axes {', '.join(map(repr, names))}, but scoring needs the axis {DATA_AXIS!r} and at most"
-            f" one more, {MODEL_AXIS!r}: make it with winobench.parallel.make_mesh"
+            f" one more, {MODEL_AXIS!r}: make it with winobench.parallel.make_mesh",
+            code="wrong-axes",
         )
     return Mesh(mesh.devices, names, axis_types=(AxisType.Auto,) * len(names))
 

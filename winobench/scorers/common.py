@@ -22,7 +22,9 @@ _CPU_COPIES_BYTES = 1 << 31
 def positive(name: str, value: Any) -> int:
     """Returns a whole number of at least 1; raises InputError, with the argument's name, if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {options.shown(value)}, but it must be a whole number of at least 1")
+        raise InputError(
+            f"{name} is {options.shown(value)}, but it must be a whole number of at least 1", code="out-of-range"
+        )
     return int(value)
 
 
@@ -53,12 +55,14 @@ def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.nd
     if rows.ndim != 2 or rows.shape[1] != len(limits) or not np.issubdtype(rows.dtype, np.integer):
         raise InputError(
             f"{name} has the shape {list(rows.shape)} and the type {rows.dtype}, but it must be an integer array"
-            f" [n, {len(limits)}] of rows ({', '.join(limits)})"
+            f" [n, {len(limits)}] of rows ({', '.join(limits)})",
+            code="wrong-shape",
         )
     for column, (what, limit) in zip(rows.T, limits.items(), strict=True):
         if column.min() < 0 or column.max() >= limit:
             raise InputError(
-                f"{name} names {what}s {column.min()} to {column.max()}, but there are {limit}, numbered from 0"
+                f"{name} names {what}s {column.min()} to {column.max()}, but there are {limit}, numbered from 0",
+                code="out-of-range",
             )
     return rows.astype(np.int32)
 

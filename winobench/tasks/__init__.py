@@ -82,11 +82,11 @@ def get_text_task(name: str) -> TextTask:
 
 def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
     if not isinstance(name, str):
-        raise InputError(f"a {noun} is called by its name, a text, not {name!r:.80}")
+        raise InputError(f"a {noun} is called by its name, a text, not {name!r:.80}", code="wrong-type")
     if name not in tasks:
         near = difflib.get_close_matches(name, tasks, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no {noun} {name!r}: {hint}the {noun}s are {', '.join(tasks)}")
+        raise InputError(f"there is no {noun} {name!r}: {hint}the {noun}s are {', '.join(tasks)}", code="unknown-name")
     return tasks[name]
 
 
