@@ -129,19 +129,24 @@ def _programs(config: ml_collections.ConfigDict, description: Description, targe
 
 def _notes(found: Fit, config: ml_collections.ConfigDict, target: Target) -> list[str]:
     """How a plan was made, where it is not the compiler's word for all, and what to do where nothing fits."""
-    weights, there = found.scoring.weights, target.accelerator.usable_memory
-    if found.step is not None:
-        if not found.step.blocks:
-            return []
+    scoring, there = found.scoring, target.accelerator.usable_memory
+    weights = sum(scoring.weights.values())
+    more = f"--config.model_parallel={2 * config.model_parallel}"
+    notes = []
+    if found.step is None:
+        staged = config.encoders != "staged" and weights <= there
+        notes.append(
+            f"{target.text}: weights and tables take {scoring.resident / 1e9:.1f} GB of {there / 1e9:.1f}: try"
+            f" {'--config.encoders=staged' if staged else more}"
+        )
+    elif found.step.blocks:
         kinds = " + ".join(map(str, found.step.blocks))
-        return [f"{target.text}: the step of all {kinds} blocks is extrapolated from few; encoders were not compiled"]
-    without = found.scoring.resident - weights["text encoders"]
-    if config.encoders != "staged" and without < there:
-        return [
-            f"{target.text}: weights and tables take {found.scoring.resident / 1e9:.1f} GB of {there / 1e9:.1f}, and"
-            f" {without / 1e9:.1f} GB without the text encoders: try --config.encoders=staged"
-        ]
-    return [
-        f"{target.text}: weights and tables take {found.scoring.resident / 1e9:.1f} GB of {there / 1e9:.1f}: try"
-        f" --config.model_parallel={2 * config.model_parallel}"
-    ]
+        notes.append(
+            f"{target.text}: the step of all {kinds} blocks is extrapolated from few; encoders are not compiled"
+        )
+    if scoring.staged and weights + scoring.staged > there:
+        notes.append(
+            f"{target.text}: while texts are encoded, all weights take {(weights + scoring.staged) / 1e9:.1f} GB of"
+            f" {there / 1e9:.1f}: encode them elsewhere first, whose results are kept, or try {more}"
+        )
+    return notes

@@ -62,6 +62,7 @@ class Scoring:
       usual_batch: triples of a step that the scorer chooses by itself.
       step: makes the denoising step of a number of triples on each device.
       encoders: the programs that fill the tables.
+      staged: bytes of text encoders that are beside the other weights only while texts are encoded, ahead of scoring.
     """
 
     weights: dict[str, int]
@@ -69,6 +70,7 @@ class Scoring:
     usual_batch: int
     step: Callable[[int], Program]
     encoders: tuple[Program, ...]
+    staged: int = 0
 
     @property
     def resident(self) -> int:
@@ -140,6 +142,7 @@ def scoring(
             _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
             _encoder("text encoder", "text", text_function, text_params, ids, texts, mesh),
         ),
+        memory.of_arrays(text_params) // parts if staged else 0,
     )
 
 
