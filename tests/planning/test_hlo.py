@@ -150,7 +150,7 @@ window={size=32 stride=31 lhs_dilate=32}, dim_labels=0bf_0io->0bf, backend_confi
 
 def test_a_program_of_a_tpu():
     flash, product = read(TPU.replace("%flash =", "%flash_attention.1 ="))
-    assert (flash.kind, flash.operations, flash.transcendentals) == (hlo.ATTENTION, 1000, 2000)
+    assert (flash.kind, flash.operations, flash.transcendentals, flash.keys) == (hlo.ATTENTION, 1000, 2000, 256)
     # Written as a convolution over the batch, which is no convolution; the second factor lies on the chip.
     assert (product.kind, product.operations) == (hlo.PRODUCT, 2 * 32 * 77 * 77 * 64)
     assert product.bytes == 2 * 32 * 77 * (64 + 77)
@@ -230,6 +230,11 @@ def test_roofline():
     assert roofline.seconds(kernel(operations=989e12, bytes=2 * 3.35232e12), h100) == pytest.approx(2)
     assert roofline.seconds(kernel(operations=67e12, dtype="float32"), h100) == pytest.approx(1)
     assert roofline.seconds(kernel(transcendentals=16 * 132 * 1.98e9), h100) == pytest.approx(1)
+    # An image's and a text's positions together fill smaller blocks on a TPU than an image's.
+    alone, joint = (
+        roofline.seconds(kernel(transcendentals=1.75e12, keys=keys), ACCELERATORS["v6e"]) for keys in (4096, 4608)
+    )
+    assert (alone, joint) == (pytest.approx(3.0), pytest.approx(3.5))
     sums = roofline.by_kind([kernel(bytes=10), kernel(bytes=5)], h100)
     assert sums == {hlo.OTHER: roofline.Sum(6, 0, 45, pytest.approx(45 / 3.35232e12))}
 

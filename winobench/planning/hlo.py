@@ -149,6 +149,7 @@ class Kernel:
       opcode: HLO's word for the instruction; of one that is started and waited for elsewhere, for what is started.
       sent: bytes that each device sends to others in a collective.
       in_open_loop: whether it runs as often again as a loop that ends when its data say so; ``times`` is for one turn.
+      keys: positions of the keys of an attention kernel; 0 for others.
     """
 
     name: str
@@ -163,6 +164,7 @@ class Kernel:
     opcode: str = ""
     sent: float = 0.0
     in_open_loop: bool = False
+    keys: int = 0
 
 
 def parse(text: str) -> Module:
@@ -286,7 +288,14 @@ def _kernel(
         opcode=each.opcode.removesuffix("-start"),
         sent=_sent(each, by_name) if kind == COLLECTIVE else 0.0,
         in_open_loop=in_open_loop,
+        keys=_keys(each, by_name) if kind == ATTENTION else 0,
     )
+
+
+def _keys(each: Instruction, by_name: dict[str, Instruction]) -> int:
+    """Positions of the keys of an attention kernel, whose second operand they are; 0 where they are not to be found."""
+    operands = [by_name[name].results[0] for name in each.operands[1:2] if name in by_name and by_name[name].results]
+    return operands[0].dims[-2] if operands and len(operands[0].dims) == 4 else 0
 
 
 def _work(
