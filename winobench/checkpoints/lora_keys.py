@@ -72,6 +72,8 @@ def parse(key: str) -> tuple[str, str, str] | None:
         if (layer := named(match[2])) is None:
             return None
         key = f"{part}.{layer}{match[3]}"
+    elif key.startswith("lora_"):
+        return None
     for prefix in _ANY_DENOISER:
         key = key.removeprefix(prefix)
     part, rest = split_prefix(key) or (DENOISER, key)
