@@ -59,7 +59,7 @@ def edited(name, **changes):
         ("klein", edited("transformer/config.json", in_channels=32), ("8 channels", "4")),
         ("klein", edited("transformer/config.json", joint_attention_dim=70), ("70", "24")),
         # The parts agree by their configs, and one has other weights.
-        ("sd3", edited("transformer/config.json", num_layers=3), ("transformer", "transformer_blocks.2")),
+        ("sd3", edited("transformer/config.json", num_layers=3), ("SD3Transformer2DModel", "32 missing")),
         ("flux", edited("transformer/config.json", num_single_layers=1), ("single_transformer_blocks.1",)),
         ("klein", edited("transformer/config.json", mlp_ratio=2.0), ("transformer", "shape")),
     ],
