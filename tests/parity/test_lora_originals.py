@@ -156,11 +156,13 @@ def factors(kind, network, num_double, num_single, seed=0):
 
 
 def file_of(path, pairs, *, prefix, alpha=None):
-    """Writes factors under original names: ``lora_unet_``, with underscores, or ``diffusion_model.`` with dots."""
+    """Writes factors under original names: in one word after ``lora_unet_``, with dots after ``diffusion_model.``."""
     tensors = {}
-    for name, (down, up) in pairs.items():
-        layer = prefix + (name.replace(".", "_") if prefix.endswith("_") else name)
-        tensors |= {f"{layer}.lora_down.weight": torch.tensor(down), f"{layer}.lora_up.weight": torch.tensor(up)}
+    one_word = prefix.endswith("_")
+    sides = ("down", "up") if one_word else ("A", "B")
+    for name, pair in pairs.items():
+        layer = prefix + (name.replace(".", "_") if one_word else name)
+        tensors |= {f"{layer}.lora_{side}.weight": torch.tensor(one) for side, one in zip(sides, pair, strict=True)}
         if alpha is not None:
             tensors[f"{layer}.alpha"] = torch.tensor(float(alpha))
     safetensors.torch.save_file(tensors, path)
@@ -263,7 +265,9 @@ def add_tensors(path, tensors):
     ("kind", "prefix", "without"),
     [
         ("flux", "lora_unet_", ("single_blocks.0.linear1", "single_blocks.1.linear1", *EMBEDDERS["flux"], "final")),
-        ("klein", "lora_unet_", ("double_stream", "single_stream", "final_layer.adaLN")),
+        pytest.param(
+            "klein", "lora_unet_", ("double_stream", "single_stream", "final_layer.adaLN"), marks=pytest.mark.slow
+        ),
         pytest.param("klein", "diffusion_model.", ("final_layer.adaLN",), marks=pytest.mark.slow),
     ],
 )
@@ -332,7 +336,7 @@ def test_names_of_diffusers_in_one_word(kind, folder_of, tmp_path):
     check_ours(folder, path, noise, expected, fuse=True)
 
 
-@pytest.mark.parametrize("kind", ["sd3", "flux"])
+@pytest.mark.parametrize("kind", ["sd3", pytest.param("flux", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fuse", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_text_encoders_adapted_by_diffusers(kind, fuse, folder_of, tmp_path):
     """The CLIP encoders alone, as diffusers' training scripts save them; also what is saved here, read by diffusers."""
@@ -364,6 +368,7 @@ def test_text_encoders_adapted_by_diffusers(kind, fuse, folder_of, tmp_path):
         np.testing.assert_allclose(again, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_kohyas_text_encoders_of_stable_diffusion_3(folder_of, tmp_path):
     """te1 and te2 are the two CLIP encoders; the same factors in diffusers' names do the same."""
     folder = folder_of("sd3")
