@@ -21,11 +21,14 @@ from unittest import mock
 
 from absl import flags, logging
 
+# Whose flag is registered once, before any launch takes away what launchers register.
+from launch import configuration
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 """The checkout, from which everything is launched and imported."""
 
 # All launchers share its flag; the others' flags may have equal names.
-_SHARED = "launch.configuration"
+_SHARED = configuration.__name__
 
 
 def command(module: str, *words: object) -> list[str]:

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests import launching
-from tests.wscplus_items.test_annotate import ask
+from tests.judging.asking import Address, ask, click
 from winobench.data import wscplus
 
 command = functools.partial(launching.command, "tests.wscplus_items.launched")
@@ -28,11 +28,11 @@ def judge(folder, name, label, cwd):
         env=environment(),
     )
     line = process.stdout.readline()
-    port = int(re.match(r"http://127\.0\.0\.1:(\d+) is the page of annotator", line).group(1))
+    page = Address.parse(line.partition(" is the page of annotator")[0])
     try:
-        items = json.loads(ask(None, "GET", "/items", port=port)[1])["items"]
+        items = json.loads(ask(page, "GET", "/items")[1])["items"]
         for item in items:
-            ask(None, "POST", "/label", {"item": item["id"], "label": label(item)}, port=port)
+            click(page, item["id"], label(item))
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)

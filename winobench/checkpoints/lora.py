@@ -101,12 +101,15 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
         part, layer, role = known
         roles = found.setdefault((part, layer), {})
         if role in roles:
-            raise InputError(f"{path}: {roles[role].name} and {key} are two names of the same tensor: remove one")
+            raise InputError(
+                f"{path}: {roles[role].name} and {key} are two names of the same tensor: remove one",
+                code="repeated-tensor",
+            )
         roles[role] = tensor
     if unknown:
-        raise InputError(_describe_unknown(path, unknown))
+        raise InputError(_describe_unknown(path, unknown), code="not-a-lora")
     if not found:
-        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it again")
+        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it again", code="empty-file")
     configs = _peft_configs(path)
     parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
@@ -143,7 +146,9 @@ def load_lora(
         adapters of another file are there.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
-        raise InputError(f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1")
+        raise InputError(
+            f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1", code="out-of-range"
+        )
     read = source
     if not isinstance(read, LoRAWeights):
         read = read_lora(read, revision=revision, allow_pickle=allow_pickle)
@@ -153,11 +158,13 @@ def load_lora(
         try:
             fitted = lora_layers.fitted(pipeline.networks[name], adapters)
             if double := sorted(fitted.keys() & chosen.get(name, {}).keys()):
-                raise InputError(f"the layer {double[0]} of the {name} has two adapters: remove one")
+                raise InputError(
+                    f"the layer {double[0]} of the {name} has two adapters: remove one", code="repeated-tensor"
+                )
             chosen[name] = {**chosen.get(name, {}), **fitted}
             lora.check_fit(pipeline.networks[name], {layer: one.factors for layer, one in chosen[name].items()})
         except InputError as error:
-            raise InputError(f"{read.file}: {error}") from error
+            raise InputError(f"{read.file}: {error}", code=error.code) from error
     for name, adapters in chosen.items():
         factors = {layer: one.factors for layer, one in adapters.items()}
         scaled = {layer: values._replace(scale=scale * values.scale) for layer, values in factors.items()}
@@ -177,11 +184,12 @@ def _network_name(pipeline: Pipeline, part: str, path: str) -> str:
     networks, kind = pipeline.networks, type(pipeline).__name__
     if part not in networks:
         which = f"this {kind}, whose {part} is left out," if part in pipeline.NETWORKS else f"a {kind}"
-        raise InputError(f"{path}: it adapts a {part}, but {which} has {', '.join(networks)} only")
+        raise InputError(f"{path}: it adapts a {part}, but {which} has {', '.join(networks)} only", code="lora-misfit")
     if not networks[part].lora_targets:
         raise InputError(
             f"{path}: it adapts the {part}, a {type(networks[part]).__name__}, for which no LoRA can be used: remove"
-            " its tensors from the file"
+            " its tensors from the file",
+            code="lora-misfit",
         )
     return part
 
@@ -209,12 +217,13 @@ def save_lora(folder: str | os.PathLike, **networks: nnx.Module | None) -> str:
             if not (np.isfinite(down).all() and np.isfinite(up).all()):
                 raise InputError(
                     f"the adapter of {part}.{name} holds values that are not finite: look for the step at which"
-                    " training diverged"
+                    " training diverged",
+                    code="not-finite",
                 )
             arrays[f"{part}.{name}.lora_A.weight"] = down.T
             arrays[f"{part}.{name}.lora_B.weight"] = up.T
     if not arrays:
-        raise InputError("there is no LoRA to save: none of the networks has adapters")
+        raise InputError("there is no LoRA to save: none of the networks has adapters", code="no-lora")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{WEIGHTS_NAME}.safetensors")
     weights.write_weights(path, arrays)
@@ -227,7 +236,7 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
     command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
     if not os.path.isfile(path):
         if not os.path.exists(path) and path.endswith((".safetensors", ".bin")):
-            raise InputError(f"LoRA: there is no file {path}")
+            raise InputError(f"LoRA: there is no file {path}", code="no-such-file")
         place = sources.resolve(path, revision=revision)
         path = place.find(f"{WEIGHTS_NAME}.safetensors") or place.find(f"{WEIGHTS_NAME}.bin")
         if path is None:
@@ -237,14 +246,15 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
                 if there
                 else "name another place"
             )
-            raise InputError(f"{place} has no {WEIGHTS_NAME}.safetensors: {advice}")
+            raise InputError(f"{place} has no {WEIGHTS_NAME}.safetensors: {advice}", code="no-such-file")
         command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
     if not path.endswith((".safetensors", ".bin")):
-        raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file")
+        raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file", code="unsupported-file-format")
     if path.endswith(".bin") and not allow_pickle:
         raise InputError(
             f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or allow"
-            " pickles (allow_pickle=True), which reads it with a restricted unpickler"
+            " pickles (allow_pickle=True), which reads it with a restricted unpickler",
+            code="weights-are-a-pickle",
         )
     return path
 
@@ -270,38 +280,49 @@ def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
         values = json_files.parse(text)
         named = {key: lora_keys.split_prefix(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
     except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it again") from error
+        raise InputError(
+            f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it again", code="not-json"
+        ) from error
     for key, split in named.items():
         if split:
             configs.setdefault(split[0], {})[split[1]] = values[key]
     for part, config in configs.items():
         for option in ("use_dora", "lora_bias"):
             if config.get(option):
-                raise InputError(f"{path}: the LoRA of the {part} was made with {option}, which is not supported")
+                raise InputError(
+                    f"{path}: the LoRA of the {part} was made with {option}, which is not supported",
+                    code="unsupported-option",
+                )
     return configs
 
 
 def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], config: Mapping[str, Any]) -> Adapter:
     if missing := {"down", "up"} - roles.keys():
         there = next(iter(roles.values())).name
-        raise InputError(f"{path}: {there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete")
+        raise InputError(
+            f"{path}: {there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete",
+            code="incomplete-file",
+        )
     down, up = (_floats(path, roles[role]) for role in ("down", "up"))
     if down.ndim != 2 or up.ndim != 2:
         raise InputError(
             f"{path}: {roles['down'].name} has the shape {list(down.shape)}, but only the two-dimensional factors of"
-            " dense layers can be read"
+            " dense layers can be read",
+            code="wrong-shape",
         )
     rank = down.shape[0]
     if not rank == up.shape[1] > 0:
         raise InputError(
             f"{path}: {roles['down'].name} has the rank {rank}, but {roles['up'].name} the rank {up.shape[1]}: the file"
-            " is damaged, get it again"
+            " is damaged, get it again",
+            code="damaged-file",
         )
     if "alpha" in roles:
         values = _floats(path, roles["alpha"], or_whole=True)
         if values.size != 1:
             raise InputError(
-                f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number"
+                f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number",
+                code="wrong-shape",
             )
         return Adapter(down, up, float(values.item()))
     return Adapter(down, up, _configured_alpha(path, layer, rank, config))
@@ -313,11 +334,15 @@ def _floats(path: str, tensor: weights.FileTensor, *, or_whole: bool = False) ->
     # jax.numpy knows bfloat16 as a kind of floating point, which NumPy does not.
     if not (jnp.issubdtype(values.dtype, jnp.floating) or (or_whole and np.issubdtype(values.dtype, np.integer))):
         raise InputError(
-            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is no plain LoRA"
+            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is no plain LoRA",
+            code="wrong-dtype",
         )
     values = values.astype(np.float32)
     if not np.isfinite(values).all():
-        raise InputError(f"{path}: {tensor.name} holds values that are not finite: the training of this LoRA diverged")
+        raise InputError(
+            f"{path}: {tensor.name} holds values that are not finite: the training of this LoRA diverged",
+            code="not-finite",
+        )
     return values
 
 
@@ -326,12 +351,16 @@ def _configured_alpha(path: str, layer: str, rank: int, config: Mapping[str, Any
     alpha = config.get("lora_alpha")
     patterns = config.get("alpha_pattern") or {}
     if not isinstance(patterns, Mapping):
-        raise InputError(f"{path}: its metadata's alpha_pattern is {options.shown(patterns)}, but must be an object")
+        raise InputError(
+            f"{path}: its metadata's alpha_pattern is {options.shown(patterns)}, but must be an object",
+            code="not-an-object",
+        )
     for pattern, value in patterns.items():
         # peft writes names of layers. A regular expression of another kind could take for ever.
         if not _LAYER_PATTERN.fullmatch(pattern):
             raise InputError(
-                f"{path}: its metadata's alpha_pattern has {options.shown(pattern)}, which is not the name of a layer"
+                f"{path}: its metadata's alpha_pattern has {options.shown(pattern)}, which is not the name of a layer",
+                code="bad-name",
             )
         if re.fullmatch(rf"(.*\.)?{pattern.removeprefix('^')}", layer):
             alpha = value

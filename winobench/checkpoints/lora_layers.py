@@ -166,7 +166,10 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
     for name, adapter in adapters.items():
         for layer, part in _parts(name, adapter, layers, words):
             if layer in found:
-                raise InputError(f"{sources[layer]} and {name} are two names of the layer {layer}: remove one")
+                raise InputError(
+                    f"{sources[layer]} and {name} are two names of the layer {layer}: remove one",
+                    code="repeated-tensor",
+                )
             found[layer], sources[layer] = part, name
     return found
 
@@ -189,7 +192,8 @@ def _parts(
     if sum(sizes) != len(adapter.up):
         raise InputError(
             f"the adapter of {name} has {len(adapter.up)} outputs, but the layers {', '.join(chosen)} have"
-            f" {sum(sizes)} together: the adapter is of another model"
+            f" {sum(sizes)} together: the adapter is of another model",
+            code="lora-misfit",
         )
     ups = np.split(adapter.up, np.cumsum(sizes)[:-1])
     return [(target, dataclasses.replace(adapter, up=up)) for target, up in zip(chosen, ups, strict=True)]

@@ -83,7 +83,8 @@ def family_of(source: Source) -> type[Pipeline]:
             return _family(name)
     raise InputError(
         f"{path} describes a {kind or 'pipeline'}, whose parts are those of no family that can be used: name one of"
-        f" {', '.join(FAMILIES)}"
+        f" {', '.join(FAMILIES)}",
+        code="wrong-kind-of-model",
     )
 
 

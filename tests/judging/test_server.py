@@ -1,0 +1,224 @@
+"""The page's server by real requests: what it shows, that clicks last, and who may ask."""
+
+import http.client
+import json
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.expectations import raises
+from tests.judging.asking import Address, ask, ask_for_all, click
+from winobench import judging
+from winobench.judging import labels as labels_module
+
+ROOT = pathlib.Path(__file__).parents[2]
+CHOICES = ("left", "right")
+ITEMS = [{"id": "first", "text": "one"}, {"id": "second", "text": "two"}]
+HTML = "<!doctype html><title>page</title><script>show()</script>"
+
+
+def page(labels):
+    return judging.Page(HTML, ITEMS, labels, {"one": b"PNG"}.get)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    with judging.Labels(tmp_path, "anna", CHOICES) as labels, judging.serve(page(labels), 0) as server:
+        yield labels, server
+
+
+def test_the_page_its_items_and_pictures(opened):
+    _, server = opened
+    assert server.server_address[0] == "127.0.0.1"
+    status, html = ask(server, "GET", "/")
+    assert (status, html.startswith("<!doctype html><title>page</title><script nonce=")) == (200, True)
+    status, text = ask(server, "GET", "/items")
+    assert (status, json.loads(text)) == (200, {"person": "anna", "items": ITEMS, "labels": {}})
+    status, content, headers = ask_for_all(server, "GET", "/pictures/one")
+    assert (status, content, headers["Content-Type"]) == (200, b"PNG", "image/png")
+    for path in ("/other", "/pictures/two", "/pictures/../one", "/pictures/"):
+        assert ask(server, "GET", path)[0] == 404
+    assert ask(server, "POST", "/other", {})[0] == 404
+
+
+def test_clicks_are_on_disk_before_they_are_answered(opened):
+    labels, server = opened
+    assert click(server, "first", "left")[0] == 200
+    assert [json.loads(line)["label"] for line in labels.path.read_text().splitlines()] == ["left"]
+    click(server, "second", "left")
+    click(server, "first", "right")
+    click(server, "second", None)
+    assert json.loads(ask(server, "GET", "/items")[1])["labels"] == {"first": "right"}
+    assert judging.read_labels(labels.path.parent, CHOICES) == {"anna": {"first": "right"}}
+
+
+def test_people_do_not_see_each_others_labels(tmp_path):
+    with (
+        judging.Labels(tmp_path, "anna", CHOICES) as anna,
+        judging.Labels(tmp_path, "ben", CHOICES) as ben,
+        judging.serve(page(anna), 0) as first,
+        judging.serve(page(ben), 0) as second,
+    ):
+        click(first, "first", "left")
+        assert json.loads(ask(second, "GET", "/items")[1])["labels"] == {}
+        # One person's address does not open another one's page.
+        assert ask(second, "GET", "/items", token=first.token)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        ({"item": "nobody", "label": "left"}, {}, 400),
+        ({"item": "first", "label": "good"}, {}, 400),
+        ({"label": "left"}, {}, 400),
+        ("[1]", {}, 400),
+        ("no json", {}, 400),
+        ({"item": "first", "label": "left"}, {"Content-Type": "text/plain"}, 400),
+        ({"item": "first", "label": "left", "more": "x" * 20_000}, {}, 400),
+        ({"item": "first", "label": "left"}, {"Origin": "http://evil.example"}, 403),
+        ({"item": "first", "label": "left"}, {"Origin": "http://127.0.0.1:1"}, 403),
+        ({"item": "first", "label": "left"}, {"Host": "evil.example"}, 403),
+        ({"item": "first", "label": "left"}, {"Host": "[localhost"}, 403),
+        ({"item": "first", "label": "left"}, {"Host": "x@127.0.0.1"}, 403),
+        ({"item": "first", "label": "left"}, {"Host": "127.0.0.1:80@evil.example"}, 403),
+        ({"item": "first", "label": "left"}, {"Host": "127.0.0.1.evil.example"}, 403),
+        ({"item": "first", "label": "left"}, {"Host": "localhost", "Origin": "https://localhost"}, 403),
+        ({"item": "first", "label": "left"}, {"Host": "localhost", "Origin": "null"}, 403),
+        ({"item": [[]], "label": {}}, {}, 400),
+        ({"item": "first", "label": True}, {}, 400),
+        ({"item": "first", "label": "left"}, {"Host": "localhost:8765", "Origin": "http://localhost:8765"}, 200),
+    ],
+)
+def test_what_is_no_click_is_refused(opened, body, headers, status):
+    labels, server = opened
+    assert ask(server, "POST", "/label", body, headers)[0] == status
+    assert bool(labels.labels) == (status == 200)
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "%00", "x" * 5_000])
+@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("GET", "/items"), ("GET", "/pictures/one")])
+def test_nothing_is_shown_without_the_token(opened, token, method, path):
+    _, server = opened
+    assert ask(server, method, path, token=token)[0] == 403
+
+
+def test_no_click_counts_without_the_token(opened):
+    labels, server = opened
+    body = {"item": "first", "label": "left"}
+    for token in ("", "wrong", f"{server.token}&token={server.token}"):
+        assert ask(server, "POST", "/label", body, token=token)[0] == 403
+    assert labels.labels == {}
+
+
+def test_a_full_disk_is_told(opened, monkeypatch):
+    labels, server = opened
+    click(server, "first", "left")
+    with monkeypatch.context() as patched:
+        patched.setattr(labels_module.os, "fsync", _fail)
+        status, text = click(server, "second", "left")
+    assert (status, "No space left" in text) == (500, True)
+    assert labels.labels == {"first": "left"}
+    assert click(server, "second", "right")[0] == 200
+    assert judging.read_labels(labels.path.parent, CHOICES)["anna"] == {"first": "left", "second": "right"}
+
+
+def _fail(descriptor):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_killed_server_has_lost_nothing(tmp_path):
+    program = """if True:
+        import threading
+        from winobench import judging
+        items = [{"id": str(number)} for number in range(4)]
+        with judging.Labels(".", "anna", ("left", "right")) as labels:
+            with judging.serve(judging.Page("", items, labels), 0) as server:
+                print(server.address, flush=True)
+                threading.Event().wait()
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
+    )
+    try:
+        address = Address.parse(process.stdout.readline().strip())
+        for item in "012":
+            assert click(address, item, "left")[0] == 200
+        with raises("in-use", "'anna'"):
+            judging.Labels(tmp_path, "anna", CHOICES).__enter__()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert judging.read_labels(tmp_path, CHOICES) == {"anna": dict.fromkeys("012", "left")}
+
+
+def test_a_port_that_is_taken_is_named(tmp_path, opened):
+    _, server = opened
+    with (
+        raises("port-not-free", str(server.server_port), "--port"),
+        judging.Labels(tmp_path, "ben", CHOICES) as ben,
+        judging.serve(page(ben), server.server_port),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("path", ["/", "/items", "/absent", "//[", "/?x=1"])
+def test_no_other_page_can_frame_or_read_this_one(opened, path):
+    _, server = opened
+    _, content, headers = ask_for_all(server, "GET", path)
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    policy = headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'none'" in policy
+    if content.startswith(b"<!"):
+        (nonce,) = re.findall(r'<script nonce="([^"]+)">', content.decode())
+        assert f"script-src 'nonce-{nonce}'" in policy
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST //[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+        + b"9" * 5000
+        + b"\r\n\r\n",
+        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 9000\r\n\r\n" + b"[" * 9000,
+        b"POST /label?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b'Content-Length: 9\r\n\r\n"\\ud800"x',
+        b"GET /?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+        b"\x00\xff\r\n\r\n",
+        b"GET /?token=TOKEN HTTP/9.9\r\n\r\n",
+    ],
+    ids=range(8),
+)
+def test_odd_requests_are_answered_and_write_nothing_to_the_terminal(opened, capfd, raw):
+    labels, server = opened
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+        connection.sendall(raw.replace(b"TOKEN", server.token.encode()))
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert b" 200 " not in answer.partition(b"\r\n")[0]
+    assert ask(server, "GET", "/items")[0] == 200
+    assert labels.labels == {}
+    said = capfd.readouterr()
+    assert said.out + said.err == ""
+
+
+def test_a_fault_of_the_server_is_one_line(tmp_path, capfd):
+    def broken(name):
+        raise RuntimeError("broken")
+
+    with (
+        judging.Labels(tmp_path, "anna", CHOICES) as labels,
+        judging.serve(judging.Page(HTML, ITEMS, labels, broken), 0) as server,
+        pytest.raises((http.client.HTTPException, ConnectionError)),
+    ):
+        ask(server, "GET", "/pictures/one")
+    assert capfd.readouterr().err == "error: a request to the page failed (RuntimeError: broken)\n"
