@@ -12,14 +12,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-PRODUCT, CONVOLUTION, ATTENTION, COPY, COLLECTIVE, OTHER = KINDS = (
-    "matrix product",
-    "convolution",
-    "attention",
-    "copy",
-    "collective",
-    "other",
-)
+KINDS = ("matrix product", "convolution", "attention", "copy", "collective", "other")
+PRODUCT, CONVOLUTION, ATTENTION, COPY, COLLECTIVE, OTHER = KINDS
 """``copy`` are kernels that only move numbers: transposes, slices, conversions, gathers, broadcasts."""
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
@@ -70,7 +64,7 @@ _SLICES = {"slice", "dynamic-slice", "gather"}
 # What changes a part of an array in place -> which of its operands is written there.
 _UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
-# A kernel written in Triton's form of Pallas, and how the one of `winobench.models.fused_geglu` is named in its source.
+# A kernel of Pallas' Triton form, and how that of `winobench.models.fused_geglu` is named.
 _TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
 # Calls that are given scratch memory beside their result, of a fixed size; nothing says how much of it is used.
 _WORKSPACE_CALLS = ("__cublas",)

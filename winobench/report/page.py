@@ -130,16 +130,7 @@ def write_report(
     ratings = read_ratings(*raters) if raters else None
     pictures = [read_pictures(folder) for folder in drawn]
     report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples, fit_timesteps, pictures)
-    if ratings is not None and not wscplus.asked_tasks(report_data):
-        raise InputError(
-            "rater files are on the questions of WSC+, which no run that is named has answered: name one.",
-            code="no-run-of-the-task",
-        )
-    if fit_timesteps and report_data.is_text:
-        raise InputError(
-            "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.",
-            code="option-of-others",
-        )
+    _check_fit(report_data)
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
     if out is not None:
@@ -153,11 +144,11 @@ def write_report(
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
         everything = sections if gallery_files is None else [*sections, gallery_files]
-        drawn = {}
+        drawings = {}
         for section in everything:
-            drawn |= section.write_files(folder)
+            drawings |= section.write_files(folder)
         files = {section.key: section.files for section in everything}
-        page = render(report_data, sections, galleries, files, drawn, reproduce=reproduce, command=command)
+        page = render(report_data, sections, galleries, files, drawings, reproduce=reproduce, command=command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
         temporary.write_text(page, encoding="utf-8")
@@ -165,6 +156,20 @@ def write_report(
     except OSError as error:
         raise InputError(f"--out {folder} cannot be written: {error}.", code="cannot-write") from error
     return path
+
+
+def _check_fit(report_data: ReportData) -> None:
+    """Raises InputError for what is asked of runs that it is not about."""
+    if report_data.ratings is not None and not wscplus.asked_tasks(report_data):
+        raise InputError(
+            "rater files are on the questions of WSC+, which no run that is named has answered: name one.",
+            code="no-run-of-the-task",
+        )
+    if report_data.fit_timesteps and report_data.is_text:
+        raise InputError(
+            "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.",
+            code="option-of-others",
+        )
 
 
 def render(
