@@ -164,7 +164,7 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
     found: dict[str, Adapter] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():
-        for layer, part in _parts(name, adapter, layers, words):
+        for layer, part in _parts(type(network).__name__, name, adapter, layers, words):
             if layer in found:
                 raise InputError(
                     f"{sources[layer]} and {name} are two names of the layer {layer}: remove one",
@@ -175,9 +175,9 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
 
 
 def _parts(
-    name: str, adapter: Adapter, layers: Mapping[str, nnx.Linear], words: Mapping[str, str]
+    kind: str, name: str, adapter: Adapter, layers: Mapping[str, nnx.Linear], words: Mapping[str, str]
 ) -> list[tuple[str, Adapter]]:
-    """The layers that an adapter is of, each with its part."""
+    """The layers that an adapter is of, in a network of some kind, each with its part."""
     if name in layers:
         return [(name, adapter)]
     word = name.replace(".", "_")
@@ -191,8 +191,8 @@ def _parts(
     sizes = [layers[target].out_features for target in chosen]
     if sum(sizes) != len(adapter.up):
         raise InputError(
-            f"the adapter of {name} has {len(adapter.up)} outputs, but the layers {', '.join(chosen)} have"
-            f" {sum(sizes)} together: the adapter is of another model",
+            f"the adapter of {name} has {len(adapter.up)} outputs, but the layers {', '.join(chosen)} of the {kind}"
+            f" have {sum(sizes)} together: the adapter is of another model",
             code="lora-misfit",
         )
     ups = np.split(adapter.up, np.cumsum(sizes)[:-1])
