@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 from configs import hardneg as hardneg_config
-from tests import tiny_sd3, tiny_sdxl
+from tests import tiny_sd3, tiny_sdxl, tiny_z_image
 from tests.expectations import names, raises
 from winobench.checkpoints import read_lora
 from winobench.diffusion import families
@@ -217,6 +217,19 @@ def test_a_flow_model(with_t5, tmp_path_factory):
     assert len(layers) == 15
     scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora")
     assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
+
+
+@pytest.mark.slow
+def test_a_flow_model_with_one_stream(tmp_path_factory):
+    """Z-Image: texts of several lengths, of which the encoder is told; adapters on the blocks of image and text."""
+    config = make_config(tiny_z_image.write(tmp_path_factory.mktemp("z_image")), tmp_path_factory)
+    config.num_steps = 2
+    folder = tmp_path_factory.mktemp("runs") / "z_image"
+    hardneg.run(config, folder)
+    assert all(0 < row["positive_error"] < 20 for row in rows_of(folder) if "positive_error" in row)
+    (layers,) = read_lora(folder / "lora").parts.values()
+    assert len(layers) == 8
+    assert all(np.any(adapter.up) for adapter in layers.values())
 
 
 @pytest.mark.parametrize("form", hardneg_config.FORMS)

@@ -20,6 +20,7 @@ FAMILIES: dict[str, str] = {
     "FluxPipeline": "winobench.diffusion.flux:Flux",
     "Flux2KleinPipeline": "winobench.diffusion.flux_2:Flux2Klein",
     "StableDiffusion3Pipeline": "winobench.diffusion.stable_diffusion_3:StableDiffusion3",
+    "ZImagePipeline": "winobench.diffusion.z_image:ZImage",
 }
 """``_class_name`` of ``model_index.json`` -> the class of the family."""
 

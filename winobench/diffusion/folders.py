@@ -47,6 +47,11 @@ class Description:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
+    def denoiser_config(self) -> Any:
+        """The config of the network that is scored."""
+        return self.configs[self.family.DENOISER]
+
+    @property
     def autoencoder_config(self) -> Any:
         """The config of the network between images and latents."""
         return self.configs[self.family.AUTOENCODER]

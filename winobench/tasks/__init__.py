@@ -105,7 +105,8 @@ def tasks_from(words: Iterable[str | Task]) -> list[str | Task]:
         if kind not in makers:
             raise InputError(
                 f"there are no tasks from {options.shown(f'{kind}:{named[0]}')}: what comes before the colon is one of"
-                f" {', '.join(makers)}"
+                f" {', '.join(makers)}",
+                code="unknown-name",
             )
         place = result.index(f"{kind}:")
         result[place : place + 1] = makers[kind](named)

@@ -81,17 +81,28 @@ def make(places: Sequence[str]) -> list[Task]:
             raise InputError(f"{folder} has pictures of {min(both)!r}, as a folder before it: name each drawer once")
         drawn += found
     by_tag = {tag: [one for one in drawn if one.tag == tag] for tag in geneval.SKILLS}
-    return [task(tag, found) for tag, found in by_tag.items() if found]
+    sizes = geneval.SKILLS
+    return [
+        task(
+            f"selfbench_{tag}",
+            f"Self-Bench, {tag.replace('_', ' ')}: which of {sizes[tag]} texts was the picture drawn from?",
+            sizes[tag],
+            found,
+        )
+        for tag, found in by_tag.items()
+        if found
+    ]
 
 
-def task(tag: str, drawn: Sequence[Drawn]) -> Task:
+def task(name: str, description: str, size: int, drawn: Sequence[Drawn]) -> Task:
     """The task of a skill.
 
     Args:
-      tag: the skill.
+      name: of the task.
+      description: of the task.
+      size: number of candidates of each picture.
       drawn: its pictures.
     """
-    size = geneval.SKILLS[tag]
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example[pathlib.Path, str]]:
         del data_dir
@@ -104,9 +115,9 @@ def task(tag: str, drawn: Sequence[Drawn]) -> Task:
         return files.digest(rows)
 
     return Task(
-        name=f"selfbench_{tag}",
+        name=name,
         version=1,
-        description=f"Self-Bench, {tag.replace('_', ' ')}: which of {size} texts was the picture drawn from?",
+        description=description,
         metric="accuracy",
         shape=(1, size),
         chance={"accuracy": 1 / size},
@@ -177,7 +188,7 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
         (row,) = rows
         tag, include, prompt = row["tag"].text(), row["include"].value, row["prompt"].text()
         if tag not in geneval.SKILLS:
-            raise row["tag"].wrong(f"is {options.shown(tag)}, none of {', '.join(geneval.SKILLS)}")
+            raise row["tag"].wrong(f"is {options.shown(tag)}, none of {', '.join(geneval.SKILLS)}", code="unknown-name")
         texts, target = _question(tag, include, prompt, row.where)
         for path in sorted(samples.glob("*.png")):
             name = f"{place.name}/samples/{path.name}"
