@@ -5,7 +5,9 @@ given an adapter's second factor [outputs, rank] for each weight, it says what e
 with diffusers' pipelines, where they read the names; Stable Diffusion 3's they do not.
 """
 
+import dataclasses
 import itertools
+import re
 
 import diffusers
 import jax
@@ -30,6 +32,8 @@ from winobench.models.transformer_flux2 import Flux2Transformer2DModel
 from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 from winobench.models.transformer_flux_config import FluxTransformerConfig
 from winobench.models.transformer_sd3 import SD3Transformer2DModel, SD3TransformerConfig
+from winobench.models.transformer_z_image import ZImageTransformer2DModel
+from winobench.models.transformer_z_image_config import ZImageTransformerConfig
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 RANK = 3
@@ -433,3 +437,38 @@ def test_two_names_of_a_layer_are_refused(folder_of, tmp_path):
         safetensors.torch.save_file(safetensors.torch.load_file(path) | tensors, other)
         with raises("repeated-tensor", other.name, "transformer_blocks.0.attn.to_k"):
             checkpoints.load_lora(pipeline, other)
+
+
+@pytest.mark.parametrize("prefix", ["lora_unet_", "diffusion_model."])
+def test_names_of_z_image(prefix, tmp_path):
+    """As of whole checkpoints, and in diffusers' names, as its converter of LoRA files reads both."""
+    config = dataclasses.replace(ZImageTransformerConfig(), n_layers=1, n_refiner_layers=1)
+    network = models.abstract_model(ZImageTransformer2DModel, config)
+    current, original = {}, {}
+    for name, layer in lora.linear_layers(network).items():
+        current[name] = layer.out_features
+        named = re.sub(r"attention\.to_[qkv]$", "attention.qkv", name.replace("attention.to_out.0", "attention.out"))
+        named = re.sub(r"^all_(x_embedder|final_layer)\.2-1", r"\1", named)
+        original[named] = original.get(named, 0) + layer.out_features
+    generator = np.random.default_rng(0)
+    for sizes in (original, current):
+        pairs = {
+            name: tuple(generator.standard_normal(shape, np.float32) for shape in ((RANK, 1), (size, RANK)))
+            for name, size in sizes.items()
+        }
+        path = file_of(tmp_path / "a.safetensors", pairs, prefix=prefix)
+        got = lora_layers.fitted(network, checkpoints.read_lora(path).parts["unet"])
+        weights = {f"{name}.weight": torch.tensor(up) for name, (_, up) in pairs.items()}
+        expected = weights
+        if sizes is original:
+            expected = single_file_utils.convert_z_image_transformer_checkpoint_to_diffusers(dict(weights))
+        else:
+            theirs = lora_conversion_utils._convert_non_diffusers_z_image_lora_to_diffusers(
+                safetensors.torch.load_file(path)
+            )
+            assert theirs.keys() == {f"transformer.{name}.lora_{side}.weight" for name in got for side in "AB"}
+            for name, adapter in got.items():
+                np.testing.assert_array_equal(adapter.up, theirs[f"transformer.{name}.lora_B.weight"].numpy())
+        assert {f"{name}.weight" for name in got} == expected.keys()
+        for name, adapter in got.items():
+            np.testing.assert_array_equal(adapter.up, expected[f"{name}.weight"].numpy())
