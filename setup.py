@@ -35,7 +35,7 @@ setuptools.setup(
     ),
     package_data={
         "launch": ["cloud/templates/*"],
-        "winobench": ["assets/**/*", "report/templates/*", "wscplus_items/templates/*"],
+        "winobench": ["assets/**/*", "*/templates/*"],
     },
     python_requires=">=3.11,<3.14",
     install_requires=[

@@ -101,11 +101,16 @@ def start(options: argparse.Namespace) -> str:
     device = "cuda" if options.device == "gpu" else "cpu"
     if device == "cuda":
         if not torch.cuda.is_available():
-            raise InputError("--device gpu needs a torch that sees a GPU, but torch.cuda.is_available() is False")
+            raise InputError(
+                "--device gpu needs a torch that sees a GPU, but torch.cuda.is_available() is False",
+                code="missing-package",
+            )
         # Two frameworks share the memory. JAX reads this when it first looks for devices.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         if jax.default_backend() != "gpu":
-            raise InputError("--device gpu needs a jax that sees a GPU: install winobench[cuda]")
+            raise InputError(
+                "--device gpu needs a jax that sees a GPU: install winobench[cuda]", code="missing-package"
+            )
     else:
         parallel.one_device_per_core()
     check_positive(options, "rounds")
@@ -116,7 +121,7 @@ def check_positive(options: argparse.Namespace, *names: str) -> None:
     """Raises InputError unless these options are at least 1."""
     for name in names:
         if getattr(options, name) < 1:
-            raise InputError(f"--{name} is {getattr(options, name)}, but it must be at least 1")
+            raise InputError(f"--{name} is {getattr(options, name)}, but it must be at least 1", code="out-of-range")
 
 
 def synchronize(device: str) -> None:

@@ -519,7 +519,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     common.check_positive(options, "budget")
     for name in ("scenes", "questions", "races"):
         if getattr(options, name) < 0:
-            raise InputError(f"--{name} is {getattr(options, name)}, but it must be at least 0")
+            raise InputError(f"--{name} is {getattr(options, name)}, but it must be at least 0", code="out-of-range")
     scorer = None
     if options.questions or (options.scenes and not (options.errors is not None and options.errors.exists())):
         parallel.one_device_per_core()

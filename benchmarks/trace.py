@@ -202,7 +202,9 @@ def device_figures(events: Sequence[Event]) -> dict[str, dict[str, Any]]:
     for program in programs(events):
         by_device[program.device].append(program)
     if not by_device:
-        raise InputError("the trace tells of no program on a device: this version of JAX writes it another way")
+        raise InputError(
+            "the trace tells of no program on a device: this version of JAX writes it another way", code="empty-trace"
+        )
     figures = {}
     for device, runs in sorted(by_device.items()):
         left: Intervals = [(begin, end)]
@@ -258,7 +260,7 @@ def _evaluation(events: Iterable[Event]) -> tuple[float, float]:
     for event in events:
         if event.name == EVALUATION:
             return event.start, event.end
-    raise InputError("the trace tells of no evaluation: this version of JAX writes it another way")
+    raise InputError("the trace tells of no evaluation: this version of JAX writes it another way", code="empty-trace")
 
 
 def _queued(events: Iterable[Event], runs: Iterable[Program]) -> tuple[Intervals, list[float]]:
@@ -284,7 +286,7 @@ def read_trace(folder: pathlib.Path) -> list[Event]:
     """
     files = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
     if not files:
-        raise InputError(f"JAX has written no trace into {folder}")
+        raise InputError(f"JAX has written no trace into {folder}", code="empty-trace")
     return list(_events(jax.profiler.ProfileData.from_file(str(files[-1]))))
 
 
@@ -537,13 +539,13 @@ def start(options: argparse.Namespace) -> None:
       InputError: there is no such device, or the options cannot be used.
     """
     if options.slow_loading < 0:
-        raise InputError(f"--slow_loading is {options.slow_loading:g}, but it must be at least 0")
+        raise InputError(f"--slow_loading is {options.slow_loading:g}, but it must be at least 0", code="out-of-range")
     if options.images is not None:
         common.check_positive(options, "images")
     if options.device == "cpu":
         parallel.one_device_per_core()
     elif jax.default_backend() != "gpu":
-        raise InputError("--device gpu needs a jax that sees a GPU: install winobench[cuda]")
+        raise InputError("--device gpu needs a jax that sees a GPU: install winobench[cuda]", code="missing-package")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

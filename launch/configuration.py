@@ -127,7 +127,10 @@ def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
     known = flat(config)
     for field in fields:
         if field not in known:
-            raise InputError(f"the config has no field {field!r}, which this launcher needs; configs/ has examples.")
+            raise InputError(
+                f"the config has no field {field!r}, which this launcher needs; configs/ has examples.",
+                code="unknown-field",
+            )
 
 
 def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -152,6 +155,17 @@ def start(main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | 
     _run(main, lambda argv: _parse(argv, launcher, default, usage))
 
 
+def start_with_words(
+    main: Callable[[ml_collections.ConfigDict, list[str]], None], *, launcher: str, default: str, usage: str
+) -> None:
+    """Runs a launcher that also takes words that are no flags, and hands them to ``main``; otherwise as ``start``."""
+
+    def parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, list[str]]:
+        return _parsed(argv, launcher, default, usage)
+
+    _run(lambda parsed: main(*parsed), parse)
+
+
 def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes_words: bool = False) -> None:
     """Runs a launcher that has flags but no config; otherwise as ``start``.
 
@@ -165,7 +179,9 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
     def parse(argv: Sequence[str]) -> list[str]:
         wants_help, words = _parse_flags(argv)
         if words and not takes_words:
-            raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+            raise InputError(
+                f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag"
+            )
         if wants_help:
             _print_flags(usage)
         return words
@@ -185,7 +201,9 @@ def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: st
         rest, overrides = _split(argv)
         wants_help, words = _parse_flags(rest)
         if words:
-            raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
+            raise InputError(
+                f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag"
+            )
         if wants_help:
             _print_flags(usage)
         return overrides
@@ -263,21 +281,31 @@ def _check_working_directory() -> None:
         os.getcwd()
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"the working directory is gone ({reason}): change to another one with cd") from None
+        raise InputError(
+            f"the working directory is gone ({reason}): change to another one with cd", code="no-working-folder"
+        ) from None
 
 
 def _parse(argv: Sequence[str], launcher: str | None, default: str, usage: str) -> ml_collections.ConfigDict:
     """Parses the flags into ``flags.FLAGS`` and returns the config."""
+    config, words = _parsed(argv, launcher, default, usage)
+    if words:
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
+    return config
+
+
+def _parsed(
+    argv: Sequence[str], launcher: str | None, default: str, usage: str
+) -> tuple[ml_collections.ConfigDict, list[str]]:
+    """Parses the flags into ``flags.FLAGS``; returns the config, and the words that are no flags."""
     rest, overrides = _split(argv)
     wants_help, words = _parse_flags(rest)
-    if words:
-        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.")
     spec = flags.FLAGS.config or default
     config = load(spec, overrides, launcher)
     if wants_help:
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
-    return config
+    return config, words
 
 
 def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
@@ -289,9 +317,9 @@ def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
     except flags.UnrecognizedFlagError as error:
         near = difflib.get_close_matches(error.flagname, flags.FLAGS, n=1)
         hint = f"did you mean --{near[0]}?" if near else "--help lists the flags."
-        raise InputError(f"there is no flag --{error.flagname}: {hint}") from error
+        raise InputError(f"there is no flag --{error.flagname}: {hint}", code="no-such-flag") from error
     except flags.Error as error:
-        raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.") from error
+        raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.", code="bad-flag") from error
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -308,7 +336,9 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
         if text is None:
             text = next(words, None)
             if text is None:
-                raise InputError(f"--config.{field} lacks a value: write --config.{field}=<value>.")
+                raise InputError(
+                    f"--config.{field} lacks a value: write --config.{field}=<value>.", code="missing-value"
+                )
         overrides.append((field, text))
     return rest, overrides
 
@@ -321,17 +351,22 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     if not is_path and name not in config_names():
         known = near_first(name, config_names(launcher))
         choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
-        raise InputError(f"config {name!r} is unknown: {choices}.")
+        raise InputError(f"config {name!r} is unknown: {choices}.", code="unknown-name")
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
         known = ", ".join(config_names(launcher))
         shown = path if len(str(path)) <= _LONGEST_PATH_SHOWN else options.shown(str(path))
-        raise InputError(f"config file {shown} does not exist: name another one, or one of {known}.")
+        raise InputError(
+            f"config file {shown} does not exist: name another one, or one of {known}.", code="no-such-file"
+        )
     if path.suffix != ".py":
-        raise InputError(f"config file {path} is not a Python file: its name must end with .py.")
+        raise InputError(f"config file {path} is not a Python file: its name must end with .py.", code="bad-file-name")
     module = _execute(path)
     if launcher is not None and _launcher_of(module) not in (None, launcher):
-        raise InputError(f"config {name!r} is for python -m launch.{_launcher_of(module)}, not for launch.{launcher}.")
+        raise InputError(
+            f"config {name!r} is for python -m launch.{_launcher_of(module)}, not for launch.{launcher}.",
+            code="config-of-another-launcher",
+        )
     return module, argument if colon else None
 
 
@@ -342,13 +377,15 @@ def _execute(path: pathlib.Path) -> Any:
     try:
         module_spec.loader.exec_module(module)
     except (SyntaxError, ImportError) as error:
-        raise InputError(f"config file {path} cannot be loaded: {error}.") from error
+        raise InputError(f"config file {path} cannot be loaded: {error}.", code="broken-config-file") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit, too: it is the launcher that ends, and says why
-        raise InputError(f"config file {path} cannot be loaded: {_described(error)}.") from error
+        raise InputError(
+            f"config file {path} cannot be loaded: {_described(error)}.", code="broken-config-file"
+        ) from error
     if not callable(getattr(module, "get_config", None)):
-        raise InputError(f"config file {path} has no function get_config.")
+        raise InputError(f"config file {path} has no function get_config.", code="broken-config-file")
     return module
 
 
@@ -359,19 +396,22 @@ def _launcher_of(module: Any) -> str | None:
 def _made(module: Any, name: str, argument: str | None) -> ml_collections.ConfigDict:
     """What a config's module makes."""
     if argument is not None and not inspect.signature(module.get_config).parameters:
-        raise InputError(f"config {name!r} takes no argument: leave out {':' + argument!r}.")
+        raise InputError(f"config {name!r} takes no argument: leave out {':' + argument!r}.", code="bad-argument")
     try:
         config = module.get_config() if argument is None else module.get_config(argument)
     except ValueError as error:  # the config's own words about its argument
-        raise InputError(str(error)) from error
+        raise InputError(str(error), code="bad-argument") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise InputError(f"get_config of config {name!r} fails: {_described(error)}.") from error
+        raise InputError(
+            f"get_config of config {name!r} fails: {_described(error)}.", code="broken-config-file"
+        ) from error
     if not isinstance(config, ml_collections.ConfigDict):
         raise InputError(
             f"get_config of config {name!r} returns a {type(config).__name__}, but must return an"
-            " ml_collections.ConfigDict."
+            " ml_collections.ConfigDict.",
+            code="broken-config-file",
         )
     return config
 
@@ -386,7 +426,8 @@ def _ranges(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, opti
     if own is not None:
         if not isinstance(own, Mapping) or not all(isinstance(one, options.Range) for one in own.values()):
             raise InputError(
-                f"RANGES of the config file is {options.shown(own)}, but must be field -> winobench.options.Range"
+                f"RANGES of the config file is {options.shown(own)}, but must be field -> winobench.options.Range",
+                code="bad-ranges",
             )
         return own
     fields = set(flat(config))

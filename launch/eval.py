@@ -78,7 +78,9 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     if "protocol" in config:  # a benchmark of texts
         if _PROCESSES.value:
-            raise InputError("--processes is for configs of images and texts, such as gdbench: leave it out")
+            raise InputError(
+                "--processes is for configs of images and texts, such as gdbench: leave it out", code="option-of-others"
+            )
         text.main(
             config,
             spec=_label(flags.FLAGS.config),
@@ -188,23 +190,8 @@ def _display_name(model: str, config: ml_collections.ConfigDict, label: str | No
 
 
 def _lora(config: ml_collections.ConfigDict) -> list[str]:
-    """The short name of the LoRA, in a list that is empty without one.
-
-    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
-    """
-    if not config.lora:
-        return []
-    path = user_path(config.lora)
-    if not os.path.exists(path):
-        return [registry.model_label(config.lora)]
-    path = os.path.abspath(path)
-    folder, name = os.path.split(path)
-    if os.path.isfile(path):
-        path = folder if name.startswith("pytorch_lora_weights.") else os.path.splitext(path)[0]
-    run, inside = os.path.split(path)
-    if inside == "last" and os.path.basename(run) == "lora":
-        return [f"{registry.model_label(os.path.dirname(run))}-last"]
-    return [registry.model_label(run if inside == "lora" else path)]
+    """The short name of the LoRA, in a list that is empty without one."""
+    return [registry.lora_label(config.lora)] if config.lora else []
 
 
 def _label(spec: str) -> str:
@@ -309,7 +296,8 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
     if config.sampling.num_samples not in (usual, len(timesteps)):
         raise InputError(
             f"--config.sampling.timesteps lists {len(timesteps):,} timesteps, one for each sample, but"
-            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out"
+            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out",
+            code="two-numbers-of-samples",
         )
     config.sampling.num_samples = len(timesteps)
 

@@ -1,20 +1,14 @@
-"""Has language models write WSC+ items: python -m launch.generate --config=wscplus_generate --config.model=..."""
+"""Draws, compares and edits pictures, or has language models write WSC+ items: python -m launch.generate --help"""
 
 from __future__ import annotations
 
-import functools
-import os
-import pathlib
-import shlex
-import sys
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
-from launch import configuration
+from launch import comparing, configuration, editing, items, pictures
+from winobench import registry
 from winobench.errors import InputError
-from winobench.files import user_path
 
 if TYPE_CHECKING:
     import ml_collections
@@ -22,6 +16,29 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = "wscplus_generate"
 
 USAGE = """
+Draws pictures of a set of prompts with one or several text-to-image models (docs/pictures.md):
+
+  python -m launch.generate --config=pictures                        the embedded model, prompts about its scenes
+  python -m launch.generate --config=pictures --config.prompts=prompts.txt --config.model=sd21-base,sdxl
+  python -m launch.generate --config=pictures --config.prompts=geneval:evaluation_metadata.jsonl --config.seeds=0,1,2,3
+  python -m launch.generate --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \\
+      --config.lora=none,FOLDER                                      a model against its LoRA, DiffusionITM App. B
+
+Each picture is a PNG file with a record, on disk when it is done; a run that was stopped goes on when the same command
+is given again. pictures.html in the run's folder shows them side by side. With --processes, the same command on several
+machines shares the work. --config=pictures --help explains all fields.
+
+Has people compare the pictures of two models without knowing which is which, on a page of this computer (App. B):
+
+  python -m launch.generate --compare RUN_A RUN_B --rater=anna       or RUN:MODEL, or one run of two models
+  python -m launch.generate --compare RUN_A RUN_B --finish           who prefers what, with intervals
+  python -m launch.generate --compare RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     automatic judges beside
+
+Edits the images of a task towards its texts: how far must a picture move until a text fits? (App. C)
+
+  python -m launch.generate --config=edit                            by optimisation, Figure 6
+  python -m launch.generate --config=edit:denoise                    by noise and denoising, Figure 7
+
 Has language models write new WSC+ items as the paper does: ask, check, let two people judge, keep what both call valid.
 
 1. Ask and check. What comes in is on disk at once; a run that was stopped goes on when the same command is given again:
@@ -47,190 +64,77 @@ for offensive questions is sent. --check repeats the checks with other limits, w
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<model>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
-_REUSE = flags.DEFINE_bool("reuse", True, "Take responses that runs beside this one have recorded.")
-_CHECK = flags.DEFINE_bool("check", False, "Check what was generated once more, with the limits now given.")
-_ANNOTATE = flags.DEFINE_string("annotate", None, "Serve the page on which this person judges the items.")
+_PROCESSES = flags.DEFINE_string(
+    "processes",
+    None,
+    "Pictures: be one of several processes that share the work and --workdir: auto (TPU pod, SLURM, Open MPI), or"
+    " host:port,count,number.",
+)
+_REUSE = flags.DEFINE_bool("reuse", True, "Items: take responses that runs beside this one have recorded.")
+_CHECK = flags.DEFINE_bool("check", False, "Items: check what was generated once more, with the limits now given.")
+_ANNOTATE = flags.DEFINE_string("annotate", None, "Items: serve the page on which this person judges them.")
 _PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", lower_bound=0, upper_bound=65535)
-_FINISH = flags.DEFINE_bool("finish", False, "Keep what every annotator calls valid, and draw the figures.")
-
-# Fields that leave items that are there as they are, so that they may change from call to call.
-_FREE = ("requests", "checks", "batch_size", "model_parallel", "allow_pickle", "api")
-_SOME_CALLS_FAILED = 2
-
-
-def main(config: ml_collections.ConfigDict) -> None:
-    """Does the step that the flags name; asking and checking without one."""
-    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
-    steps = [flag.name for flag in (_CHECK, _ANNOTATE, _FINISH) if flag.value]
-    if len(steps) > 1:
-        raise InputError(f"--{steps[0]} and --{steps[1]} are two steps: give one after the other.")
-    folder = _folder(config)
-    if _ANNOTATE.value:
-        annotate(folder, _ANNOTATE.value, _PORT.value)
-    elif _FINISH.value:
-        print(finished(folder))
-    else:
-        if not _CHECK.value:
-            generate(config, folder)
-        summary = check(config, folder)
-        print(checked(summary, folder))
-        if summary["failed"]:
-            sys.exit(_SOME_CALLS_FAILED)
+_FINISH = flags.DEFINE_bool(
+    "finish", False, "Items: keep what every annotator calls valid, and draw the figures. Comparison: print the table."
+)
+_COMPARE = flags.DEFINE_bool("compare", False, "Compare the pictures of the two runs that follow.")
+_RATER = flags.DEFINE_string("rater", None, "Comparison: serve the page of this person.")
+_JUDGE = flags.DEFINE_list("judge", [], "Comparison: models that judge automatically, with --finish.")
 
 
-def generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
-    """Asks the config's models.
+def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
+    """Does what the flags and the config are for.
 
-    Raises:
-      InputError: no model is named, or something of the config cannot be.
+    Args:
+      config: with prompts, to draw; with a method, to edit; otherwise of WSC+ items.
+      words: of the command line that are no flags: what is compared.
     """
-    from launch import text
-    from winobench.responders import loading
-    from winobench.wscplus_items import prompts, run
-
-    models = _models(config)
-    for model in models:
-        loading.check_responder_name(model)
-    asked = prompts.make_prompts(
-        config.templates,
-        config.queries,
-        offensive=config.offensive,
-        batch=config.batch,
-        requests=config.requests,
-        temperature=config.temperature,
-        max_tokens=config.max_tokens,
-    )
-    _known(config)
-    if config.offensive:
-        print("offensive questions are asked for: what the models write may offend", file=sys.stderr)
-    print(f"records in {folder}", file=sys.stderr)
-    run.generate(
-        {text.display_name(model): functools.partial(text.load_responder, config, model) for model in models},
-        asked,
-        folder,
-        config=configuration.plain(config),
+    if _COMPARE.value:
+        _refuse([_CHECK, _ANNOTATE, _PROCESSES, _OVERWRITE], "other steps than --compare")
+        comparing.compare(
+            words,
+            rater=_RATER.value,
+            finish=_FINISH.value,
+            judges=_JUDGE.value,
+            workdir=_WORKDIR.value,
+            port=_PORT.value,
+        )
+        return
+    if words:
+        raise InputError(f"{words[0]!r} is no flag: flags start with --, and --help lists them.", code="no-such-flag")
+    _refuse([_RATER, _JUDGE], "--compare")
+    spec = registry.model_label((flags.FLAGS.config or DEFAULT_CONFIG).removesuffix(".py").partition(":")[0])
+    if "prompts" in config:
+        _refuse([_CHECK, _ANNOTATE, _FINISH], "WSC+ items, which --config=wscplus_generate has written")
+        pictures.main(
+            config,
+            spec=spec,
+            workdir=_WORKDIR.value,
+            overwrite=_OVERWRITE.value,
+            processes=_PROCESSES.value,
+        )
+        return
+    _refuse([_PROCESSES], "configs of pictures")
+    if "strengths" in config:
+        _refuse([_CHECK, _ANNOTATE, _FINISH], "WSC+ items, which --config=wscplus_generate has written")
+        editing.main(config, spec=spec, workdir=_WORKDIR.value, overwrite=_OVERWRITE.value)
+        return
+    items.main(
+        config,
+        spec=spec,
+        workdir=_WORKDIR.value,
+        step=items.Step(_CHECK.value, _ANNOTATE.value, _FINISH.value),
+        port=_PORT.value,
         overwrite=_OVERWRITE.value,
         reuse=_REUSE.value,
     )
 
 
-def check(config: ml_collections.ConfigDict, folder: pathlib.Path) -> dict[str, Any]:
-    """Checks what was generated and returns what `winobench.wscplus_items.run.check` does."""
-    from winobench.wscplus_items import run
-
-    return run.check(
-        folder,
-        _known(config),
-        max_changed_words=config.checks.max_changed_words,
-        similarity=config.checks.similarity,
-    )
-
-
-def annotate(folder: pathlib.Path, name: str, port: int) -> None:
-    """Serves the page until it is interrupted.
-
-    Raises:
-      InputError: there is nothing to judge, the page is open already, or the port is taken.
-    """
-    from winobench.wscplus_items import annotate as pages
-    from winobench.wscplus_items import run
-
-    items = run.accepted_items(folder)
-    with (
-        pages.annotations(folder / run.ANNOTATIONS, name) as annotations,
-        pages.serve(items, annotations, port) as server,
-    ):
-        print(f"{server.address} is the page of annotator {name}; clicks go to {annotations.path}")
-        print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            left = sum(item.id not in annotations.labels for item in items)
-            print(f"\n{len(items) - left:,} of {len(items):,} items are judged")
-
-
-def checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
-    """What is printed after the checks: how many items there are, why others are not, and what to do next."""
-    lines = [f"{summary['requests'] - summary['failed']:,} of {summary['requests']:,} requests answered"]
-    if summary["failed"]:
-        lines[0] += f" (first failure: {summary['first_failure']}): the same command asks for the others again"
-    tokens, cost = summary["tokens"], summary["cost"]
-    if tokens["output"] is not None:
-        lines[0] += f"; {tokens['input'] or 0:,} tokens read, {tokens['output']:,} written"
-    if cost is not None:
-        lines[0] += f", ${cost:,.2f}" if cost >= 0.01 else f", ${cost:.4f}"
-    for title, part in (("malformed", summary["malformed"]), ("refused by the checks", summary["refused"])):
-        if part:
-            lines.append(f"{title}: " + ", ".join(f"{reason} {number:,}" for reason, number in part.items()))
-    accepted = ", ".join(f"{number:,} {_unit(kind, number)}" for kind, number in summary["accepted"].items())
-    lines.append(f"left to judge: {accepted or 'nothing'}; why others are not: {folder / 'candidates.jsonl'}")
-    if "offensive" in summary["accepted"]:
-        lines.append("some of them are offensive, and are marked so wherever they are shown")
-    if summary["accepted"]:
-        lines.append(f"next: {_command(folder, '--annotate=NAME')}, for two people")
-    return "\n".join(lines)
-
-
-def finished(folder: pathlib.Path) -> str:
-    """Filters, draws, and says what came out."""
-    from winobench.wscplus_items import run
-
-    results = run.finish(folder)
-    lines = []
-    for names, found in results["agreement"].items():
-        kappa = "not defined, as all labels are the same" if found["kappa"] is None else f"{found['kappa']:.3f}"
-        lines.append(f"{names}: agree on {100 * found['agreed']:.1f}% of {found['n']:,} items, Cohen's kappa {kappa}")
-    kept = ", ".join(
-        f"{results['kept'][kind]:,} of {number:,} {_unit(kind, number)}" for kind, number in results["items"].items()
-    )
-    lines.append(f"valid for everyone: {kept}")
-    lines.append(f"{results['sentences']:,} sentences are in {folder / run.DATA}")
-    if results["kept"].get("offensive"):
-        lines.append("some of them are offensive (column type)")
-    lines.append(f"beside it: {', '.join(results['files'][1:])}")
-    return "\n".join(lines)
-
-
-def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
-    if _WORKDIR.value:
-        return pathlib.Path(user_path(_WORKDIR.value))
-    from launch import text
-    from winobench import registry
-    from winobench.evaluation.records import digest
-
-    models = _models(config)
-    settled = {name: value for name, value in configuration.plain(config).items() if name not in _FREE}
-    spec = registry.model_label((flags.FLAGS.config or DEFAULT_CONFIG).removesuffix(".py").partition(":")[0])
-    label = "-".join(text.model_label(model) for model in models)
-    return pathlib.Path("runs") / f"{spec}-{label}-{digest(settled)[:8]}"
-
-
-def _models(config: ml_collections.ConfigDict) -> list[str]:
-    models = [name.strip() for name in (config.model or "").split(",") if name.strip()]
-    if not models:
-        raise InputError(
-            "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder; or, for the later"
-            " steps, --workdir=FOLDER."
-        )
-    return list(dict.fromkeys(models))
-
-
-def _known(config: ml_collections.ConfigDict) -> list[str]:
-    """The files of known items, which are there."""
-    paths = [name.strip() for name in (config.checks.known or "").split(",") if name.strip()]
-    for path in paths:
-        if not os.path.isfile(user_path(path)):
-            raise InputError(f"--config.checks.known={path} is no file: name CSV files in the layout of WSC+.")
-    return [user_path(path) for path in paths]
-
-
-def _unit(kind: str, number: int) -> str:
-    return f"{kind} {'question' if kind == 'offensive' else 'pair'}{'' if number == 1 else 's'}"
-
-
-def _command(folder: pathlib.Path, step: str) -> str:
-    return f"python -m launch.generate --workdir={shlex.quote(str(folder))} {step}"
+def _refuse(given: list[flags.FlagHolder], are_for: str) -> None:
+    for flag in given:
+        if flag.value:
+            raise InputError(f"--{flag.name} is for {are_for}: leave it out", code="bad-command")
 
 
 if __name__ == "__main__":
-    configuration.start(main, launcher="generate", default=DEFAULT_CONFIG, usage=USAGE)
+    configuration.start_with_words(main, launcher="generate", default=DEFAULT_CONFIG, usage=USAGE)

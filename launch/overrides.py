@@ -59,10 +59,10 @@ def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
         near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
         hint = " or ".join(f"--config.{name}" for name in near)
         hint = f"did you mean {hint}?" if near else f"it has {', '.join(known)}."
-        raise InputError(f"the config has no field {options.shown(field)}: {hint}")
+        raise InputError(f"the config has no field {options.shown(field)}: {hint}", code="unknown-field")
     if isinstance(holder[last], ml_collections.ConfigDict):
         inner = ", ".join(f"{field}.{name}" for name in holder[last])
-        raise InputError(f"--config.{field} is a group of fields: override one of {inner}.")
+        raise InputError(f"--config.{field} is a group of fields: override one of {inner}.", code="group-of-fields")
     kind = holder.get_type(last)
     optional = isinstance(dict(holder.items(preserve_field_references=True))[last], config_dict.FieldReference)
     value = _convert(field, text, kind, holder[last], optional)
@@ -98,8 +98,10 @@ def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, 
     except (ValueError, SyntaxError, TypeError):
         names = {bool: "true or false", int: "a whole number", float: "a number"}
         wanted = names.get(kind, "a list with commas") + (", or none" if optional else "")
-        raise InputError(f"--config.{field} is {wanted}, not {options.shown(text)}.") from None
-    raise InputError(f"--config.{field} holds a {kind.__name__}, which the command line cannot set.")
+        raise InputError(f"--config.{field} is {wanted}, not {options.shown(text)}.", code="bad-value") from None
+    raise InputError(
+        f"--config.{field} holds a {kind.__name__}, which the command line cannot set.", code="field-not-settable"
+    )
 
 
 def _items(text: str, current: Sequence[Any] | None) -> list[Any]:

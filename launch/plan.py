@@ -79,7 +79,10 @@ def _numbers(words: list[str] | None) -> tuple[int, ...]:
     numbers = []
     for word in words or ():
         if not word.strip().isdigit() or int(word) < 1:
-            raise InputError(f"--devices={','.join(words)} has {word!r}, but each must be a whole number of at least 1")
+            raise InputError(
+                f"--devices={','.join(words)} has {word!r}, but each must be a whole number of at least 1",
+                code="out-of-range",
+            )
         numbers.append(int(word))
     return tuple(numbers)
 

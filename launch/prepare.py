@@ -93,7 +93,9 @@ def prepare_tasks(
     tasks = choose_tasks(names)
     folder = None if source is None else pathlib.Path(user_path(source))
     if folder is not None and not folder.is_dir():
-        raise InputError(f"--source={source} is no folder: name the one that holds the published files.")
+        raise InputError(
+            f"--source={source} is no folder: name the one that holds the published files.", code="no-such-folder"
+        )
     scorer = None if lists is None else _list_maker(lists, tasks)
     failed = []
     for task in tasks:
@@ -131,18 +133,21 @@ def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
         choices = ", ".join(task.name for task in published)
         raise InputError(
             f"no task is named: give --task=NAME with one of {choices}, --task={ALL} for all of them, or one of the"
-            f" training sets {', '.join(TRAINING_SETS)}."
+            f" training sets {', '.join(TRAINING_SETS)}.",
+            code="nothing-named",
         )
     if words == [ALL]:
         return published
     for word in words:
         near = difflib.get_close_matches(word, [*TASKS, *TRAINING_SETS], n=1)
         if near and near[0] in TRAINING_SETS and near[0] != word:
-            raise InputError(f"there is no task or training set {word!r}: did you mean {near[0]}?")
+            raise InputError(f"there is no task or training set {word!r}: did you mean {near[0]}?", code="unknown-name")
     tasks = [TRAINING_SETS[word] if word in TRAINING_SETS else get_task(word) for word in words]
     for task in tasks:
         if task.source is None:
-            raise InputError(f"task {task.name!r} makes its own data: there is nothing to prepare.")
+            raise InputError(
+                f"task {task.name!r} makes its own data: there is nothing to prepare.", code="nothing-to-prepare"
+            )
     return tasks
 
 
@@ -152,10 +157,13 @@ def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
 
     for task in tasks:
         if task.source.with_lists is None:
-            raise InputError(f"task {task.name!r} has no lists of candidates: leave out --lists.")
+            raise InputError(f"task {task.name!r} has no lists of candidates: leave out --lists.", code="no-candidates")
     scorer = loading.load_scorer(model)
     if not hasattr(scorer, "encode_images"):
-        raise InputError(f"--lists={model} is no contrastive model: name one such as clip-rn50x64 or openclip-vit-h14.")
+        raise InputError(
+            f"--lists={model} is no contrastive model: name one such as clip-rn50x64 or openclip-vit-h14.",
+            code="wrong-kind-of-model",
+        )
     return scorer
 
 
@@ -218,7 +226,8 @@ def download(task: Task | TrainingSet, data_dir: str | None) -> pathlib.Path:
     if not published.downloads and not (root.is_dir() and any(root.iterdir())):
         raise InputError(
             f"its files cannot be downloaded: make the folder {root}, or name another one with --source=DIR, that holds"
-            f" {published.how_to_get}, and give the same command again"
+            f" {published.how_to_get}, and give the same command again",
+            code="cannot-download",
         )
     for file in published.downloads:
         name = file.to + (f" ({file.note})" if file.note else "")
@@ -227,7 +236,7 @@ def download(task: Task | TrainingSet, data_dir: str | None) -> pathlib.Path:
                 downloads.fetch(file, root, progress)
         except InputError as error:
             raise InputError(
-                f"{error}; or name with --source=DIR a folder that holds {published.how_to_get}"
+                f"{error}; or name with --source=DIR a folder that holds {published.how_to_get}", code=error.code
             ) from error
     return root
 

@@ -120,7 +120,10 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
         ready = [name for name in meant if TEXT_TASKS[name].ready(data_dir) is None]
         if word.endswith("*") and not ready:
             ways = "; ".join(dict.fromkeys(str(TEXT_TASKS[name].ready(data_dir)) for name in meant))
-            raise InputError(f"of the tasks {word!r} none has its data{f' ({ways})' if ways else ''}: name others.")
+            raise InputError(
+                f"of the tasks {word!r} none has its data{f' ({ways})' if ways else ''}: name others.",
+                code="data-not-ready",
+            )
         names += ready if word.endswith("*") else [word]
     return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
 
@@ -272,12 +275,14 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
         if not isinstance(options["extra_body"], dict):
             raise InputError(
                 '--config.api.extra_body is a JSON object such as \'{"reasoning_effort": "low"}\', not'
-                f" {text[:200]!r}{reason}."
+                f" {text[:200]!r}{reason}.",
+                code="not-json",
             )
     if price is not None:
         if len(price) != 2 or not all(_is_price(part) for part in price):
             raise InputError(
-                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r:.200}."
+                f"--config.api.price is two numbers, dollars per million tokens in and out, not {price!r:.200}.",
+                code="bad-value",
             )
         options["prices"] = {
             display_name(model): tuple(map(float, price)) for model in _words(config.model) if ":" in model

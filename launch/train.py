@@ -62,7 +62,10 @@ def main(config: ml_collections.ConfigDict) -> None:
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
     recipe = recipes.load(config.recipe)
     if _PROCESSES.value and config.recipe in recipes.EMBEDDED:
-        raise InputError(f"--processes is not for --config={config.recipe}, which one process trains: leave it out")
+        raise InputError(
+            f"--processes is not for --config={config.recipe}, which one process trains: leave it out",
+            code="option-of-others",
+        )
     if _PROCESSES.value:
         parallel.one_device_per_core()
         parallel.join_processes(_PROCESSES.value)

@@ -186,7 +186,7 @@ def test_the_readme_draws_and_judges(tiny_pipeline, elsewhere):
         first, networks, *others = readme_blocks(tiny_pipeline)
         for block in (first, networks.split("\nstates = ")[0], *others):
             exec(compile(block, "README.md", "exec"), names)
-    assert draw.call_count == judge.call_count == 2
+    assert (draw.call_count, judge.call_count) == (3, 2)
     assert (elsewhere / "my-pipeline" / "model_index.json").is_file()
 
 
@@ -251,6 +251,12 @@ def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     scores = [float(word) for word in re.findall(r"\d\.\d+(?:e-\d+)?", line)]
     assert len(scores) == 2
     assert all(0 <= score <= 1 for score in scores)
+
+
+def test_the_python_on_errors_runs(elsewhere, capsys):
+    (block,) = blocks("docs/architecture.md", "python")
+    exec(block, {})
+    assert capsys.readouterr().out == "evaluate first\n"
 
 
 def _slugs(path):

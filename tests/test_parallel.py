@@ -1,3 +1,4 @@
+import json
 import os
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, PartitionSpec
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench import parallel
 from winobench.errors import InputError
 from winobench.parallel import processes
@@ -30,15 +31,15 @@ def test_explicit_axes_become_automatic():
 
 
 def test_bad_meshes():
-    with pytest.raises(InputError, match="at least one device"):
+    with raises("empty-list", "devices"):
         parallel.make_mesh([])
-    with pytest.raises(InputError, match="must divide"):
+    with raises("indivisible-devices", "model_parallel"):
         parallel.make_mesh(jax.devices()[:1], model_parallel=2)
-    with pytest.raises(InputError, match="must divide"):
+    with raises("indivisible-devices", "model_parallel"):
         parallel.make_mesh(jax.devices()[:1], model_parallel=0)
-    with pytest.raises(InputError, match="axes 'batch'"):
+    with raises("wrong-axes", "'batch'"):
         parallel.as_mesh(jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1]))
-    with pytest.raises(InputError, match="at most one"):
+    with raises("wrong-axes"):
         parallel.as_mesh(jax.make_mesh((1, 1), ("data", "stage"), devices=jax.devices()[:1]))
 
 
@@ -104,15 +105,15 @@ def test_a_number_of_devices_in_the_environment_is_kept(monkeypatch):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("localhost", "joined by auto or host:port,count,number, not by 'localhost'"),
-        ("localhost:1234,2", "not by 'localhost:1234,2'"),
-        ("localhost:1234,two,0", "not by 'localhost:1234,two,0'"),
-        ("localhost:1234,2,2", "names process 2 of 2, but they are numbered from 0"),
-        ("auto", "the other processes were not found .*: start each with host:port,count,number"),
+        ("localhost", ("bad-address", "'localhost'")),
+        ("localhost:1234,2", ("bad-address", "'localhost:1234,2'")),
+        ("localhost:1234,two,0", ("bad-address", "'localhost:1234,two,0'")),
+        ("localhost:1234,2,2", ("bad-address", "2", "0")),
+        ("auto", ("processes-not-found",)),
     ],
 )
 def test_bad_processes(spec, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         parallel.join_processes(spec)
 
 
@@ -193,3 +194,21 @@ def test_a_process_that_ends_is_not_there(monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         assert not processes._is_there("127.0.0.1", free.getsockname()[1])
+
+
+def test_an_error_of_another_process_keeps_its_code(monkeypatch):
+    def fail():
+        raise InputError("the file x is torn: mend it", code="torn-file")
+
+    heard = []
+
+    def exchange(said):
+        heard.append(said)
+        return {0: json.dumps({"result": 1}).encode(), 1: heard[0]}
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(processes, "_exchange", exchange)
+    with raises("torn-file", "x"):
+        parallel.all_gather_object(fail)
+    with raises("torn-file", "process 1 of 2", "x"):
+        parallel.all_gather_object(lambda: 1)

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.checkpoints import tokenizer_files
 from winobench.errors import InputError
 from winobench.texts import check_texts
@@ -12,16 +12,16 @@ from winobench.texts import check_texts
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["a", 5], "a text is given as 5, a int"),
-        ([None], "a text is given as None"),
-        ([b"a"], "a bytes"),
-        (["half \ud83d"], "lone surrogate"),
-        (["a red cube " * 10**6], "'a red cube a red cube .* is too long: 11,000,000 characters"),
+        (["a", 5], ("wrong-type", "5")),
+        ([None], ("wrong-type", "None")),
+        ([b"a"], ("wrong-type", "bytes")),
+        (["half \ud83d"], ("lone-surrogate",)),
+        (["a red cube " * 10**6], ("text-too-long", "11,000,000")),
     ],
 )
 def test_texts_that_no_model_can_read(texts, message):
     started = time.process_time()
-    with pytest.raises(InputError, match=message) as error:
+    with raises(*message) as error:
         check_texts(texts)
     assert time.process_time() - started < 1
     str(error.value).encode()

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from winobench.data.pictures.prompts import Prompt, read_prompts
+    from winobench.data.pictures.reading import Pictures, read_pictures
     from winobench.diffusion.families import load_pipeline
     from winobench.diffusion.pipeline import Pipeline
+    from winobench.diffusion.samplers import SAMPLERS
     from winobench.diffusion.schedules import NoiseSchedule, Schedule
     from winobench.diffusion.stable_diffusion import StableDiffusion
     from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from winobench.models.autoencoder_kl import AutoencoderKL
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
+    from winobench.pictures.draw import draw_pictures
     from winobench.report.runs import Run, read_run
     from winobench.responders.loading import load_responder
     from winobench.scorers.contrastive import Contrastive
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "METRICS": "winobench.metrics",
+    "SAMPLERS": "winobench.diffusion.samplers",
     "TASKS": "winobench.tasks",
     "TEXT_TASKS": "winobench.tasks",
     "Association": "winobench.tasks.base",
@@ -47,7 +52,9 @@ _HOME = {
     "InputError": "winobench.errors",
     "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
+    "Pictures": "winobench.data.pictures.reading",
     "Pipeline": "winobench.diffusion.pipeline",
+    "Prompt": "winobench.data.pictures.prompts",
     "Protocol": "winobench.tasks.questions",
     "Run": "winobench.report.runs",
     "Schedule": "winobench.diffusion.schedules",
@@ -59,6 +66,7 @@ _HOME = {
     "TextTask": "winobench.tasks.questions",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "denoising_errors": "winobench.scorers.denoising",
+    "draw_pictures": "winobench.pictures.draw",
     "evaluate": "winobench.evaluation.evaluate",
     "evaluate_questions": "winobench.evaluation.questions",
     "get_task": "winobench.tasks",
@@ -66,11 +74,14 @@ _HOME = {
     "load_pipeline": "winobench.diffusion.families",
     "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
+    "read_pictures": "winobench.data.pictures.reading",
+    "read_prompts": "winobench.data.pictures.prompts",
     "read_run": "winobench.report.runs",
 }
 
 __all__ = [
     "METRICS",
+    "SAMPLERS",
     "TASKS",
     "TEXT_TASKS",
     "Association",
@@ -82,7 +93,9 @@ __all__ = [
     "InputError",
     "ItmHead",
     "NoiseSchedule",
+    "Pictures",
     "Pipeline",
+    "Prompt",
     "Protocol",
     "Run",
     "Schedule",
@@ -95,6 +108,7 @@ __all__ = [
     "UNet2DConditionModel",
     "__version__",
     "denoising_errors",
+    "draw_pictures",
     "evaluate",
     "evaluate_questions",
     "get_task",
@@ -102,6 +116,8 @@ __all__ = [
     "load_pipeline",
     "load_responder",
     "load_scorer",
+    "read_pictures",
+    "read_prompts",
     "read_run",
 ]
 

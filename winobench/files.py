@@ -27,10 +27,14 @@ def user_path(path: str | os.PathLike) -> str:
     try:
         text = os.fspath(path)
     except TypeError:
-        raise InputError(f"a path is a text, such as a folder's name, not {options.shown(path)}") from None
+        raise InputError(
+            f"a path is a text, such as a folder's name, not {options.shown(path)}", code="wrong-type"
+        ) from None
     text = os.fsdecode(text)
     if "\0" in text:
-        raise InputError(f"the path {options.shown(text)} has a zero byte in it, which no path can have")
+        raise InputError(
+            f"the path {options.shown(text)} has a zero byte in it, which no path can have", code="zero-byte-in-path"
+        )
     return os.path.expanduser(text)
 
 
@@ -50,7 +54,9 @@ def writing(folder: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{os.fspath(folder)} cannot be written ({error.strerror or error}): name another") from error
+        raise InputError(
+            f"{os.fspath(folder)} cannot be written ({error.strerror or error}): name another", code="cannot-write"
+        ) from error
 
 
 def lock(descriptor: int) -> bool:
@@ -84,7 +90,7 @@ def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if not lock(descriptor):
-            raise InputError(taken)
+            raise InputError(taken, code="in-use")
         yield
     finally:
         os.close(descriptor)

@@ -48,8 +48,8 @@ class NotJSON(InputError):
       cut_off: whether the text ends where more would have to come.
     """
 
-    def __init__(self, reason: str, *, cut_off: bool = False):
-        super().__init__(reason)
+    def __init__(self, reason: str, *, cut_off: bool = False, code: str = "not-json"):
+        super().__init__(reason, code=code)
         self.cut_off = cut_off
 
 
@@ -77,16 +77,18 @@ def parse(
       NotJSON: it is not JSON, too large or too deep, or holds something that it must not.
     """
     if len(content) > largest:
-        raise NotJSON(f"it has more than {_size(largest)}")
+        raise NotJSON(f"it has more than {_size(largest)}", code="too-large")
     try:
         if isinstance(content, bytes):
             content = content.decode("utf-8", "replace" if foreign else "strict").removeprefix("\ufeff")
         elif not foreign:
             content.encode("utf-8")
     except UnicodeDecodeError as error:
-        raise NotJSON(f"byte {error.start} is not UTF-8") from None
+        raise NotJSON(f"byte {error.start} is not UTF-8", code="not-utf8") from None
     except UnicodeEncodeError as error:
-        raise NotJSON(f"character {error.start} is a lone surrogate, half of a character") from None
+        raise NotJSON(
+            f"character {error.start} is a lone surrogate, half of a character", code="lone-surrogate"
+        ) from None
     decoder = _decoder(foreign, constants or foreign, pairs, bool(_LONG_NUMBER.search(content)))
     try:
         value = decoder.decode(content)
@@ -96,7 +98,7 @@ def parse(
         ends = error.msg.startswith("Unterminated string") or error.pos >= len(content.rstrip())
         raise NotJSON(f"{error.msg}, {place}", cut_off=ends) from None
     except RecursionError:
-        raise NotJSON(_TOO_DEEP) from None
+        raise NotJSON(_TOO_DEEP, code="too-deep") from None
     _check_depth(value, content)
     if _SURROGATE.search(content) or (foreign and well_formed(content) != content):
         value = _each_text(value, well_formed if foreign else _refuse_surrogates)
@@ -110,7 +112,7 @@ def parse_at(text: str, start: int) -> tuple[Any, int]:
     except json.JSONDecodeError as error:
         raise NotJSON(error.msg) from None
     except RecursionError:
-        raise NotJSON(_TOO_DEEP) from None
+        raise NotJSON(_TOO_DEEP, code="too-deep") from None
     _check_depth(value, text[start:end])
     return _each_text(value, well_formed), end
 
@@ -139,16 +141,18 @@ def read(path: str | os.PathLike, advice: str = "restore it", **options: Any) ->
     try:
         return load(path, **options)
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}): {advice}") from error
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): {advice}", code="cannot-read") from error
     except NotJSON as error:
-        raise InputError(f"{path} cannot be read as JSON ({error}): {advice}") from None
+        raise InputError(f"{path} cannot be read as JSON ({error}): {advice}", code=error.code) from None
 
 
 def read_object(path: str | os.PathLike, advice: str = "restore it", **options: Any) -> dict[str, Any]:
     """The object that a file states; otherwise as `read`."""
     value = read(path, advice, **options)
     if not isinstance(value, dict):
-        raise InputError(f"{path} must hold a JSON object, but holds a {type(value).__name__}: {advice}")
+        raise InputError(
+            f"{path} must hold a JSON object, but holds a {type(value).__name__}: {advice}", code="not-an-object"
+        )
     return value
 
 
@@ -177,9 +181,11 @@ def read_lines(
                 try:
                     yield number, parse(line, largest=largest_line, **options)
                 except NotJSON as error:
-                    raise InputError(f"line {number} of {path} cannot be read as JSON ({error}): {advice}") from None
+                    raise InputError(
+                        f"line {number} of {path} cannot be read as JSON ({error}): {advice}", code=error.code
+                    ) from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}): {advice}") from error
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): {advice}", code="cannot-read") from error
 
 
 def as_json(value: Any) -> Any:
@@ -215,20 +221,20 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise NotJSON(f"an object has the key {twice[:80]!r} twice")
+        raise NotJSON(f"an object has the key {twice[:80]!r} twice", code="repeated-key")
     return values
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise NotJSON(f"the number {text[:80]} is too large")
+        raise NotJSON(f"the number {text[:80]} is too large", code="number-too-large")
     return value
 
 
 def _short_integer(text: str) -> int:
     if len(text) > LONGEST_NUMBER:
-        raise NotJSON(f"it holds a number of {len(text):,} digits")
+        raise NotJSON(f"it holds a number of {len(text):,} digits", code="number-too-large")
     return int(text)
 
 
@@ -237,7 +243,7 @@ def _float(text: str) -> int | float:
 
 
 def _no_constant(name: str) -> float:
-    raise NotJSON(f"it holds {name}, which is not a number in JSON")
+    raise NotJSON(f"it holds {name}, which is not a number in JSON", code="not-a-json-number")
 
 
 def _check_depth(value: Any, content: str) -> None:
@@ -254,7 +260,7 @@ def _check_depth(value: Any, content: str) -> None:
         ]
         if not level:
             return
-    raise NotJSON(_TOO_DEEP)
+    raise NotJSON(_TOO_DEEP, code="too-deep")
 
 
 def _each_text(value: Any, function: Callable[[str], str]) -> Any:
@@ -270,7 +276,7 @@ def _each_text(value: Any, function: Callable[[str], str]) -> Any:
 
 def _refuse_surrogates(text: str) -> str:
     if well_formed(text) != text:
-        raise NotJSON("a text in it holds a lone surrogate, half of a character")
+        raise NotJSON("a text in it holds a lone surrogate, half of a character", code="lone-surrogate")
     return text
 
 
@@ -292,7 +298,7 @@ def _open(path: str | os.PathLike) -> io.BufferedReader:
 def _content(path: str | os.PathLike, largest: int) -> bytes:
     with _open(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
-            raise NotJSON(f"it has more than {_size(largest)}")
+            raise NotJSON(f"it has more than {_size(largest)}", code="too-large")
         return file.read(largest + 1)
 
 

@@ -77,4 +77,7 @@ def check(what: str, needed: int, advice: str, device: jax.Device | None = None)
     available = of_host() if device is None else of_device(device)
     if needed > available:
         place = "this machine" if device is None or device.platform == "cpu" else f"a {device.device_kind}"
-        raise InputError(f"{what} needs about {shown(needed)} of memory, but {place} has {shown(available)}: {advice}")
+        raise InputError(
+            f"{what} needs about {shown(needed)} of memory, but {place} has {shown(available)}: {advice}",
+            code="out-of-memory",
+        )

@@ -54,7 +54,9 @@ class Range:
             return self.convert(value)
         except (ValueError, TypeError, OverflowError):
             none = ", or none" if self.optional else ""
-            raise InputError(f"{name} is {shown(value)}, but it must be {self.wanted}{none}") from None
+            raise InputError(
+                f"{name} is {shown(value)}, but it must be {self.wanted}{none}", code="bad-value"
+            ) from None
 
     def or_none(self) -> Range:
         """The same, or None."""
@@ -347,5 +349,6 @@ def check_batch(batch_size: int, accumulate: int) -> None:
         near = f"{lower:,} or {higher:,}" if lower else f"{higher:,}"
         raise InputError(
             f"a batch of {batch_size:,} cannot be cut into {accumulate:,} equal micro-batches: make --config.batch_size"
-            f" {near}"
+            f" {near}",
+            code="indivisible-batch",
         )

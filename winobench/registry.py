@@ -142,10 +142,13 @@ def check_embedded(folder: str) -> None:
         try:
             found = hashlib.sha256((place / name).read_bytes()).hexdigest()
         except OSError as error:
-            raise InputError(f"{place / name} cannot be read ({error.strerror}): install winobench again") from error
+            raise InputError(
+                f"{place / name} cannot be read ({error.strerror}): install winobench again", code="cannot-read"
+            ) from error
         if found != digest:
             raise InputError(
-                f"{place / name} is damaged (its SHA-256 is not the released one): install winobench again"
+                f"{place / name} is damaged (its SHA-256 is not the released one): install winobench again",
+                code="damaged-file",
             )
 
 
@@ -159,7 +162,9 @@ def model_source(name: str) -> str:
       InputError: none of these; the message lists the names, the nearest first.
     """
     if not isinstance(name, str):
-        raise InputError(f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.")
+        raise InputError(
+            f"a model is a name, a folder or a hub id (owner/name), not {options.shown(name)}.", code="wrong-type"
+        )
     for models in (MODELS, LANGUAGE_MODELS):
         if name in models:
             return models[name].source
@@ -171,18 +176,43 @@ def model_source(name: str) -> str:
         return path
     if name and os.path.exists(path):
         raise InputError(
-            f"model {options.shown(name)} is a file: name the folder of a pipeline (the one with model_index.json)."
+            f"model {options.shown(name)} is a file: name the folder of a pipeline (the one with model_index.json).",
+            code="is-a-file",
         )
     if HUB_ID.fullmatch(name):
         return name
     known = ", ".join(near_first(name[:100], [*MODELS, *LANGUAGE_MODELS, *plugged_in()]))
-    raise InputError(f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.")
+    raise InputError(
+        f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
+        code="no-such-model",
+    )
 
 
 def model_label(name: str) -> str:
     """A short form of a model's name that can be part of a file's name."""
     last = name.rstrip("/").rsplit("/", 1)[-1]
     return re.sub(r"[^\w.-]+", "-", last).strip("-.") or "model"
+
+
+def lora_label(name: str) -> str:
+    """A short form of a LoRA's name, as `model_label`.
+
+    Files of the usual name are called by their folder, and those that launch.train has exported by the run's.
+
+    Args:
+      name: a file, a folder, or a hub id.
+    """
+    path = user_path(name)
+    if not os.path.exists(path):
+        return model_label(name)
+    path = os.path.abspath(path)
+    folder, file = os.path.split(path)
+    if os.path.isfile(path):
+        path = folder if file.startswith("pytorch_lora_weights.") else os.path.splitext(path)[0]
+    run, inside = os.path.split(path)
+    if inside == "last" and os.path.basename(run) == "lora":
+        return f"{model_label(os.path.dirname(run))}-last"
+    return model_label(run if inside == "lora" else path)
 
 
 def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label) -> list[str]:

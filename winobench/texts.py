@@ -56,27 +56,33 @@ def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, togethe
     length = 0
     for text in texts:
         if not isinstance(text, str):
-            raise InputError(f"a text is given as {text!r:.80}, a {type(text).__name__}: give texts (str)")
+            raise InputError(
+                f"a text is given as {text!r:.80}, a {type(text).__name__}: give texts (str)", code="wrong-type"
+            )
         length = len(text) + (length if together else 0)
         if length > longest:
             raise InputError(
                 f"the text {text[:40]!r}... is too long: {length:,} characters{' with those before it' * together}, and"
-                f" no model reads more than {longest:,}; shorten it"
+                f" no model reads more than {longest:,}; shorten it",
+                code="text-too-long",
             )
         if json_files.well_formed(text) != text:
             raise InputError(
                 f"the text {text[:80]!r} holds a lone surrogate, half of a character, which no file or model can hold:"
-                " correct it"
+                " correct it",
+                code="lone-surrogate",
             )
 
 
 def checked_list(name: str, values: Any) -> list[Any]:
     """Returns a list of at least one; raises InputError, with the argument's name, for anything but a sequence."""
     if isinstance(values, str | bytes | os.PathLike | Mapping) or not hasattr(values, "__iter__"):
-        raise InputError(f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]")
+        raise InputError(
+            f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]", code="wrong-type"
+        )
     values = list(values)
     if not values:
-        raise InputError(f"{name} is an empty list: give at least one")
+        raise InputError(f"{name} is an empty list: give at least one", code="empty-list")
     return values
 
 
@@ -85,7 +91,7 @@ def checked_texts(texts: Any) -> list[str]:
     texts = checked_list("texts", texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string")
+            raise InputError(f"texts[{number}] is a {type(text).__name__}, but it must be a string", code="wrong-type")
     return texts
 
 

@@ -107,7 +107,9 @@ def main(overrides: Sequence[tuple[str, str]]) -> None:
     """Renders the job, and prints or submits it."""
     given = flags.FLAGS
     if _TARGET.value is None:
-        raise InputError(f"no target is named: give --target=NAME with one of {', '.join(jobs.TARGETS)}.")
+        raise InputError(
+            f"no target is named: give --target=NAME with one of {', '.join(jobs.TARGETS)}.", code="nothing-named"
+        )
     names = {field.name for field in dataclasses.fields(jobs.Request)} & set(given)
     options = {name: given[name].value for name in names - {"config"}}
     options["secrets"] = tuple(_SECRETS.value)

@@ -215,7 +215,9 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
 
 def _launcher(request: Request) -> str:
     launcher = request.launcher or configuration.launcher_of(request.config) or "eval"
-    if launcher not in LAUNCHERS and request.launcher is None:
+    # Of what launch.generate does, pictures are shared among processes, and items of language models are not.
+    is_shared = launcher in LAUNCHERS or "prompts" in configuration.load(request.config)
+    if not is_shared and request.launcher is None:
         raise InputError(f"config {request.config!r} is for python -m launch.{launcher}, which one process runs.")
     return launcher
 
@@ -264,7 +266,8 @@ def _check_words(request: Request) -> None:
     for secret in request.secrets:
         if not _SECRET.fullmatch(secret):  # which may be the secret itself, so it is not repeated
             raise InputError(
-                "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values."
+                "--secrets takes names of environment variables with commas, such as HF_TOKEN, and never their values.",
+                code="secret-value",
             )
     plain = ("infra", "project", "zone", "cluster", "namespace", "queue", "kube_secret", "service_account")
     for flag in (*plain, "runtime", "partition", "account", "time"):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import race
+from tests.expectations import raises
 from winobench import metrics
-from winobench.errors import InputError
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_importance_is_unbiased():
 
 
 def test_bad_arguments():
-    with pytest.raises(InputError, match="--scenes is -1"):
+    with raises("out-of-range", "--scenes", "-1"):
         race.main(["--scenes", "-1"])
-    with pytest.raises(InputError, match="--budget is 0"):
+    with raises("out-of-range", "--budget", "0"):
         race.main(["--budget", "0"])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from benchmarks import scorer
-from winobench.errors import InputError
+from tests.expectations import raises
 from winobench.models.autoencoder_kl import AutoencoderKL
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 
@@ -60,9 +60,9 @@ def test_sizes_are_networks_that_both_sides_know(size):
 
 def test_bad_arguments(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="torch that sees a GPU"):
+    with raises("missing-package", "GPU"):
         scorer.main(["--device", "gpu"])
-    with pytest.raises(InputError, match="--rounds is 0"):
+    with raises("out-of-range", "--rounds", "0"):
         scorer.main(["--rounds", "0"])
     with pytest.raises(SystemExit):
         scorer.main(["--size", "huge"])

@@ -6,8 +6,8 @@ from PIL import Image
 
 from benchmarks import trace
 from benchmarks.trace import Event
+from tests.expectations import raises
 from winobench.engine import tables
-from winobench.errors import InputError
 
 
 def operation(start, end, module="jit_fused_step", device="core 0", run=1):
@@ -122,11 +122,11 @@ def test_host_figures():
 
 
 def test_traces_that_tell_nothing(tmp_path):
-    with pytest.raises(InputError, match="no evaluation"):
+    with raises("empty-trace"):
         trace.device_figures(EVENTS[1:])
-    with pytest.raises(InputError, match="no program"):
+    with raises("empty-trace"):
         trace.device_figures([event for event in EVENTS if event.module is None])
-    with pytest.raises(InputError, match="has written no trace"):
+    with raises("empty-trace"):
         trace.read_trace(tmp_path)
 
 
@@ -163,11 +163,11 @@ def test_slow_loading_shows_as_idle_time(tmp_path, capsys):
 
 
 def test_bad_arguments():
-    with pytest.raises(InputError, match="--slow_loading is -1"):
+    with raises("out-of-range", "--slow_loading", "-1"):
         trace.main(["--slow_loading", "-1"])
-    with pytest.raises(InputError, match="--images is 0"):
+    with raises("out-of-range", "--images", "0"):
         trace.main(["--images", "0"])
-    with pytest.raises(InputError, match="jax that sees a GPU"):
+    with raises("missing-package", "GPU"):
         trace.main(["--device", "gpu"])
     with pytest.raises(SystemExit):
         trace.main(["--size", "huge"])

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from flax import nnx
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.parity import open_clip_torch
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts, sources, tokenizer_files
@@ -174,14 +174,14 @@ def test_missing_files_of_transformers(folder):
     with pytest.raises(InputError, match=names("pytorch_model.bin")):
         clip_layouts.load_clip(folder)
     (folder / "pytorch_model.bin").unlink()
-    with pytest.raises(InputError, match=r"has no model\.safetensors"):
+    with raises("no-weights", "model.safetensors"):
         clip_layouts.load_clip(folder)
 
 
 @pytest.mark.parametrize("folder", ["transformers"], indirect=True)
 def test_preprocessing_of_another_size(folder):
     write_json(folder / "preprocessor_config.json", {"size": 16, "crop_size": 16})
-    with pytest.raises(InputError, match="makes images of 16 x 16 pixels, but its network takes 8 x 8"):
+    with raises("mismatched-parts", "16", "8"):
         clip_layouts.load_clip(folder)
 
 
@@ -189,10 +189,10 @@ def test_missing_files_of_open_clip(folder):
     (folder / "open_clip_model.safetensors").rename(folder / "open_clip_pytorch_model.bin")
     with pytest.raises(InputError, match=names("open_clip_pytorch_model.bin")):
         clip_layouts.load_clip(folder)
-    with pytest.raises(InputError, match=r"open_clip_pytorch_model\.bin is damaged"):
+    with raises("damaged-file", "open_clip_pytorch_model.bin"):
         clip_layouts.load_clip(folder, allow_pickle=True)
     (folder / "open_clip_pytorch_model.bin").unlink()
-    with pytest.raises(InputError, match=r"has no open_clip_model\.safetensors"):
+    with raises("no-weights", "open_clip_model.safetensors"):
         clip_layouts.load_clip(folder)
 
 
@@ -222,15 +222,15 @@ def test_tokenizer_that_cannot_be_had(folder, monkeypatch):
         raise InputError(f"vocab.json of {source} is not at hand")
 
     monkeypatch.setattr(tokenizer_files, "read_clip_tokenizer", unreachable)
-    message = r"has no tokenizer, and openai/clip-vit-base-patch32, which has the same one, .*: copy its vocab\.json"
-    with pytest.raises(InputError, match=message):
+    message = ("no-tokenizer", "openai/clip-vit-base-patch32", "vocab.json")
+    with raises(*message):
         clip_layouts._read_tokenizer(sources.LocalFolder(folder), 49408)
 
 
 def test_tokenizer_of_another_model(folder):
     words = [*open_clip_torch.WORDS, "triangle", "cylinder"]
     tokenizer_files.write_clip_tokenizer(folder, words, 9)
-    with pytest.raises(InputError, match=r"has \d+ tokens, but its text tower knows \d+"):
+    with raises("mismatched-parts", "tokenizer", "text tower"):
         clip_layouts.load_clip(folder)
 
 
@@ -266,26 +266,34 @@ def test_tensors_that_do_not_fit(folder):
 @pytest.mark.parametrize(
     ("keys", "changes", "message"),
     [
-        (("model_cfg",), {"custom_text": True}, "custom_text=True of model_cfg; winobench implements False only"),
-        (("model_cfg",), {"quick_gelu": "yes"}, "quick_gelu='yes'; expected true or false"),
-        (("model_cfg",), {"embed_dim": ...}, "embed_dim=None; expected a positive whole number"),
-        (("model_cfg",), {"text_cfg": ...}, "there is no object of options named text_cfg"),
-        (("model_cfg",), {"multimodal_cfg": {}}, "unknown option multimodal_cfg={} of model_cfg"),
-        (("model_cfg", "vision_cfg"), {"timm_model_name": "convnext_base"}, "timm_model_name='convnext_base'"),
-        (("model_cfg", "vision_cfg"), {"patch_size": None}, "patch_size=None"),
-        (("model_cfg", "vision_cfg"), {"layers": [1, 2]}, r"depths=\(1, 2\)"),
-        (("model_cfg", "vision_cfg"), {"pool_type": "avg"}, "pool_type='avg' of vision_cfg"),
-        (("model_cfg", "vision_cfg"), {"mlp_ratio": "wide"}, "mlp_ratio='wide'"),
-        (("model_cfg", "text_cfg"), {"hf_model_name": "roberta-base"}, "hf_model_name='roberta-base' of text_cfg"),
-        (("model_cfg", "text_cfg"), {"width": "8"}, "width='8'"),
-        (("model_cfg", "text_cfg"), {"heads": 3}, "num_attention_heads=3; expected a divisor"),
-        ((), {"model_cfg": ...}, "there is no object of options named model_cfg"),
-        ((), {"preprocess_cfg": {"resize_mode": "longest"}}, "resize_mode='longest'"),
-        ((), {"preprocess_cfg": [1]}, "preprocess_cfg is no object of options"),
+        (("model_cfg",), {"custom_text": True}, ("unsupported-option", "custom_text=True", "model_cfg", "False")),
+        (("model_cfg",), {"quick_gelu": "yes"}, ("unsupported-option", "quick_gelu='yes'")),
+        (("model_cfg",), {"embed_dim": ...}, ("unsupported-option", "embed_dim=None")),
+        (("model_cfg",), {"text_cfg": ...}, ("not-an-object", "text_cfg")),
+        (("model_cfg",), {"multimodal_cfg": {}}, ("unknown-option", "multimodal_cfg={}", "model_cfg")),
+        (
+            ("model_cfg", "vision_cfg"),
+            {"timm_model_name": "convnext_base"},
+            ("unsupported-option", "timm_model_name='convnext_base'"),
+        ),
+        (("model_cfg", "vision_cfg"), {"patch_size": None}, ("unsupported-option", "patch_size=None")),
+        (("model_cfg", "vision_cfg"), {"layers": [1, 2]}, ("unsupported-option", "depths=(1, 2)")),
+        (("model_cfg", "vision_cfg"), {"pool_type": "avg"}, ("unsupported-option", "pool_type='avg'", "vision_cfg")),
+        (("model_cfg", "vision_cfg"), {"mlp_ratio": "wide"}, ("unsupported-option", "mlp_ratio='wide'")),
+        (
+            ("model_cfg", "text_cfg"),
+            {"hf_model_name": "roberta-base"},
+            ("unsupported-option", "hf_model_name='roberta-base'", "text_cfg"),
+        ),
+        (("model_cfg", "text_cfg"), {"width": "8"}, ("unsupported-option", "width='8'")),
+        (("model_cfg", "text_cfg"), {"heads": 3}, ("unsupported-option", "num_attention_heads=3")),
+        ((), {"model_cfg": ...}, ("not-an-object", "model_cfg")),
+        ((), {"preprocess_cfg": {"resize_mode": "longest"}}, ("unsupported-option", "resize_mode='longest'")),
+        ((), {"preprocess_cfg": [1]}, ("not-an-object", "preprocess_cfg")),
     ],
 )
 def test_bad_open_clip_configs(folder, keys, changes, message):
     change_config(folder, *keys, **changes)
-    with pytest.raises(InputError, match=message) as caught:
+    with raises(*message) as caught:
         clip_layouts.load_clip(folder)
     assert f"{folder}/open_clip_config.json: " in str(caught.value)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from huggingface_hub import constants
 
+from tests.expectations import raises
 from winobench.checkpoints import convert_pickle, pickles, sources, weights
 from winobench.errors import InputError
 
@@ -85,7 +86,7 @@ def test_a_hub_repository_becomes_a_new_folder(tmp_path, monkeypatch):
     files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
     expected = ["model_index.json", "unet/config.json", "unet/diffusion_pytorch_model.safetensors"]
     assert files == expected
-    with pytest.raises(InputError, match="exists already"):
+    with raises("already-exists"):
         convert_pickle.convert_repository("owner/name", target)
 
 
@@ -98,7 +99,7 @@ def test_nothing_is_left_of_a_conversion_that_fails(tmp_path, monkeypatch):
     (snapshot / "pytorch_model.bin").write_bytes(b"no pickle")
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
-    with pytest.raises(InputError, match="damaged"):
+    with raises("damaged-file"):
         convert_pickle.convert_repository("owner/name", tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench import checkpoints
 from winobench.checkpoints import models, weights
 from winobench.errors import InputError
@@ -122,7 +122,7 @@ def test_every_difference_is_listed_in_one_sentence(folder):
 
 def test_many_differences_are_counted(folder):
     rewrite(folder, lambda tensors: [tensors.pop(name) for name in list(tensors) if "layers.0" in name])
-    with pytest.raises(InputError, match=r"16 missing \(.* and 12 more\)"):
+    with raises("mismatched-parts", "16", "12"):
         CLIPTextModel.from_pretrained(folder)
 
 
@@ -155,7 +155,7 @@ def test_names_without_the_prefix(network, folder):
 def test_two_names_of_one_parameter_are_an_error(folder):
     name = "text_model.final_layer_norm.bias"
     rewrite(folder, lambda tensors: tensors.update({"final_layer_norm.bias": tensors[name]}))
-    with pytest.raises(InputError, match="two names of the same parameter"):
+    with raises("repeated-tensor"):
         CLIPTextModel.from_pretrained(folder)
 
 
@@ -169,14 +169,14 @@ def test_a_dense_layer_may_be_stored_as_a_1x1_convolution(network, folder):
 
 def test_integers_are_no_weights(folder):
     rewrite(folder, lambda tensors: tensors.update({QUERY: tensors[QUERY].astype(np.int32)}))
-    with pytest.raises(InputError, match="holds int32, not real numbers"):
+    with raises("wrong-dtype", "int32"):
         CLIPTextModel.from_pretrained(folder)
 
 
 def test_config_problems_name_the_file(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
-    with pytest.raises(InputError, match=r"config\.json: .*hidden_act='relu'"):
+    with raises("unsupported-option", "config.json", "hidden_act='relu'"):
         CLIPTextModel.from_pretrained(folder)
     (folder / "config.json").unlink()
     with pytest.raises(InputError, match=names("config.json", "CLIPTextModel")):
@@ -185,7 +185,7 @@ def test_config_problems_name_the_file(folder):
 
 @pytest.mark.parametrize("dtype", ["float99", "int32", "float64", None])
 def test_unknown_dtypes(folder, dtype):
-    with pytest.raises(InputError, match="is not one of float32, bfloat16, float16"):
+    with raises("unsupported-dtype", "float32", "bfloat16"):
         CLIPTextModel.from_pretrained(folder, dtype=dtype)
 
 
@@ -194,7 +194,7 @@ def test_what_does_not_fit_the_dtype_is_not_saved(network, tmp_path, value, dtyp
     changed = nnx.clone(network)
     bias = changed.text_model.final_layer_norm.bias
     bias[...] = bias[...].at[0].set(value)
-    with pytest.raises(InputError, match=rf"final_layer_norm\.bias holds values that are not finite in {dtype}"):
+    with raises("not-finite", "final_layer_norm.bias", dtype):
         checkpoints.save_model(changed, tmp_path / "new", dtype=dtype)
     assert not (tmp_path / "new").exists()
 

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.expectations import names
 from winobench.data import clevr_captions, clevr_renderer, clevr_scenes
 
 # The first three evaluation scenes, and the mean level of each sixteenth of their pictures.
@@ -114,18 +115,18 @@ def test_crowds_are_in_frame_and_nobody_is_hidden():
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match="split must be one of train, evaluation, validation"):
+    with pytest.raises(ValueError, match=names("split", "train", "evaluation", "validation", "'test'")):
         clevr_scenes.sample_task_scenes(1, split="test")
-    with pytest.raises(ValueError, match="count"):
+    with pytest.raises(ValueError, match=names("count")):
         clevr_scenes.sample_task_scenes(-1)
-    with pytest.raises(ValueError, match="1 <= min_objects <= max_objects <= 10"):
+    with pytest.raises(ValueError, match=names("min_objects", "max_objects", "10")):
         clevr_scenes.sample_free_scenes(1, min_objects=3, max_objects=2)
-    with pytest.raises(ValueError, match="probabilities"):
+    with pytest.raises(ValueError, match=names("clear", "1.5")):
         clevr_scenes.sample_free_scenes(1, clear=1.5)
     scenes = clevr_scenes.sample_task_scenes(1)
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError, match=names("size", "0")):
         clevr_renderer.render(scenes, 0)
-    with pytest.raises(ValueError, match="color, shape or size"):
+    with pytest.raises(ValueError, match=names("attribute", "'material'")):
         clevr_scenes.swap(scenes, "material")
 
 
@@ -265,12 +266,12 @@ def test_a_caption_of_one_scene_is_drawn_as_those_of_many():
 
 @pytest.mark.parametrize("weights", [{"spatial": -1.0, "pair": 2.0}, {"spatial": 0.0}, {}])
 def test_weights_without_a_meaning_are_refused(weights):
-    with pytest.raises(ValueError, match="caption weights"):
+    with pytest.raises(ValueError, match=names("weights")):
         clevr_captions.training_captions(clevr_scenes.sample_task_scenes(1), np.random.default_rng(0), weights=weights)
 
 
 def test_unknown_caption_form_is_refused():
-    with pytest.raises(ValueError, match="no such caption form: poem"):
+    with pytest.raises(ValueError, match=names("poem", "recognition_color")):
         clevr_captions.training_captions(
             clevr_scenes.sample_task_scenes(1), np.random.default_rng(0), weights={"poem": 1.0}
         )
@@ -297,7 +298,7 @@ def test_scenes_without_a_false_answer_are_refused():
         clevr_captions.items((things[0], things[1]._replace(color=things[0].color)), absent_color(things))
     with pytest.raises(ValueError, match="left"):
         clevr_captions.items(things[:1], absent_color(things))
-    with pytest.raises(ValueError, match="no colour that the scene lacks"):
+    with pytest.raises(ValueError, match=names("'gray'")):
         clevr_captions.items(things, things[0].color)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.data import clevr_grammar
 from tests.data.test_clevr import true_of
+from tests.expectations import names
 from winobench.data import clevr_captions, clevr_questions, clevr_renderer, clevr_scenes
 
 # A normal quantile of 99.9%, two-sided: some thirty intervals are looked at.
@@ -206,16 +207,16 @@ def test_training_scenes_are_drawn_by_number(monkeypatch):
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match="no such group: poems"):
+    with pytest.raises(ValueError, match=names("group", "poems")):
         clevr_questions.question("poems", 0)
-    with pytest.raises(ValueError, match="split must be one of"):
+    with pytest.raises(ValueError, match=names("split", "'test'")):
         clevr_questions.question("size", 0, split="test")
-    with pytest.raises(ValueError, match="not be negative"):
+    with pytest.raises(ValueError, match=names("index", "-1")):
         clevr_questions.question("size", -1)
-    with pytest.raises(ValueError, match="count"):
+    with pytest.raises(ValueError, match=names("count")):
         clevr_questions.training_scenes(-1)
     for weights in ({}, {"size": 0.0}, {"poems": 1.0}, {"size": -1.0, "simple": 2.0}):
-        with pytest.raises(ValueError, match="weights"):
+        with pytest.raises(ValueError, match=names("weights")):
             clevr_questions.training_scenes(1, weights=weights)
 
 

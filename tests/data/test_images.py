@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.data import images
 from winobench.errors import InputError
 
@@ -61,7 +61,7 @@ def test_missing_and_corrupt_files_are_named(picture, tmp_path):
     "array", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3), np.float32), np.zeros((0, 4, 3), np.uint8)]
 )
 def test_other_arrays_are_refused(array):
-    with pytest.raises(InputError, match="must be uint8"):
+    with raises("wrong-shape", "uint8"):
         images.load_image(array, 8)
 
 
@@ -140,12 +140,12 @@ def test_floats_from_0_to_1(tmp_path):
 def test_other_floats_are_refused(value):
     pixels = np.zeros((4, 4), np.float32)
     pixels[1, 2] = value
-    with pytest.raises(InputError, match="floating-point pixels that are not all from 0 to 1: convert it to 8 bits"):
+    with raises("unknown-range", "0", "1", "8"):
         images.open_image(Image.fromarray(pixels))
 
 
 def test_32_bits_without_a_range_are_refused():
-    with pytest.raises(InputError, match="32 bits, whose range nothing states"):
+    with raises("unknown-range", "32"):
         images.open_image(Image.fromarray(np.full((4, 4), 200, np.int32)))
 
 
@@ -274,40 +274,42 @@ def _make(kind, path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"),
+    ("kind", "code", "named"),
     [
-        ("pipe", "is a named pipe"),
-        ("folder", "is a folder"),
-        ("device", "is a device"),
-        ("socket", "is a socket"),
-        ("loop", "symbolic links"),
-        ("sparse", "has 1.1 GB, more than"),
-        (b"", "is empty"),
-        (b"<html>", "is no image"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "is no image"),
-        (b"\x89PNG\r\n\x1a\n", "is no image|truncated"),
-        (b"BM" + bytes(60), "BMP"),
-        (_png(0, 5), "is no image|no pixels"),
-        (_png(60_000, 60_000), "declares more pixels than"),
-        (_png(20_000, 20_000), "declares more pixels than"),
-        (_png(13_000, 13_000), "has 13000 x 13000 pixels, more than"),
-        (_png(8192, 8193), "has 8192 x 8193 pixels, more than"),
-        (_png(100, 100), "truncated"),
+        ("pipe", "not-a-file", "pipe"),
+        ("folder", "not-a-file", "folder"),
+        ("device", "not-a-file", "device"),
+        ("socket", "not-a-file", "socket"),
+        ("loop", "undecodable-image", "links"),
+        ("sparse", "too-large", "1.1 GB"),
+        (b"", "empty-file", ""),
+        (b"<html>", "not-an-image", ""),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not-an-image", ""),
+        (b"\x89PNG\r\n\x1a\n", "not-an-image undecodable-image", ""),  # by PIL's version
+        (b"BM" + bytes(60), "undecodable-image", "BMP"),
+        (_png(0, 5), "not-an-image empty-file", ""),  # by PIL's version
+        (_png(60_000, 60_000), "too-many-pixels", ""),
+        (_png(20_000, 20_000), "too-many-pixels", ""),
+        (_png(13_000, 13_000), "too-many-pixels", "13000 x 13000"),
+        (_png(8192, 8193), "too-many-pixels", "8192 x 8193"),
+        (_png(100, 100), "undecodable-image", "truncated"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
-def test_what_cannot_be_decoded_is_one_sentence(tmp_path, kind, reason):
+def test_what_cannot_be_decoded_is_one_sentence(tmp_path, kind, code, named):
     path = tmp_path / "image.jpg"
     _make(kind, path)
-    with pytest.raises(
-        InputError, match=f"^the image .*image.jpg cannot be decoded .*({reason}).*: restore or remove it$"
-    ):
+    with pytest.raises(InputError, match=names(str(path), named)) as caught:
         images.load_image(path, 8)
+    assert caught.value.code in code.split()
 
 
-@pytest.mark.parametrize("name", ["a\0b.png", "a\ud800.png", "a" * 5000])
-def test_names_that_no_file_can_have(name):
-    with pytest.raises(InputError, match="cannot be decoded") as caught:
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("a\0b.png", "zero-byte-in-path"), ("a\ud800.png", "undecodable-image"), ("a" * 5000, "undecodable-image")],
+)
+def test_names_that_no_file_can_have(name, code):
+    with raises(code) as caught:
         images.load_image(name, 8)
     assert len(str(caught.value)) < 400
 
@@ -318,23 +320,23 @@ def test_pil_images_that_are_broken_closed_empty_or_of_another_format(tmp_path):
     closed = Image.open(tmp_path / "cut.png")
     closed.close()
     cases = [
-        (Image.open(tmp_path / "cut.png"), "truncated"),
-        (closed, "closed"),
-        (Image.new("RGB", (0, 4)), "has no pixels"),
-        (Image.open(tmp_path / "page.eps"), "is of format EPS, which is not read"),
+        (Image.open(tmp_path / "cut.png"), ("undecodable-image", "truncated")),
+        (closed, ("undecodable-image", "closed")),
+        (Image.new("RGB", (0, 4)), ("empty-file", "0 x 4")),
+        (Image.open(tmp_path / "page.eps"), ("unsupported-file-format", "EPS")),
     ]
     for image, reason in cases:
-        with pytest.raises(InputError, match=rf"the image <PIL\..* cannot be decoded \(.*{reason}"):
+        with raises(*reason, "<PIL."):
             images.open_image(image)
 
 
 @pytest.mark.parametrize("source", [None, object(), 5, b"bytes", [[1], [2, 3]], np.full((2, 2, 3), np.nan)])
 def test_what_is_neither_path_nor_picture(source):
-    with pytest.raises(InputError, match=r"must be uint8 \[height, width, 3\], not|cannot be a list"):
+    with raises("wrong-type", "list") if isinstance(source, list) else raises("wrong-shape", "[height, width, 3]"):
         images.open_image(source)
 
 
 def test_an_object_that_opens_to_something_else():
     source = types.SimpleNamespace(content_hash="0" * 64, open=lambda: "no picture")
-    with pytest.raises(InputError, match="gave a str, not a PIL image"):
+    with raises("wrong-type", "PIL"):
         images.open_image(source)

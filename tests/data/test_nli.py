@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.tiny_encoders import write_nli
 from winobench.data import nli
 from winobench.errors import InputError
@@ -56,15 +56,15 @@ def test_the_hubs_form(tmp_path, monkeypatch):
 
 
 def test_bad_input(folder):
-    with pytest.raises(InputError, match="the NLI sets are snli, anli, not mnli"):
+    with raises("unknown-name", "NLI"):
         nli.read_pairs(folder, ["snli", "mnli"], "train", LABELS)
-    with pytest.raises(InputError, match="the NLI sets are snli, anli, not none of them"):
+    with raises("unknown-name", "NLI"):
         nli.read_pairs(folder, [], "train", LABELS)
     (folder / "snli_1.0_train.jsonl").unlink()
     (folder / "anli_v1.0" / "R2" / "train.jsonl").unlink()
     with pytest.raises(InputError, match=names("snli_1.0_train.jsonl", "R2/train.jsonl", "snli_1.0.zip")):
         nli.read_pairs(folder, ["snli", "anli"], "train", LABELS)
-    with pytest.raises(InputError, match=r"holds no pair of the split dev that is labelled unknown"):
+    with raises("no-examples"):
         nli.read_pairs(folder, ["snli"], "dev", ["unknown"])
     path = folder / "snli_1.0_dev.jsonl"
     lines = path.read_text()
@@ -76,7 +76,7 @@ def test_bad_input(folder):
     with pytest.raises(InputError, match=names("dev.jsonl", "1", "ANLI")):
         nli.read_pairs(folder, ["anli"], "dev", LABELS)
     path.write_text(lines[:-9])
-    with pytest.raises(InputError, match=r"line \d+ of .* cannot be read as JSON"):
+    with raises("not-json", "snli_1.0_dev.jsonl"):
         nli.read_pairs(folder, ["snli"], "dev", LABELS)
 
 

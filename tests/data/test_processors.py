@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.expectations import raises
 from winobench.data.processors import ImageProcessor
-from winobench.errors import InputError
 
 # As OpenAI's repositories had it before 2023, and as LAION's have it.
 OLD = {
@@ -79,20 +79,23 @@ def test_sources_of_images(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"do_resize": False}, "unsupported option do_resize=False"),
-        ({"do_center_crop": False}, "not cropped, which leaves them of different sizes"),
-        ({"colour": 3}, "unknown option colour=3"),
-        ({"image_processor_type": "ViTImageProcessor"}, "is a ViTImageProcessor, not a CLIPImageProcessor"),
-        ({"crop_size": 300}, r"less than the crop \(300, 300\)"),
-        ({"image_std": [0.5, 0.5, 0.0]}, "must be three numbers each, the std above 0"),
-        ({"image_mean": [0.5]}, "must be three numbers each"),
-        ({"resample": 17}, "17"),
-        ({"size": -3}, "-3"),
-        ({"size": "large"}, "large"),
+        ({"do_resize": False}, ("unsupported-option", "do_resize=False")),
+        ({"do_center_crop": False}, ("images-not-cropped",)),
+        ({"colour": 3}, ("unknown-option", "colour=3")),
+        (
+            {"image_processor_type": "ViTImageProcessor"},
+            ("wrong-kind-of-processor", "ViTImageProcessor", "CLIPImageProcessor"),
+        ),
+        ({"crop_size": 300}, ("crop-larger-than-image", "(300, 300)")),
+        ({"image_std": [0.5, 0.5, 0.0]}, ("out-of-range", "0")),
+        ({"image_mean": [0.5]}, ("out-of-range", "mean", "(0.5,)")),
+        ({"resample": 17}, ("out-of-range", "17")),
+        ({"size": -3}, ("out-of-range", "-3")),
+        ({"size": "large"}, ("bad-processor", "large")),
     ],
 )
 def test_bad_preprocessor_config(options, message):
-    with pytest.raises(InputError, match=message) as caught:
+    with raises(*message) as caught:
         ImageProcessor.from_config("clip", options)
     assert "\n" not in str(caught.value)
 
@@ -100,16 +103,16 @@ def test_bad_preprocessor_config(options, message):
 @pytest.mark.parametrize(
     ("options", "size", "message"),
     [
-        ({"resize_mode": "longest"}, 224, "resize_mode='longest'"),
-        ({"interpolation": "nearest"}, 224, "interpolation='nearest'"),
-        ({"mode": "L"}, 224, "mode='L'"),
-        ({"pad": 3}, 224, "unknown option pad=3"),
-        ({"mean": "gray"}, 224, "mean='gray'"),
-        ({}, (224, 200), "224 x 200"),
+        ({"resize_mode": "longest"}, 224, ("unsupported-option", "resize_mode='longest'")),
+        ({"interpolation": "nearest"}, 224, ("unsupported-option", "interpolation='nearest'")),
+        ({"mode": "L"}, 224, ("unsupported-option", "mode='L'")),
+        ({"pad": 3}, 224, ("unknown-option", "pad=3")),
+        ({"mean": "gray"}, 224, ("unsupported-option", "mean='gray'")),
+        ({}, (224, 200), ("unsupported-option", "224", "200")),
     ],
 )
 def test_bad_open_clip(options, size, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         ImageProcessor.from_open_clip(options, size)
 
 

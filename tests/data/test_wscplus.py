@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from tests.expectations import raises
 from winobench.data import wscplus
 from winobench.data.wscplus import splits
 from winobench.data.wscplus.__main__ import main
@@ -323,7 +324,7 @@ class TestValidation:
         assert (second.statement, second.pair) == (own[0], None)
 
     def test_a_file_without_questions(self, known, tmp_path):
-        with pytest.raises(InputError, match="lacks the column query"):
+        with raises("missing-column", "query"):
             wscplus.validation(known[0], known[0])
 
     def test_where_files_lie(self, tmp_path):

@@ -121,12 +121,13 @@ def test_a_perfect_network_draws_the_picture():
         told.append(times.shape)
         return jnp.broadcast_to(noise - picture, noisy.shape) * states[:, :, None, None]
 
-    levels = schedule.sampling_levels(7, evenly=False)
+    sampler = samplers.SAMPLERS["flow_euler"]
+    plan = sampler.plan(schedule, 7)
     states, empty = jnp.ones((1, 1)), jnp.zeros((1, 1))
-    drawn = samplers.flow_sample(perfect, None, schedule, noise, states, None, levels=levels)
+    drawn = samplers.sample(sampler, perfect, None, plan, noise, states, None)
     np.testing.assert_allclose(drawn, picture, atol=1e-5)
     # Without a text it goes nowhere: guidance of 2 goes twice as far.
-    drawn = samplers.flow_sample(perfect, None, schedule, noise, states, empty, levels=levels, guidance_scale=2.0)
+    drawn = samplers.sample(sampler, perfect, None, plan, noise, states, empty, guidance_scale=2.0)
     np.testing.assert_allclose(drawn, noise + 2 * (picture - noise), atol=1e-5)
     assert told == [(1,), (2,)]
 

@@ -2,11 +2,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from winobench.diffusion import samplers
+from winobench.diffusion.flow_schedule import FlowSchedule
+from winobench.diffusion.samplers.ddim import ddim_timesteps
+from winobench.diffusion.samplers.dpm_solver import dpm_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 
 SCHEDULE = NoiseSchedule()
+
+
+def draw(denoiser, schedule, num_steps, noise, text, empty=None, *, name="ddim", first=0, **keywords):
+    sampler = samplers.SAMPLERS[name]
+    plan = sampler.plan(schedule, num_steps, first=first)
+    return samplers.sample(sampler, denoiser, None, plan, noise, text, empty, **keywords)
 
 
 def test_a_perfect_denoiser_recovers_the_latents():
@@ -19,7 +29,7 @@ def test_a_perfect_denoiser_recovers_the_latents():
         remaining = jnp.asarray(schedule.alphas_cumprod)[times.astype(int)][:, None, None, None]
         return (noisy - jnp.sqrt(remaining) * latents) / jnp.sqrt(1 - remaining)
 
-    drawn = samplers.ddim_sample(perfect, None, schedule, start, jnp.zeros((2, 1, 1)), None, num_steps=25)
+    drawn = draw(perfect, schedule, 25, start, jnp.zeros((2, 1, 1)))
     # 960 is the first of 25 timesteps; its signal rate of 0.08 magnifies rounding twelvefold.
     np.testing.assert_allclose(drawn, latents, atol=2e-5)
 
@@ -31,30 +41,28 @@ def test_guidance_of_one_is_no_guidance():
     def denoiser(params, noisy, timesteps, states):
         return 0.1 * noisy + states[:, :, :, None]
 
-    arguments = (denoiser, None, SCHEDULE, noise, text)
-    plain = samplers.ddim_sample(*arguments, None, num_steps=3)
-    np.testing.assert_allclose(
-        samplers.ddim_sample(*arguments, empty, num_steps=3, guidance_scale=1.0), plain, rtol=1e-5
-    )
-    guided = samplers.ddim_sample(*arguments, empty, num_steps=3, guidance_scale=3.0)
+    arguments = (denoiser, SCHEDULE, 3, noise, text)
+    plain = draw(*arguments)
+    np.testing.assert_allclose(draw(*arguments, empty, guidance_scale=1.0), plain, rtol=1e-5)
+    guided = draw(*arguments, empty, guidance_scale=3.0)
     assert np.abs(guided - plain).max() > 1
 
 
 @pytest.mark.parametrize("num_steps", [0, 1001])
 def test_number_of_steps_is_checked(num_steps):
-    with pytest.raises(InputError, match="must be from 1 to 1000"):
-        samplers.ddim_timesteps(SCHEDULE, num_steps)
+    with raises("out-of-range", "1000"):
+        ddim_timesteps(SCHEDULE, num_steps)
 
 
 def test_all_timesteps_can_be_used_despite_the_offset():
-    steps, _ = samplers.ddim_timesteps(SCHEDULE, 1000)
+    steps, _ = ddim_timesteps(SCHEDULE, 1000)
     assert steps.max() == 999
     assert steps.min() >= 0
 
 
 def test_unknown_spacing():
-    with pytest.raises(InputError, match="timestep_spacing is 'odd'"):
-        samplers.ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)
+    with raises("unknown-name", "timestep_spacing", "'odd'"):
+        ddim_timesteps(NoiseSchedule(sampler_options=(("timestep_spacing", "odd"),)), 10)
 
 
 @pytest.mark.parametrize("spacing", ["leading", "trailing", "linspace"])
@@ -63,7 +71,7 @@ def test_timesteps_of_every_step_count_are_the_nearest_to_the_exact_ones(spacing
     """Against fractions: as many as asked for, all of the schedule's, none further than half a timestep away."""
     schedule = NoiseSchedule(num_train_timesteps=total, sampler_options=(("timestep_spacing", spacing),))
     for count in range(1, total + 1):
-        steps, following = samplers.ddim_timesteps(schedule, count)
+        steps, following = ddim_timesteps(schedule, count)
         number = np.arange(count)
         # Numerators over the common denominator ``count`` or ``count - 1``, whole numbers all.
         exact, denominator = {
@@ -88,12 +96,73 @@ def test_sixty_one_trailing_steps_end_at_the_picture():
     def knows_the_noise(params, noisy, timesteps, states):
         return jnp.asarray(noise)
 
-    drawn = samplers.ddim_sample(knows_the_noise, None, schedule, start, jnp.zeros((1, 1, 1)), None, num_steps=61)
+    drawn = draw(knows_the_noise, schedule, 61, start, jnp.zeros((1, 1, 1)))
     # It was 16.6 with the step too many; what is left is that steps go to t - 1000 // 61, and end at timestep 0.
     assert np.sqrt(np.mean((np.asarray(drawn) - latents) ** 2)) < 0.2
 
 
+def test_every_sampler_follows_a_perfect_denoiser():
+    """To the picture, however many steps are left out at first; random steps need noise, and end without."""
+    latents, noise = np.random.default_rng(0).normal(size=(2, 1, 2, 2, 3)).astype(np.float32)
+    added = np.random.default_rng(1).normal(size=(5, 1, 2, 2, 3)).astype(np.float32)
+    for name, sampler in samplers.SAMPLERS.items():
+        schedule = FlowSchedule() if sampler.is_continuous else NoiseSchedule(sampler_options=())
+
+        def perfect(params, noisy, times, states, schedule=schedule):
+            level = times / 1000 if schedule.is_continuous else times
+            steps = np.arange(1000)
+            signal, rate = (
+                (1 - level, level)
+                if schedule.is_continuous
+                else (jnp.interp(level, steps, table) for table in (schedule.signal_rates, schedule.noise_rates))
+            )
+            if schedule.is_continuous:
+                return (noisy - latents) / rate[:, None, None, None]
+            return (noisy - signal[:, None, None, None] * latents) / rate[:, None, None, None]
+
+        for first in (0, 2):
+            given = {"clean": latents, "step_noise": added[first:] if sampler.is_random else None}
+            drawn = draw(perfect, schedule, 5, noise, jnp.zeros((1, 1)), name=name, first=first, **given)
+            np.testing.assert_allclose(drawn, latents, atol=2e-3, err_msg=name)
+
+
+def test_every_step_of_dpm_solver_needs_a_timestep_of_its_own():
+    for options, most in (({}, 999), ({"timestep_spacing": "trailing"}, 1000)):
+        schedule = NoiseSchedule(sampler_options=tuple(options.items()))
+        assert (np.diff(dpm_timesteps(schedule, most)) < 0).all()
+        with pytest.raises(InputError, match=f"must be from 1 to {most}"):
+            dpm_timesteps(schedule, most + 1)
+    clipped = NoiseSchedule(
+        beta_schedule="squaredcos_cap_v2",
+        sampler_options=(("lambda_min_clipped", -1.0), ("timestep_spacing", "trailing")),
+    )
+    with pytest.raises(InputError, match="num_steps is 900, but the noise schedule leaves it fewer"):
+        dpm_timesteps(clipped, 900)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "words"),
+    [
+        ("euler", ("use_beta_sigmas", True), "use_beta_sigmas is set"),
+        ("euler", ("interpolation_type", "log_linear"), "interpolation_type is 'log_linear'"),
+        ("dpm_solver", ("final_sigmas_type", "one"), "final_sigmas_type is 'one'"),
+        ("dpm_solver", ("use_lu_lambdas", True), "use_lu_lambdas is set"),
+    ],
+)
+def test_options_that_are_not_supported(name, option, words):
+    with pytest.raises(InputError, match=words):
+        samplers.SAMPLERS[name].plan(NoiseSchedule(sampler_options=(option,)), 10)
+
+
+def test_a_sampler_is_found_by_its_name_and_the_schedule():
+    assert samplers.find_sampler(None, SCHEDULE) is samplers.SAMPLERS["ddim"]
+    assert samplers.find_sampler(None, FlowSchedule()) is samplers.SAMPLERS["flow_euler"]
+    assert samplers.find_sampler("euler", SCHEDULE) is samplers.SAMPLERS["euler"]
+    with pytest.raises(InputError, match=r"the sampler ddim is for models of numbered timesteps.* use flow_euler"):
+        samplers.find_sampler("ddim", FlowSchedule())
+
+
 @pytest.mark.parametrize("num_steps", [2.0, "5", True, None])
 def test_the_number_of_steps_is_a_whole_number(num_steps):
-    with pytest.raises(InputError, match="must be a whole number"):
-        samplers.ddim_timesteps(SCHEDULE, num_steps)
+    with raises("wrong-type", "steps"):
+        ddim_timesteps(SCHEDULE, num_steps)

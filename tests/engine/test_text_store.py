@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests import tiny_sdxl
+from tests.expectations import raises
 from winobench import parallel
 from winobench.engine import tables
-from winobench.errors import InputError
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 TEXTS = ["a red cube", "a blue ball left of the cube", ""]
@@ -52,5 +52,5 @@ def test_errors_are_the_same_and_texts_are_encoded_once(folder, monkeypatch):
 def test_encoders_are_not_on_the_devices(folder):
     staged = load(folder, encoders="staged")
     assert jax.tree.leaves(staged._texts.encoder.params) == []
-    with pytest.raises(InputError, match="encoders"):
+    with raises("bad-value", "encoders"):
         load(folder, encoders="sometimes")

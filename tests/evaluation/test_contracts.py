@@ -7,7 +7,7 @@ import pytest
 
 import winobench
 from tests.evaluation import fakes
-from winobench.errors import InputError
+from tests.expectations import raises
 from winobench.evaluation import contracts
 from winobench.tasks.base import Example
 
@@ -23,32 +23,32 @@ def _evaluate(tmp_path, task=None, scorer=None, **arguments):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"id": 5}, "id 5"),
-        ({"id": None}, "id None"),
-        ({"id": ""}, "id ''"),
-        ({"id": "\ud800"}, "half of a character"),
-        ({"images": fakes.image(0)}, "the images"),
-        ({"texts": "ab"}, "the texts 'ab'"),
-        ({"texts": ("a", b"b")}, "not a string"),
-        ({"texts": ("a", "\udfff")}, "half of a character"),
-        ({"groups": "colour"}, "the groups 'colour'"),
-        ({"groups": (5,)}, "the group 5"),
-        ({"target": 0.5}, "the target 0.5"),
-        ({"target": True}, "the target True"),
-        ({"target": "0"}, "the target '0'"),
-        ({"target": -1}, "none of its candidates"),
-        ({"texts": ("a",)}, "nothing to choose from"),
+        ({"id": 5}, ("bad-example", "id", "5")),
+        ({"id": None}, ("bad-example", "id", "None")),
+        ({"id": ""}, ("bad-example", "id")),
+        ({"id": "\ud800"}, ("lone-surrogate",)),
+        ({"images": fakes.image(0)}, ("bad-example", "images")),
+        ({"texts": "ab"}, ("bad-example", "texts", "'ab'")),
+        ({"texts": ("a", b"b")}, ("not-a-text", "text", "b'b'")),
+        ({"texts": ("a", "\udfff")}, ("lone-surrogate",)),
+        ({"groups": "colour"}, ("bad-example", "groups", "'colour'")),
+        ({"groups": (5,)}, ("not-a-text", "group", "5")),
+        ({"target": 0.5}, ("bad-example", "target", "0.5")),
+        ({"target": True}, ("bad-example", "target", "True")),
+        ({"target": "0"}, ("bad-example", "target", "'0'")),
+        ({"target": -1}, ("target-not-among-candidates",)),
+        ({"texts": ("a",)}, ("nothing-to-choose",)),
     ],
 )
 def test_an_example_is_checked_when_it_is_loaded(tmp_path, changes, message):
     example = dataclasses.replace(_GOOD, **changes)
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([example])))
 
 
 @pytest.mark.parametrize("given", [None, 5, ("0", (), ())])
 def test_what_is_not_an_example_is_refused(tmp_path, given):
-    with pytest.raises(InputError, match="for an example"):
+    with raises("bad-example", "'words'", "winobench.Example"):
         _evaluate(tmp_path, fakes.text_task(load=lambda data_dir, limit: iter([given])))
 
 
@@ -61,53 +61,53 @@ def test_targets_of_numpy_are_indices(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": ""}, "the name ''"),
-        ({"name": ".."}, "the name '..'"),
-        ({"name": "a/b"}, "the name 'a/b'"),
-        ({"name": "a\0"}, "the name"),
-        ({"name": 5}, "the name 5"),
-        ({"metric": "zzz"}, "the metric 'zzz'"),
-        ({"metric": ["accuracy"]}, "the metric"),
-        ({"chance": {"accuracy": "x"}}, "chance level 'x'"),
-        ({"chance": {"accuracy": float("nan")}}, "chance level nan"),
-        ({"chance": {"accuracy": 2}}, "chance level 2"),
-        ({"chance": 0.5}, "chance levels 0.5"),
+        ({"name": ""}, ("bad-name", "name")),
+        ({"name": ".."}, ("bad-name", "name")),
+        ({"name": "a/b"}, ("bad-name", "name", "'a/b'")),
+        ({"name": "a\0"}, ("bad-name", "name")),
+        ({"name": 5}, ("bad-name", "name", "5")),
+        ({"metric": "zzz"}, ("unknown-metric", "metric", "'zzz'")),
+        ({"metric": ["accuracy"]}, ("unknown-metric", "metric")),
+        ({"chance": {"accuracy": "x"}}, ("bad-chance-level", "level", "'x'")),
+        ({"chance": {"accuracy": float("nan")}}, ("bad-chance-level", "level", "nan")),
+        ({"chance": {"accuracy": 2}}, ("bad-chance-level", "level", "2")),
+        ({"chance": 0.5}, ("bad-chance-level", "0.5")),
     ],
 )
 def test_a_declaration_is_checked_before_anything_is_loaded(tmp_path, changes, message):
     task = dataclasses.replace(fakes.text_task(), **changes)
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         _evaluate(tmp_path, task)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", [5, None, ["clevr"]])
 def test_a_task_is_called_by_a_text(name):
-    with pytest.raises(InputError, match="called by its name"):
+    with raises("wrong-type", "name"):
         winobench.get_task(name)
 
 
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        (None, "gave None"),
-        ([None], "yielded None"),
-        ([(np.arange(2),)], "yielded"),
-        ([(np.arange(2), np.zeros(3))], "errors as float64"),
-        ([(np.arange(2), np.zeros((2, 2)))], "errors as float64"),
-        ([(np.arange(2), np.array(["1", "2"]))], "errors as"),
-        ([(np.arange(2), np.zeros(2, complex))], "errors as complex128"),
-        ([(np.arange(2), np.zeros(2, bool))], "errors as bool"),
-        ([(np.array([0.0, 1.0]), np.zeros(2))], "triples as float64"),
-        ([(np.array([0, 3]), np.zeros(2))], "none of the 3"),
-        ([(np.array([-1, 0]), np.zeros(2))], "none of the 3"),
-        ([(np.array([0, 0]), np.zeros(2))], "twice"),
-        ([(np.arange(3), np.zeros(3)), (np.arange(1), np.zeros(1))], "twice"),
-        ([(np.arange(2), np.zeros(2))], "left out 1 of the 3"),
+        (None, ("bad-scores", "None")),
+        ([None], ("bad-scores", "None")),
+        ([(np.arange(2),)], ("bad-scores", "yielded")),
+        ([(np.arange(2), np.zeros(3))], ("bad-scores", "float64")),
+        ([(np.arange(2), np.zeros((2, 2)))], ("bad-scores", "float64")),
+        ([(np.arange(2), np.array(["1", "2"]))], ("bad-scores", "errors", "<U1")),
+        ([(np.arange(2), np.zeros(2, complex))], ("bad-scores", "complex128")),
+        ([(np.arange(2), np.zeros(2, bool))], ("bad-scores", "errors", "bool")),
+        ([(np.array([0.0, 1.0]), np.zeros(2))], ("bad-scores", "float64")),
+        ([(np.array([0, 3]), np.zeros(2))], ("score-of-another-triple", "3")),
+        ([(np.array([-1, 0]), np.zeros(2))], ("score-of-another-triple", "3")),
+        ([(np.array([0, 0]), np.zeros(2))], ("repeated-score",)),
+        ([(np.arange(3), np.zeros(3)), (np.arange(1), np.zeros(1))], ("repeated-score",)),
+        ([(np.arange(2), np.zeros(2))], ("missing-scores", "1", "3")),
     ],
 )
 def test_batches_of_errors_are_checked(batches, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         list(contracts.batches(batches, 3, "the scorer"))
 
 
@@ -122,21 +122,21 @@ def test_good_batches_pass_in_any_order_and_type():
 @pytest.mark.parametrize(
     ("method", "value", "message"),
     [
-        ("fingerprint", None, "gave None"),
-        ("fingerprint", {"scorer": {1, 2}}, "JSON"),
-        ("fingerprint", {"scorer": float("nan")}, "JSON"),
-        ("choose_timesteps", None, "gave None"),
-        ("choose_timesteps", ["a"], "choose_timesteps"),
-        ("choose_timesteps", [[1, 2]], "choose_timesteps"),
-        ("choose_timesteps", [1.5], "choose_timesteps"),
-        ("choose_timesteps", [0.0], "choose_timesteps"),
-        ("choose_timesteps", [float("nan")], "choose_timesteps"),
+        ("fingerprint", None, ("bad-fingerprint", "None")),
+        ("fingerprint", {"scorer": {1, 2}}, ("not-json", "FakeScorer.fingerprint")),
+        ("fingerprint", {"scorer": float("nan")}, ("not-json", "FakeScorer.fingerprint")),
+        ("choose_timesteps", None, ("bad-timesteps", "None")),
+        ("choose_timesteps", ["a"], ("bad-timesteps", "choose_timesteps")),
+        ("choose_timesteps", [[1, 2]], ("bad-timesteps", "choose_timesteps")),
+        ("choose_timesteps", [1.5], ("bad-timesteps", "choose_timesteps")),
+        ("choose_timesteps", [0.0], ("bad-timesteps", "choose_timesteps")),
+        ("choose_timesteps", [float("nan")], ("bad-timesteps", "choose_timesteps")),
     ],
 )
 def test_what_a_scorer_says_of_itself_is_checked(tmp_path, method, value, message):
     scorer = fakes.FakeScorer()
     setattr(scorer, method, lambda *arguments, **options: value)
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         _evaluate(tmp_path, scorer=scorer)
 
 
@@ -144,7 +144,7 @@ def test_what_a_scorer_says_of_itself_is_checked(tmp_path, method, value, messag
 def test_the_kind_of_error_is_a_text(tmp_path, kind):
     scorer = fakes.FakeScorer()
     scorer.error = kind
-    with pytest.raises(InputError, match="kind of error"):
+    with raises("bad-kind-of-error"):
         _evaluate(tmp_path, scorer=scorer)
 
 
@@ -154,14 +154,18 @@ def test_scores_of_a_plain_scorer_are_real_numbers(tmp_path, scores):
         def score(self, images, texts):
             return scores
 
-    with pytest.raises(InputError, match=r"Plain\.score returned"):
+    with raises("bad-scores", "Plain.score"):
         _evaluate(tmp_path, scorer=Plain())
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"config": {"a": b"x"}}, "config"), ({"config": {"a": {1}}}, "config"), ({"model": 5}, "model is 5")],
+    [
+        ({"config": {"a": b"x"}}, ("not-json", "config")),
+        ({"config": {"a": {1}}}, ("not-json", "config")),
+        ({"model": 5}, ("bad-value", "5")),
+    ],
 )
 def test_what_is_recorded_of_a_run_is_json(tmp_path, arguments, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         _evaluate(tmp_path, **arguments)

@@ -17,7 +17,7 @@ import pytest
 from tests import launching
 from tests.evaluation import fakes, killed_run
 from tests.evaluation.fakes import FakeScorer
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench import metrics
 from winobench.data.images import GRAY_IMAGE
 from winobench.errors import InputError
@@ -245,7 +245,7 @@ def test_another_run_is_refused_or_computed_anew(tmp_path, monkeypatch, change):
     make, arguments, name = _CHANGES[change]
 
     files = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+    with raises("another-run", name):
         run(make(), first, **arguments)
     assert {path: path.read_bytes() for path in first.rglob("*") if path.is_file()} == files
 
@@ -307,7 +307,7 @@ def test_ties_are_wrong_and_counted(tmp_path):
 
 def test_errors_that_are_no_numbers_stop_the_run(tmp_path):
     scorer = FakeScorer(bad_text="no shape")
-    with pytest.raises(InputError, match=r"under the text 'no shape', sample \d, is not a number: try .*float32"):
+    with raises("not-finite", "'no shape'", "float32"):
         run(scorer, tmp_path / "run")
     assert not (tmp_path / "run" / "results.json").exists()
     errors = [
@@ -334,20 +334,23 @@ def test_a_run_that_fails_before_its_first_error_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tasks": []}, "no task is chosen"),
-        ({"tasks": "nonsense"}, "nonsense"),
-        ({"limit": 0}, "limit"),
-        ({"num_samples": 0}, "num_samples"),
-        ({"timesteps": "sometimes"}, "timesteps"),
-        ({"timesteps": [1, 2]}, "timesteps lists 2 timesteps"),
-        ({"timesteps": [1.5] * 5}, "whole number"),
-        ({"seed": -1}, "seed"),
-        ({"normalize": "gray"}, "normalize"),
-        ({"tasks": [fakes.text_task(ready=lambda data_dir: "fetch it from the shelf.")]}, "fetch it from the shelf"),
+        ({"tasks": []}, ("nothing-named",)),
+        ({"tasks": "nonsense"}, ("unknown-name", "nonsense")),
+        ({"limit": 0}, ("bad-value", "limit")),
+        ({"num_samples": 0}, ("bad-value", "num_samples")),
+        ({"timesteps": "sometimes"}, ("bad-value", "timesteps")),
+        ({"timesteps": [1, 2]}, ("two-numbers-of-samples", "timesteps", "2")),
+        ({"timesteps": [1.5] * 5}, ("bad-value", "timesteps", "1.5")),
+        ({"seed": -1}, ("bad-value", "seed")),
+        ({"normalize": "gray"}, ("bad-value", "normalize")),
+        (
+            {"tasks": [fakes.text_task(ready=lambda data_dir: "fetch it from the shelf.")]},
+            ("data-not-ready", "'words'", "shelf"),
+        ),
     ],
 )
 def test_bad_input_writes_nothing(tmp_path, arguments, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         run(FakeScorer(), tmp_path / "run", **arguments)
     assert list(tmp_path.iterdir()) == []
 
@@ -547,12 +550,12 @@ def test_a_metric_that_cannot_judge_is_told_before_anything_is_scored(tmp_path, 
     silent = metrics.Metric("silent", metrics.ACCURACY.judge, headline="other")
     monkeypatch.setitem(metrics.METRICS, "silent", silent)
     for metric, task, message in (
-        ("odd", fakes.text_task(), "cannot judge question .* of task 'words' .*ValueError"),
-        ("silent", fakes.text_task(), "it gives no 'other', which it names"),
-        ("accuracy", fakes.square_task(), "cannot judge question .* a target and one image or one text are needed"),
+        ("odd", fakes.text_task(), ("bad-metric", "'words'", "ValueError")),
+        ("silent", fakes.text_task(), ("bad-metric", "'other'")),
+        ("accuracy", fakes.square_task(), ("bad-metric",)),
     ):
         scorer = FakeScorer()
-        with pytest.raises(InputError, match=message):
+        with raises(*message):
             run(scorer, tmp_path / metric, tasks=[dataclasses.replace(task, metric=metric, chance={})])
         assert not scorer.scored
         assert not (tmp_path / metric).exists()
@@ -610,13 +613,13 @@ def test_anything_with_score_can_be_evaluated(tmp_path):
     assert config["rounds"] == [{"tasks": [task.name for task in TASKS], "num_samples": 1, "timesteps": None}]
     with pytest.raises(InputError, match=names("'unconditional'")):
         run(ByTheBook(), tmp_path / "other", normalize="unconditional")
-    with pytest.raises(InputError, match="is not a scorer"):
+    with raises("wrong-type", "score"):
         run(object(), tmp_path / "other")
 
 
 def test_a_scorer_without_a_fingerprint_is_never_taken_for_another(tmp_path):
     run(ByTheBook(), tmp_path / "run")
-    with pytest.raises(InputError, match="holds another run"):
+    with raises("another-run"):
         run(ByTheBook(), tmp_path / "run")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.evaluation import fakes
 from tests.evaluation.fakes import FakeScorer
+from tests.expectations import raises
 from winobench import files
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
@@ -88,7 +89,7 @@ def test_overwriting_may_end_anywhere(tmp_path, error):
         if is_new:
             assert run(copy, num_samples=3)["tasks"] == expected
         else:
-            with pytest.raises(InputError, match="holds another run"):
+            with raises("another-run"):
                 run(copy, num_samples=3)
             run(copy)  # and the old run goes on
         shutil.rmtree(copy)
@@ -116,7 +117,7 @@ def test_before_the_first_error_an_overwritten_run_stays_one(tmp_path):
         )
     assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "interrupted"
     run(tmp_path / "run", num_samples=3)
-    with pytest.raises(InputError, match="holds another run"):
+    with raises("another-run"):
         run(tmp_path / "run", num_samples=4)
     run(tmp_path / "run", num_samples=4, overwrite=True)
 
@@ -125,7 +126,7 @@ def test_what_earlier_versions_left_behind_is_taken(tmp_path):
     """A report without its run, or records without their config."""
     with_report(tmp_path / "run")
     (tmp_path / "run" / "config.json").unlink()
-    with pytest.raises(InputError, match="holds files but no winobench run"):
+    with raises("not-a-run"):
         run(tmp_path / "run")
     run(shutil.copytree(tmp_path / "run", tmp_path / "overwritten"), overwrite=True)
     shutil.rmtree(tmp_path / "run" / "errors")
@@ -142,6 +143,6 @@ def test_files_of_others_are_never_deleted(tmp_path):
         file.parent.mkdir(parents=True)
         file.write_text("mine")
         for overwrite in (False, True):
-            with pytest.raises(InputError, match="holds files but no winobench run"):
+            with raises("not-a-run"):
                 run(folder, overwrite=overwrite)
         assert file.read_text() == "mine"

@@ -8,7 +8,7 @@ import PIL.Image
 import pytest
 
 from tests.evaluation import fakes
-from winobench.errors import InputError
+from tests.expectations import raises
 from winobench.evaluation.plan import make_plan, text_hash
 from winobench.metrics import normalization
 from winobench.tasks.base import Example
@@ -100,23 +100,23 @@ _GOOD = Example("0", (fakes.image(0),), ("a", "b"))
 @pytest.mark.parametrize(
     ("tasks", "arguments", "message"),
     [
-        ([], {}, "no task is chosen"),
+        ([], {}, ("nothing-named", "--list_tasks")),
         (
             [fakes.text_task()],
             {"normalize": "gray"},
-            "normalize is one of auto, none, unconditional, gray_image, not 'gray'",
+            ("unknown-name", "normalize", "gray_image", "'gray'"),
         ),
-        ([fakes.text_task()], {"limit": 0}, "limit is"),
-        ([fakes.text_task(), fakes.text_task()], {}, "named twice"),
-        (_loading(), {}, "'words' has no examples"),
-        (_loading(dataclasses.replace(_GOOD, images=())), {}, "example '0' of task 'words' lacks images"),
-        (_loading(dataclasses.replace(_GOOD, texts=())), {}, "lacks texts"),
-        (_loading(dataclasses.replace(_GOOD, texts=("a", None))), {}, "is not a string"),
-        (_loading(dataclasses.replace(_GOOD, target=2)), {}, "none of its candidates"),
-        (_loading(_GOOD, _GOOD), {}, "two examples with the id '0'"),
-        (_loading(dataclasses.replace(_GOOD, images=("/no/such.png",))), {}, "/no/such.png"),
+        ([fakes.text_task()], {"limit": 0}, ("out-of-range", "limit")),
+        ([fakes.text_task(), fakes.text_task()], {}, ("named-twice",)),
+        (_loading(), {}, ("no-examples", "'words'")),
+        (_loading(dataclasses.replace(_GOOD, images=())), {}, ("bad-example", "'0'", "'words'")),
+        (_loading(dataclasses.replace(_GOOD, texts=())), {}, ("bad-example", "texts")),
+        (_loading(dataclasses.replace(_GOOD, texts=("a", None))), {}, ("not-a-text", "text", "None")),
+        (_loading(dataclasses.replace(_GOOD, target=2)), {}, ("target-not-among-candidates",)),
+        (_loading(_GOOD, _GOOD), {}, ("repeated-id", "'0'")),
+        (_loading(dataclasses.replace(_GOOD, images=("/no/such.png",))), {}, ("no-such-file", "/no/such.png")),
     ],
 )
 def test_bad_input_is_said_in_one_sentence(tasks, arguments, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         _plan(*tasks, **arguments)

@@ -10,9 +10,9 @@ import pytest
 import safetensors.numpy
 
 from tests.evaluation import fakes
+from tests.expectations import raises
 from winobench import parallel
 from winobench.data import images
-from winobench.errors import InputError
 from winobench.evaluation import evaluate, runner
 from winobench.scorers import diffusion_itm
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -165,7 +165,7 @@ def test_what_can_change_an_error_is_another_run(scorer, tiny_pipeline, tasks, t
     if change == "scoring version":
         monkeypatch.setattr(diffusion_itm, "SCORING_VERSION", diffusion_itm.SCORING_VERSION + 1)
     other = Counting(DiffusionITM.from_pretrained(folder(tiny_pipeline, tmp_path), **options))
-    with pytest.raises(InputError, match="holds another run, which differs in scorer"):
+    with raises("another-run"):
         evaluate.evaluate(other, tasks, "first", **arguments)
     assert other.scored == 0
     evaluate.evaluate(other, tasks, "first", overwrite=True, **arguments)

@@ -5,9 +5,8 @@ import pathlib
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import raises
 from winobench import judging
-from winobench.errors import InputError
 from winobench.judging import labels as labels_module
 
 CHOICES = ("left", "right")
@@ -47,7 +46,7 @@ def test_half_a_line_is_no_label(tmp_path):
 
 
 def test_a_person_has_one_page_at_a_time(tmp_path):
-    with labels(tmp_path), pytest.raises(InputError, match=names("'anna'")):
+    with labels(tmp_path), raises("in-use", "'anna'"):
         labels(tmp_path).__enter__()
     with labels(tmp_path), labels(tmp_path, "ben"):
         pass
@@ -55,13 +54,13 @@ def test_a_person_has_one_page_at_a_time(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "../anna", "a b", "x" * 41, "a/b", "a\0"])
 def test_a_name_is_one_that_a_file_can_have(tmp_path, name):
-    with pytest.raises(InputError, match=names(repr(name))):
+    with raises("bad-name", repr(name)):
         labels(tmp_path, name)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=names("file/anna.jsonl")), labels(tmp_path / "file"):
+    with raises("cannot-write", "file/anna.jsonl"), labels(tmp_path / "file"):
         pass
 
 
@@ -79,5 +78,5 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     ],
 )
 def test_a_line_that_is_no_label_is_named(line):
-    with pytest.raises(InputError, match=names("anna.jsonl", "1")):
+    with raises("damaged-file", "anna.jsonl", "1"):
         labels_module.parse(line, pathlib.Path("anna.jsonl"), CHOICES)

@@ -11,10 +11,9 @@ import sys
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import raises
 from tests.judging.asking import Address, ask, ask_for_all, click
 from winobench import judging
-from winobench.errors import InputError
 from winobench.judging import labels as labels_module
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -149,7 +148,7 @@ def test_a_killed_server_has_lost_nothing(tmp_path):
         address = Address.parse(process.stdout.readline().strip())
         for item in "012":
             assert click(address, item, "left")[0] == 200
-        with pytest.raises(InputError, match=names("'anna'")):
+        with raises("in-use", "'anna'"):
             judging.Labels(tmp_path, "anna", CHOICES).__enter__()
     finally:
         process.send_signal(signal.SIGKILL)
@@ -160,7 +159,7 @@ def test_a_killed_server_has_lost_nothing(tmp_path):
 def test_a_port_that_is_taken_is_named(tmp_path, opened):
     _, server = opened
     with (
-        pytest.raises(InputError, match=names(str(server.server_port), "--port")),
+        raises("port-not-free", str(server.server_port), "--port"),
         judging.Labels(tmp_path, "ben", CHOICES) as ben,
         judging.serve(page(ben), server.server_port),
     ):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.errors import InputError
 from winobench.metrics import association as assoc
 from winobench.tasks.base import Association, TargetPair
@@ -133,18 +133,18 @@ def test_equal_up_to_rounding_is_equal():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: assoc.effect_size([], [1.0]), "two lists"),
-        (lambda: assoc.effect_size([[1.0]], [1.0]), "two lists"),
-        (lambda: assoc.effect_size([1.0, np.nan], [2.0]), "NaN or infinity"),
-        (lambda: assoc.associations(np.zeros((2, 2)), (), (1,)), "texts on both sides"),
-        (lambda: assoc.associations(np.zeros(2), (0,), (1,)), "texts on both sides"),
-        (lambda: assoc.associations([[np.nan, 1.0]], (0,), (1,)), "NaN or infinity"),
-        (lambda: assoc.average_absolute_effect_size([]), "at least one pair"),
-        (lambda: assoc.bootstrap_interval([1.0], [2.0, 3.0]), "at least two images"),
+        (lambda: assoc.effect_size([], [1.0]), ("(0,)", "(1,)")),
+        (lambda: assoc.effect_size([[1.0]], [1.0]), ("(1, 1)", "(1,)")),
+        (lambda: assoc.effect_size([1.0, np.nan], [2.0]), ("associations", "NaN")),
+        (lambda: assoc.associations(np.zeros((2, 2)), (), (1,)), ("associations", "(2, 2)", "()")),
+        (lambda: assoc.associations(np.zeros(2), (0,), (1,)), ("associations", "(2,)")),
+        (lambda: assoc.associations([[np.nan, 1.0]], (0,), (1,)), ("scores", "NaN")),
+        (lambda: assoc.average_absolute_effect_size([]), ("average", "pair")),
+        (lambda: assoc.bootstrap_interval([1.0], [2.0, 3.0]), ("bootstrap", "'x'")),
     ],
 )
 def test_refuses_what_has_no_effect_size(call, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=names(*message)):
         call()
 
 
@@ -322,7 +322,7 @@ def test_pairs_that_share_images_are_resampled_jointly():
     assert assoc.average_interval([forth, back], seed=4) == pytest.approx(tuple(once), abs=1e-12)
     strangers = assoc.average_interval([forth, assoc.PairAssociations("z", "w", y, x)], seed=4)
     assert strangers.high - strangers.low < 0.85 * (once.high - once.low)
-    with pytest.raises(ValueError, match="one size"):
+    with pytest.raises(ValueError, match=names("bootstrap", "'x'")):
         assoc.average_interval([forth, assoc.PairAssociations("x", "z", x[:3], y)])
 
 
@@ -458,7 +458,7 @@ def test_missing_groups_are_named_or_left_out():
     }
     assert [name for name in found if "-" in name] == ["Christian-Muslim"]
     nothing = Association((pair("Jewish-Muslim"),))
-    with pytest.raises(InputError, match=r"can be compared \(Jewish-Muslim: there is no image"):
+    with raises("nothing-to-compare"):
         assoc.association_results(scores, [*GOOD, *BAD], groups, nothing, partial=True)
 
 
@@ -470,7 +470,7 @@ def test_a_pair_without_differences_is_left_out_and_the_others_stay():
     assert average["left_out"] == {"C-D": "all of its images have the same association"}
     assert average["value"] == pytest.approx(abs(found["A-B"]["value"]))
     assert "C-D" not in found
-    with pytest.raises(InputError, match="no target pair can be compared"):
+    with raises("nothing-to-compare"):
         assoc.association_results(scores[4:], [*GOOD, *BAD], groups[4:], Association((pair("C-D"),)))
 
 
@@ -478,8 +478,8 @@ def test_texts_and_lengths_are_checked():
     scores, groups = scores_of(A=[1, 2], B=[3, 4])
     with pytest.raises(InputError, match=names("A-B", "'trust'", "4")):
         assoc.association_results(scores, ["joy", "x", "vulgar", "bad"], groups, Association((pair("A-B"),)))
-    with pytest.raises(ValueError, match="do not fit scores of shape"):
+    with pytest.raises(ValueError, match=names("3 groups", "4 texts", "(4, 4)")):
         assoc.association_results(scores, [*GOOD, *BAD], groups[1:], Association((pair("A-B"),)))
     scores[0, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN or infinity"):
+    with pytest.raises(ValueError, match=names("NaN")):
         assoc.association_results(scores, [*GOOD, *BAD], groups, Association((pair("A-B"),)))

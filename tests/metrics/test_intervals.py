@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.expectations import names
 from winobench.metrics import (
     Design,
     clustered,
@@ -30,7 +31,9 @@ def test_wilson_at_the_ends_is_not_of_zero_width():
 
 @pytest.mark.parametrize("arguments", [(1, 0), (0, 0), (-1, 5), (6, 5), (1, 2, 1.0), (1, 2, 0.0)])
 def test_wilson_refuses_what_is_no_proportion(arguments):
-    with pytest.raises(ValueError, match=r"wilson needs|confidence level"):
+    successes, total, *level = arguments
+    named = ("level", str(level[0])) if level else ("wilson", "successes", "total", f"{successes} of {total}")
+    with pytest.raises(ValueError, match=names(*named)):
         wilson(*arguments)
 
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.expectations import names
 from winobench import metrics
 from winobench.metrics import Decision, recall, recall_chance, winoground
 
@@ -50,15 +51,15 @@ def test_an_answer_is_never_right_by_its_position():
 def test_scores_that_are_no_numbers_are_refused(bad):
     with pytest.raises(ValueError, match="no example"):
         winoground(np.zeros((0, 2, 2)))
-    with pytest.raises(ValueError, match="NaN or infinity"):
+    with pytest.raises(ValueError, match=names("NaN")):
         recall([[bad, 1.0]], [0])
-    with pytest.raises(ValueError, match="NaN or infinity"):
+    with pytest.raises(ValueError, match=names("NaN")):
         winoground([[[bad, 1.0], [0.0, 1.0]]])
 
 
 @pytest.mark.parametrize(("targets", "k"), [([2], 1), ([3], 1), ([-1], 1), ([0, 0], 1), ([0], 0)])
 def test_recall_refuses_what_does_not_fit(targets, k):
-    with pytest.raises(ValueError, match="recall"):
+    with pytest.raises(ValueError, match=names("recall")):
         recall([[1.0, 2.0]], targets, k)
 
 
@@ -103,20 +104,20 @@ def test_metrics_take_examples_of_either_direction_and_several_sizes():
 
 
 def test_metrics_refuse_examples_of_the_wrong_shape():
-    with pytest.raises(ValueError, match="one image or one text"):
+    with pytest.raises(ValueError, match=names("target", "(2, 2)")):
         metrics.METRICS["accuracy"]([np.zeros((2, 2))], [0])
-    with pytest.raises(ValueError, match="one image or one text"):
+    with pytest.raises(ValueError, match=names("target", "(1, 2)")):
         metrics.METRICS["accuracy"]([np.zeros((1, 2))], [None])
-    with pytest.raises(ValueError, match="as many images as texts"):
+    with pytest.raises(ValueError, match=names("winoground", "(1, 2)")):
         metrics.METRICS["winoground"]([np.zeros((1, 2))], [None])
-    with pytest.raises(ValueError, match="target None"):
+    with pytest.raises(ValueError, match=names("target", "None")):
         metrics.METRICS["winoground"]([np.zeros((2, 2))], [0])
-    with pytest.raises(ValueError, match="target None"):
+    with pytest.raises(ValueError, match=names("target", "None")):
         metrics.METRICS["winoground"]([np.zeros((2, 2))] * 2, [None, 0])
     for shape in ((1, 1), (2, 3), (3, 2)):
-        with pytest.raises(ValueError, match="as many images as texts"):
+        with pytest.raises(ValueError, match=names("winoground", str(shape))):
             winoground(np.zeros((1, *shape)))
-    with pytest.raises(ValueError, match="need 2 dimensions"):
+    with pytest.raises(ValueError, match=names("2")):
         recall(np.zeros(2), [0])
     for targets in ([0], [0, 0, 0]):
         with pytest.raises(ValueError, match=r"shorter|longer"):
@@ -170,7 +171,7 @@ def test_recall_of_one_by_default():
     assert recall_chance(4) == 1 / 4
     assert recall_chance(1) == 1
     for candidates, k in ((0, 1), (4, 0)):
-        with pytest.raises(ValueError, match="needs a candidate"):
+        with pytest.raises(ValueError, match=names("recall_chance", f"{candidates} and {k}")):
             recall_chance(candidates, k)
 
 

@@ -2,17 +2,16 @@
 
 import dataclasses
 import math
-import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from tests.models.test_networks import filled
 from tests.parity.torch_copy import call
 from winobench import checkpoints
-from winobench.errors import InputError
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.models.blip_config import BlipConfig, BlipTextConfig, BlipVisionConfig
 
@@ -210,28 +209,31 @@ def test_defaults_are_those_of_transformers():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nonsense": 1}, "unknown option nonsense=1"),
-        ({"model_type": "clip"}, "model_type='clip', expected 'blip'"),
-        ({"architectures": ["BlipForConditionalGeneration"]}, "of BlipForConditionalGeneration, which has no head"),
-        ({"image_text_hidden_size": 0}, "image_text_hidden_size=0; expected a positive whole number"),
-        ({"text_config": [1]}, "holds an object of options, not list"),
-        ({"text_config": {"is_decoder": False}}, "is_decoder=False; winobench implements True only"),
-        ({"text_config": {"hidden_act": "relu"}}, "hidden_act='relu'; winobench implements 'gelu' only"),
-        ({"text_config": {"model_type": "bert"}}, "model_type='bert', expected 'blip_text_model'"),
-        ({"text_config": {"num_attention_heads": 7}}, "num_attention_heads=7; expected a divisor of hidden_size=768"),
-        ({"text_config": {"bos_token_id": [1]}}, "expected one token id"),
-        ({"vision_config": {"image_size": 100}}, "image_size=100; expected a multiple of patch_size=16"),
-        ({"vision_config": {"num_channels": 4}}, "num_channels=4; winobench implements 3 only"),
-        ({"vision_config": {"layer_norm_eps": 0}}, "layer_norm_eps=0; expected a number from"),
+        ({"nonsense": 1}, ("unknown-option", "nonsense=1")),
+        ({"model_type": "clip"}, ("wrong-kind-of-model", "model_type='clip'", "'blip'")),
+        ({"architectures": ["BlipForConditionalGeneration"]}, ("no-task-head", "BlipForConditionalGeneration")),
+        ({"image_text_hidden_size": 0}, ("unsupported-option", "image_text_hidden_size=0")),
+        ({"text_config": [1]}, ("not-an-object", "BlipTextConfig", "list")),
+        ({"text_config": {"is_decoder": False}}, ("unsupported-option", "is_decoder=False", "True")),
+        ({"text_config": {"hidden_act": "relu"}}, ("unsupported-option", "hidden_act='relu'", "'gelu'")),
+        ({"text_config": {"model_type": "bert"}}, ("wrong-kind-of-model", "model_type='bert'", "'blip_text_model'")),
+        (
+            {"text_config": {"num_attention_heads": 7}},
+            ("unsupported-option", "num_attention_heads=7", "hidden_size=768"),
+        ),
+        ({"text_config": {"bos_token_id": [1]}}, ("unsupported-option", "id")),
+        ({"vision_config": {"image_size": 100}}, ("unsupported-option", "image_size=100", "patch_size=16")),
+        ({"vision_config": {"num_channels": 4}}, ("unsupported-option", "num_channels=4", "3")),
+        ({"vision_config": {"layer_norm_eps": 0}}, ("unsupported-option", "layer_norm_eps=0")),
     ],
 )
 def test_unsupported_configs(change, message):
-    with pytest.raises(InputError, match=re.escape(message)):
+    with raises(*message):
         BlipConfig.from_dict({"model_type": "blip", **change})
 
 
 def test_encoders_of_two_widths():
-    with pytest.raises(InputError, match=r"attends to states of width 768 .* those of images have 64"):
+    with raises("mismatched-parts", "768", "64"):
         BlipConfig(vision_config=BlipVisionConfig(hidden_size=64, num_attention_heads=2))
 
 
@@ -278,7 +280,7 @@ def test_dtypes():
 
 def test_wrong_sizes():
     network = tiny()
-    with pytest.raises(ValueError, match=r"images of the shape \[8, 16, 3\]"):
+    with pytest.raises(ValueError, match=r"\[8, 16, 3\]"):
         call(network, np.zeros((1, 8, 16, 3), np.float32), method="image_states")
-    with pytest.raises(ValueError, match="9 tokens, but there are only 8 positions"):
+    with pytest.raises(ValueError, match=r"\b9\b.*\b8\b"):
         call(network, np.zeros((1, 9), np.int32), np.ones(1, np.int32), method="text_states")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from tests.expectations import names, raises
 from tests.parity.torch_copy import QUICK_COMPILATION, abstract
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts
-from winobench.errors import InputError
 from winobench.models import CLIPConfig, CLIPModel, CLIPResNetConfig, CLIPTextConfig, CLIPVisionConfig
 
 # config.json as published: what OpenAI's minimal files leave out is what the defaults say.
@@ -257,31 +257,43 @@ def test_statistics_get_no_gradient():
 
 def test_other_image_sizes_are_refused():
     model = build("vit")
-    with pytest.raises(ValueError, match=r"images of the shape \[9, 8, 3\], expected \[8, 8, 3\]"):
+    with pytest.raises(ValueError, match=names("[9, 8, 3]", "[8, 8, 3]")):
         model.encode_images(np.zeros((1, 9, 8, 3), np.float32))
-    with pytest.raises(ValueError, match="8 tokens, but there are only 7 positions"):
+    with pytest.raises(ValueError, match=names("8", "7")):
         model.encode_texts(np.zeros((1, 8), np.int32))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vision_config": {"num_channels": 1}}, "num_channels=1"),
-        ({"vision_config": {"hidden_act": "relu"}}, "hidden_act='relu'"),
-        ({"vision_config": {"patch_size": 300}}, "patch_size=300; expected at most image_size=224"),
-        ({"vision_config": {"num_attention_heads": 7}}, "num_attention_heads=7; expected a divisor"),
-        ({"vision_config": [3]}, "holds an object of options, not list"),
-        ({"text_config": {"attention_dropout": 0.5}}, "attention_dropout=0.5"),
-        ({"projection_dim": 0}, "projection_dim=0"),
-        ({"projection_dim": None}, "projection_dim=None"),
-        ({"surprise": 3}, "unknown option surprise=3"),
-        ({"model_type": "blip"}, "model_type='blip', expected 'clip'"),
-        ({"vision_config": {"model_type": "clip_resnet_vision_model", "depths": [1, 2]}}, r"depths=\(1, 2\)"),
-        ({"vision_config": {"model_type": "clip_resnet_vision_model", "image_size": 225}}, "a multiple of 32"),
-        ({"vision_config": {"model_type": "clip_resnet_vision_model", "num_attention_heads": 7}}, "divisor of 2048"),
-        ({"vision_config": {"model_type": "siglip_vision_model"}}, "model_type='siglip_vision_model'"),
+        ({"vision_config": {"num_channels": 1}}, ("unsupported-option", "num_channels=1")),
+        ({"vision_config": {"hidden_act": "relu"}}, ("unsupported-option", "hidden_act='relu'")),
+        ({"vision_config": {"patch_size": 300}}, ("unsupported-option", "patch_size=300", "image_size=224")),
+        ({"vision_config": {"num_attention_heads": 7}}, ("unsupported-option", "num_attention_heads=7")),
+        ({"vision_config": [3]}, ("not-an-object", "CLIPVisionConfig", "list")),
+        ({"text_config": {"attention_dropout": 0.5}}, ("unsupported-option", "attention_dropout=0.5")),
+        ({"projection_dim": 0}, ("unsupported-option", "projection_dim=0")),
+        ({"projection_dim": None}, ("unsupported-option", "projection_dim=None")),
+        ({"surprise": 3}, ("unknown-option", "surprise=3")),
+        ({"model_type": "blip"}, ("wrong-kind-of-model", "model_type='blip'", "'clip'")),
+        (
+            {"vision_config": {"model_type": "clip_resnet_vision_model", "depths": [1, 2]}},
+            ("unsupported-option", "depths=(1, 2)"),
+        ),
+        (
+            {"vision_config": {"model_type": "clip_resnet_vision_model", "image_size": 225}},
+            ("unsupported-option", "32"),
+        ),
+        (
+            {"vision_config": {"model_type": "clip_resnet_vision_model", "num_attention_heads": 7}},
+            ("unsupported-option", "2048"),
+        ),
+        (
+            {"vision_config": {"model_type": "siglip_vision_model"}},
+            ("wrong-kind-of-model", "model_type='siglip_vision_model'"),
+        ),
     ],
 )
 def test_bad_configs(changes, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         CLIPConfig.from_dict(VIT_B_32 | changes)

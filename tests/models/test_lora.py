@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.models.test_networks import filled
 from winobench import checkpoints
 from winobench.errors import InputError
@@ -287,18 +287,18 @@ def test_no_dropout_key_without_dropout():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"targets": "self"}, "targets is 'self', but must be cross or all"),
-        ({"rank": 0}, "rank is 0, but must be a whole number of at least 1"),
-        ({"rank": True}, "rank is True"),
-        ({"rank": 4.0}, r"rank is 4\.0"),
-        ({"alpha": 0}, "alpha is 0, but must be a positive number"),
-        ({"alpha": float("nan")}, "alpha is nan"),
-        ({"dropout": 1.0}, r"dropout is 1\.0, but must be at least 0 and under 1"),
-        ({"dropout": "0.1"}, r"dropout is '0\.1'"),
+        ({"targets": "self"}, ("unknown-name", "targets", "'self'")),
+        ({"rank": 0}, ("out-of-range", "rank", "0", "1")),
+        ({"rank": True}, ("out-of-range", "rank", "True")),
+        ({"rank": 4.0}, ("out-of-range", "rank", "4.0")),
+        ({"alpha": 0}, ("out-of-range", "alpha", "0")),
+        ({"alpha": float("nan")}, ("out-of-range", "alpha", "nan")),
+        ({"dropout": 1.0}, ("out-of-range", "dropout", "1.0")),
+        ({"dropout": "0.1"}, ("out-of-range", "dropout", "'0.1'")),
     ],
 )
 def test_bad_options(options, words):
-    with pytest.raises(InputError, match=words):
+    with raises(*words):
         lora.LoRAConfig(**options)
 
 
@@ -320,18 +320,18 @@ def factors(inputs=8, outputs=8, rank=2, other_rank=None):
     [
         (
             {"mid_block.attn3.to_q": factors()},
-            "has no dense layer mid_block.attn3.to_q: the adapter is of another model",
+            ("lora-misfit", "mid_block.attn3.to_q"),
         ),
-        ({"conv_in": factors()}, "has no dense layer conv_in"),
-        ({QUERY: factors(inputs=12)}, r"shapes \[12, 2\] and \[2, 8\], but the layer .* takes 8 features to 8"),
-        ({QUERY: factors(outputs=4)}, r"shapes \[8, 2\] and \[2, 4\], but the layer"),
-        ({QUERY: factors(rank=2, other_rank=3)}, "have the ranks 2 and 3, but must have the same"),
+        ({"conv_in": factors()}, ("lora-misfit", "conv_in")),
+        ({QUERY: factors(inputs=12)}, ("lora-misfit", "[12, 2]", "[2, 8]")),
+        ({QUERY: factors(outputs=4)}, ("lora-misfit", "[8, 2]", "[2, 4]")),
+        ({QUERY: factors(rank=2, other_rank=3)}, ("damaged-file", "2", "3")),
     ],
 )
 def test_adapters_that_do_not_fit_leave_the_network_as_it_was(values, words):
     module = network()
     values = {QUERY.replace("to_q", "to_out.0"): factors()} | values
-    with pytest.raises(InputError, match=words) as error:
+    with raises(*words) as error:
         lora.attach(module, values)
     assert str(error.value).count(". ") == 0
     assert not lora.adapters(module)
@@ -348,7 +348,7 @@ def test_any_dense_layer_can_be_adapted():
 
 def test_one_set_of_adapters_at_a_time():
     module = adapted()
-    with pytest.raises(InputError, match=r"^this UNet2DConditionModel has LoRA adapters already: fuse them"):
+    with raises("has-lora", "UNet2DConditionModel", "LoRA"):
         lora.add_lora(module, lora.LoRAConfig(), rngs=nnx.Rngs(0))
     lora.fuse(module)
     lora.add_lora(module, lora.LoRAConfig(), rngs=nnx.Rngs(0))
@@ -364,5 +364,5 @@ def test_other_networks():
         up_block_types=("UpDecoderBlock2D",),
         norm_num_groups=4,
     )
-    with pytest.raises(TypeError, match="AutoencoderKL names no layers"):
+    with pytest.raises(TypeError, match=names("AutoencoderKL", "'cross'")):
         lora.add_lora(filled(AutoencoderKL, config), lora.LoRAConfig(), rngs=nnx.Rngs(0))

@@ -13,9 +13,9 @@ import torch
 import transformers
 from PIL import Image
 
+from tests.expectations import raises
 from tests.parity.torch_copy import NETWORK_TOLERANCE, call, randomize, relative_error, to_torch
 from winobench import checkpoints
-from winobench.errors import InputError
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers.itm_head import ItmHead
 
@@ -210,7 +210,7 @@ def test_published_files_of_2022(network, folder, tmp_path):
     np.testing.assert_array_equal(first.score(images(), TEXTS), second.score(images(), TEXTS))
     (tmp_path / "model.safetensors").unlink()
     torch.save(tensors, tmp_path / "pytorch_model.bin")
-    with pytest.raises(InputError, match="pickle"):
+    with raises("weights-are-a-pickle", "pytorch_model.bin"):
         ItmHead.from_pretrained(tmp_path)
     third = ItmHead.from_pretrained(tmp_path, allow_pickle=True)
     assert third.fingerprint() == second.fingerprint()

@@ -16,7 +16,7 @@ import torch
 import transformers
 from flax import nnx
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench import checkpoints
 from winobench.checkpoints import weights
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -189,7 +189,7 @@ def test_pickles_only_when_asked_for(tiny_pipeline, torch_networks, tmp_path, na
     shutil.copy(tiny_pipeline / name / "config.json", tmp_path)
     stem = "pytorch_model" if name == "text_encoder" else "diffusion_pytorch_model"
     torch.save(torch_networks[name].state_dict(), tmp_path / f"{stem}.bin")
-    with pytest.raises(InputError, match=r"python -m winobench\.checkpoints\.convert_pickle"):
+    with raises("weights-are-a-pickle", "winobench.checkpoints.convert_pickle"):
         ours.from_pretrained(tmp_path)
     loaded = ours.from_pretrained(tmp_path, allow_pickle=True)
     assert same_weights(loaded, ours.from_pretrained(tiny_pipeline, subfolder=name))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.expectations import raises
 from winobench.diffusion import schedules
-from winobench.errors import InputError
 
 TOLERANCE = 1e-6
 
@@ -73,7 +73,7 @@ def test_every_sampler_of_stable_diffusion_is_read(name):
 
 def test_other_training_schedules_are_refused():
     for theirs in (diffusers.EDMEulerScheduler(), diffusers.FlowMatchEulerDiscreteScheduler()):
-        with pytest.raises(InputError, match=type(theirs).__name__):
+        with raises("unknown-scheduler", type(theirs).__name__):
             schedules.NoiseSchedule.from_config(dict(theirs.config, _class_name=type(theirs).__name__))
 
 

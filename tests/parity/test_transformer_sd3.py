@@ -164,5 +164,5 @@ def test_configs_that_cannot_be_are_one_sentence(options, words):
 def test_a_sample_of_another_size_is_refused():
     _, ours = pair("3-medium")
     for size in ((20, 8), (7, 8)):
-        with pytest.raises(ValueError, match=f"{size[0]} x {size[1]}"):
+        with pytest.raises(ValueError, match=names(str(size[0]), str(size[1]))):
             ours(*inputs(ours.config, size))

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.expectations import raises
 from winobench.accelerators import ACCELERATORS
-from winobench.errors import InputError
 from winobench.planning import topologies
 
 
@@ -19,18 +19,18 @@ def test_names(text, name, shape):
     "text", ["", "h1000:8", "h100:0", "h100:8x8", "v5e:4", "v5p:2x2", "v5e:4x", "h100:-1", "l4: 1"]
 )
 def test_names_without_sense(text):
-    with pytest.raises(InputError, match="accelerator"):
+    with raises("unknown-accelerator"):
         topologies.parse(text)
 
 
 def test_too_many():
-    with pytest.raises(InputError, match="8,192"):
+    with raises("too-many-devices", "8,192"):
         topologies.parse("h100:10000")
 
 
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setattr(topologies.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"libtpu.*winobench\[tpu\]"):
+    with raises("missing-package", "libtpu", "winobench[tpu]"):
         topologies.find("v5e:2x2")
-    with pytest.raises(InputError, match=r"CUDA plugin.*winobench\[cuda\]"):
+    with raises("missing-package", "CUDA"):
         topologies.find("h100:8")

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.evaluation import fakes
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench import report
 from winobench.errors import InputError
@@ -306,9 +306,9 @@ def test_a_folder_that_cannot_be_written_and_wrong_numbers_are_refused(run_folde
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=names("--out")):
         report.write_report(run_folders[2:], tmp_path / "file")
-    with pytest.raises(InputError, match="resamples"):
+    with raises("out-of-range", "resamples"):
         report.write_report(run_folders[2:], tmp_path / "out", resamples=0)
-    with pytest.raises(InputError, match="gallery"):
+    with raises("out-of-range", "gallery"):
         report.write_report(run_folders[2:], tmp_path / "out", gallery_examples=-1)
 
 
@@ -356,7 +356,15 @@ def test_a_long_path_is_no_name(run_folders, tmp_path):
     assert all(len(label) < 60 for label in labels)
 
 
-@pytest.mark.parametrize("options", [{"seed": -1}, {"seed": 2**32}, {"seed": 1.5}, {"resamples": 10**12}])
-def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path, options):
-    with pytest.raises(InputError, match="must be"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, ("bad-value", "seed", "-1")),
+        ({"seed": 2**32}, ("bad-value", "seed", "4294967296")),
+        ({"seed": 1.5}, ("bad-value", "seed", "1.5")),
+        ({"resamples": 10**12}, ("out-of-range", "resamples")),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path, options, message):
+    with raises(*message):
         report.write_report([tmp_path / "absent"], tmp_path / "report", **options)

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.expectations import names
 from winobench import tasks
 from winobench.data import clevr_captions
 from winobench.metrics import METRICS
@@ -246,5 +247,5 @@ def test_references_of_a_run():
 
 
 def test_kinds_are_two():
-    with pytest.raises(ValueError, match="kind is diffusion or baseline, not 'clip'"):
+    with pytest.raises(ValueError, match=names("kind", "'clip'")):
         published.reference("pets", "accuracy", model="clip-rn50x64", kind="clip")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.tiny_language_models import CHAT_TEMPLATE, make_tokenizer
 from winobench.errors import InputError
 from winobench.responders.language import Turn
@@ -72,7 +72,7 @@ def test_dates_are_always_the_same():
 def test_template_without_system_turns():
     prompts = Prompts(make_tokenizer(chat_template=STRICT_TEMPLATE))
     assert prompts.text(TURNS) == "[INST] Be brief.\n\nQ1 [/INST] A1</s>[INST] Q2 [/INST]"
-    with pytest.raises(InputError, match=r"refuses a conversation of the turns assistant .roles must alternate.: set"):
+    with raises("conversation-refused"):
         prompts.text((Turn("assistant", "A"),))
 
 
@@ -112,7 +112,7 @@ def test_options_that_are_joined_to_the_prompt(plain):
 
 @pytest.mark.parametrize("option", ["", " \n"])
 def test_empty_options(plain, option):
-    with pytest.raises(InputError, match=r"an option is .*, but each must be a text"):
+    with raises("wrong-type", "option"):
         plain.encode_options(TURNS, ["Option 1", option])
 
 
@@ -145,7 +145,7 @@ def test_fingerprint(plain, chat):
 def test_bad_templates():
     with pytest.raises(InputError, match=names("chat_template", "'jinja'")):
         Prompts(make_tokenizer(), template="jinja")
-    with pytest.raises(InputError, match="this model's tokenizer has no chat template that applies"):
+    with raises("no-chat-template"):
         Prompts(make_tokenizer(), template="tokenizer")
 
 
@@ -160,6 +160,6 @@ def test_bad_templates():
 )
 def test_templates_that_do_not_end_are_refused_soon(template):
     before = sys.gettrace()
-    with pytest.raises(InputError, match="chat template refuses a conversation"):
+    with raises("conversation-refused"):
         Prompts(make_tokenizer(chat_template=template)).text(TURNS)
     assert sys.gettrace() is before

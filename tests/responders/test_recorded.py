@@ -5,7 +5,7 @@ import csv
 import pytest
 from absl import logging
 
-from winobench.errors import InputError
+from tests.expectations import raises
 from winobench.responders.language import Generation, Options, Responder, Turn
 from winobench.responders.recorded import RecordedModel, is_recorded
 
@@ -123,31 +123,31 @@ def test_the_fingerprint_is_the_content(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "does not exist: name a CSV"),
-        (b"", "is empty: name a CSV"),
-        (b"\n \n", "is empty: name a CSV"),
-        (b"\xef\xbb\xbf", "a header and no rows"),
-        (b"prompt,response\n", "a header and no rows"),
-        (b"question,answer\n1,2\n", "no column with responses, only question, answer: name one .*response"),
-        (b"question,response\n1,2\n", "does not say what was asked: .*question, response; add one named prompt"),
-        (b"prompt,prompt,response\n1,2,3\n", "several columns named 'prompt'"),
-        (b"prompt,response\na,b,c\n", "line 2: 3 fields under 2 columns"),
-        (b'prompt,response\na,"b\n', "line 2 is no CSV .*: correct it"),
-        (b"prompt,response\na,\xff\n", "is not in UTF-8 .byte 18."),
-        (b"prompt,response,sample\na,b,c\n", "row 1: the sample 'c' is no whole number"),
+        (None, ("no-such-file", "CSV")),
+        (b"", ("empty-file", "CSV")),
+        (b"\n \n", ("empty-file", "CSV")),
+        (b"\xef\xbb\xbf", ("empty-file", "header")),
+        (b"prompt,response\n", ("empty-file", "rows")),
+        (b"question,answer\n1,2\n", ("missing-column", "responses")),
+        (b"question,response\n1,2\n", ("missing-column", "question, response")),
+        (b"prompt,prompt,response\n1,2,3\n", ("repeated-column", "'prompt'")),
+        (b"prompt,response\na,b,c\n", ("wrong-number-of-cells", "2", "3")),
+        (b'prompt,response\na,"b\n', ("damaged-table", "2", "CSV")),
+        (b"prompt,response\na,\xff\n", ("not-utf8", "UTF-8", "18")),
+        (b"prompt,response,sample\na,b,c\n", ("not-a-number", "1", "'c'")),
     ],
 )
 def test_bad_files(tmp_path, content, message):
     path = tmp_path / "x.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(InputError, match=message) as raised:
+    with raises(*message) as raised:
         RecordedModel(f"recorded:{path}")
     assert "\n" not in str(raised.value)
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with raises("cannot-read", "Is a directory"):
         RecordedModel(f"recorded:{tmp_path}")
 
 
@@ -160,7 +160,7 @@ def test_a_byte_order_mark_and_a_long_field(tmp_path):
 
 def test_other_kinds_are_refused(tmp_path):
     model = RecordedModel(write(tmp_path / "x.csv", ["prompt", "response"], ["a", "b"]))
-    with pytest.raises(InputError, match="holds texts and answers no options requests"):
+    with raises("kind-not-answered"):
         list(model.ask([Options((Turn("user", "a"),), ("b", "c"))]))
 
 

@@ -38,4 +38,4 @@ def test_cpu_devices_share_the_memory(monkeypatch, megabytes, devices):
     class Parameter:
         nbytes = megabytes << 20
 
-    assert parallel.data_parallelism(common.default_mesh([Parameter()])) == devices
+    assert parallel.data_parallelism(parallel.default_mesh([Parameter()])) == devices

@@ -12,7 +12,7 @@ import torch
 from flax import nnx
 
 from tests import tiny_encoders
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.scorers import tiny_models
 from winobench import checkpoints, registry
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -71,9 +71,7 @@ def test_options_of_diffusion_models(folders):
     diffusion = {"error": "l2", "target": None, "image_size": None}
     assert loading.load_scorer(str(folders[DiffusionITM]), diffusion=diffusion).error == "l2"
     loading.load_scorer(str(folders[Contrastive]), diffusion={"error": None})
-    with pytest.raises(
-        InputError, match=r"^error is an option of diffusion models, but .*clip' is none: leave it out$"
-    ):
+    with raises("option-of-others", "error"):
         loading.load_scorer(str(folders[Contrastive]), diffusion=diffusion)
 
 
@@ -88,18 +86,18 @@ def test_pickles_of_language_models_are_read_where_they_may_be(kind, tiny_langua
     torch.save(safetensors.torch.load_file(weights), folder / "pytorch_model.bin")
     expected = responder_loading.load_responder(str(folder)).fingerprint()
     weights.unlink()
-    with pytest.raises(InputError, match="allow_pickle"):
+    with raises("weights-are-a-pickle", "allow_pickle"):
         responder_loading.load_responder(str(folder))
     assert responder_loading.load_responder(str(folder), allow_pickle=True).fingerprint() == expected
 
 
 def test_what_is_no_model_is_refused(tmp_path):
-    with pytest.raises(InputError, match="it has none of their files; name another model"):
+    with raises("unknown-kind-of-model"):
         loading.load_scorer(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(InputError, match=names("config.json", "'bert'")):
         loading.load_scorer(str(tmp_path))
-    with pytest.raises(InputError, match=r"is neither a folder, nor a hub id .* clip-rn50x64"):
+    with raises("no-such-model", "clip-rn50x64"):
         loading.load_scorer("clip_rn50x64")
     with pytest.raises(InputError, match=names("model_index.json", "no-such/model")):
         loading.load_scorer("no-such/model")
@@ -135,7 +133,7 @@ def test_a_lora(folders, tmp_path):
 
     with pytest.raises(InputError, match=names("lora_scale", "0.5", "LoRA")):
         judged(lora_scale=0.5)
-    with pytest.raises(InputError, match=r"^lora is an option of diffusion models"):
+    with raises("option-of-others", "lora"):
         loading.load_scorer(str(folders[Contrastive]), diffusion={"lora": str(tmp_path)})
     # Told before the model is looked for.
     with pytest.raises(InputError, match=names("none.safetensors")):
@@ -144,5 +142,5 @@ def test_a_lora(folders, tmp_path):
 
 @pytest.mark.parametrize("name", [5, None, b"t5", ["t5"]])
 def test_a_model_that_answers_questions_has_a_name(name):
-    with pytest.raises(InputError, match="has a name, not"):
+    with raises("wrong-type", "name"):
         responder_loading.load_responder(name)

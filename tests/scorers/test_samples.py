@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from winobench.errors import InputError
 from winobench.scorers import samples
 
@@ -43,7 +44,7 @@ def test_defaults():
     )
     published = samples.choose_timesteps("published", 1000)
     assert (published[0], published[-1], len(published)) == (10, 989, 980)
-    with pytest.raises(InputError, match="reaches 980, but this model has 975"):
+    with raises("out-of-range", "980", "975"):
         samples.choose_timesteps("published", 100, num_train_timesteps=975)
 
 
@@ -116,30 +117,30 @@ def test_default_number_and_arrays():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"rule": "random"}, "one of uniform, low_discrepancy, stratified"),
-        ({"num_samples": 0}, "from 1 to 1,000,000"),
-        ({"num_samples": 2.5}, "from 1 to 1,000,000"),
-        ({"num_samples": True}, "from 1 to 1,000,000"),
-        ({"seed": -1}, "seed"),
-        ({"seed": 2**32}, "seed"),
-        ({"seed": 1.5}, "seed"),
-        ({"timestep_range": (5, 5)}, "timestep_range"),
-        ({"timestep_range": (0, 1001)}, "timestep_range"),
-        ({"timestep_range": (0, 10, 20)}, "timestep_range"),
-        ({"timestep_range": (0, 99.5)}, "timestep_range"),
-        ({"rule": "published", "num_samples": 1001}, "published"),
-        ({"rule": "published", "num_train_timesteps": 100}, "published"),
-        ({"rule": [0.5]}, "whole number"),
-        ({"rule": []}, "at least one"),
-        ({"rule": [[1]]}, "whole number"),
-        ({"rule": [1000]}, "0 to 999"),
-        ({"rule": [-1]}, "0 to 999"),
-        ({"rule": [1, 2], "num_samples": 3}, "leave num_samples out"),
+        ({"rule": "random"}, ("unknown-name", "low_discrepancy")),
+        ({"num_samples": 0}, ("bad-value", "1,000,000")),
+        ({"num_samples": 2.5}, ("bad-value", "1,000,000")),
+        ({"num_samples": True}, ("bad-value", "1,000,000")),
+        ({"seed": -1}, ("bad-value", "seed")),
+        ({"seed": 2**32}, ("bad-value", "seed")),
+        ({"seed": 1.5}, ("bad-value", "seed")),
+        ({"timestep_range": (5, 5)}, ("bad-value", "timestep_range")),
+        ({"timestep_range": (0, 1001)}, ("bad-value", "timestep_range")),
+        ({"timestep_range": (0, 10, 20)}, ("bad-value", "timestep_range")),
+        ({"timestep_range": (0, 99.5)}, ("bad-value", "timestep_range")),
+        ({"rule": "published", "num_samples": 1001}, ("out-of-range", "published")),
+        ({"rule": "published", "num_train_timesteps": 100}, ("out-of-range", "published")),
+        ({"rule": [0.5]}, ("wrong-shape", "timesteps", "float64")),
+        ({"rule": []}, ("wrong-shape", "timesteps", "(0,)")),
+        ({"rule": [[1]]}, ("wrong-shape", "timesteps", "(1, 1)")),
+        ({"rule": [1000]}, ("out-of-range", "0", "999")),
+        ({"rule": [-1]}, ("out-of-range", "0", "999")),
+        ({"rule": [1, 2], "num_samples": 3}, ("two-numbers-of-samples", "num_samples")),
     ],
 )
 def test_bad_input(arguments, words):
     arguments = {"rule": "uniform", "num_samples": None} | arguments
-    with pytest.raises(InputError, match=words):
+    with raises(*words):
         samples.choose_timesteps(arguments.pop("rule"), arguments.pop("num_samples"), **arguments)
 
 

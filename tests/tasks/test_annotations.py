@@ -1,11 +1,10 @@
 """Annotation files: what is wrong with one is said in one sentence with its place, in every task."""
 
 import json
-import re
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.data import word_order
 from winobench.errors import InputError
@@ -77,9 +76,7 @@ def test_items_are_as_the_task_declares(name, tmp_path):
 def test_missing_annotations_are_named(name, tmp_path):
     folder = published_layouts.WRITERS[name](tmp_path)
     (folder / ANNOTATIONS[name]).unlink()
-    with pytest.raises(
-        InputError, match=rf"^there is no file {re.escape(str(folder))}/\S+, which the task needs: "
-    ) as caught:
+    with raises("no-such-file", f"{folder}/") as caught:
         read(name, folder)
     assert "\n" not in str(caught.value)
 
@@ -88,7 +85,7 @@ def test_missing_annotations_are_named(name, tmp_path):
 def test_broken_json_is_named(name, tmp_path):
     path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(InputError, match=rf"^(line 3 of )?{re.escape(str(path))} breaks off in the middle, "):
+    with raises("incomplete-file", str(path)):
         read(name, tmp_path)
 
 
@@ -97,8 +94,9 @@ def test_broken_json_is_named(name, tmp_path):
 def test_json_of_another_kind_is_named(name, content, tmp_path):
     path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
     path.write_text(content)
-    with pytest.raises(InputError, match=re.escape(str(path))):
+    with pytest.raises(InputError, match=names(str(path))) as caught:
         read(name, tmp_path)
+    assert caught.value.code in ("not-a-list", "not-an-object", "missing-field")
 
 
 @pytest.mark.parametrize(
@@ -120,66 +118,66 @@ def test_missing_key_of_a_row_is_named(name, key, tmp_path):
     rows = json.loads(path.read_text())
     del rows[1][key]
     path.write_text(json.dumps(rows))
-    with pytest.raises(InputError, match=rf"^row 2 of {re.escape(str(path))} has no '{key}': "):
+    with raises("missing-field", "2", str(path), f"'{key}'"):
         read(name, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": ["1"], "b": ["2"], "a": ["3"]}', r"^/\S*lists\.json has the key 'a' twice: "),
-        ('[{"a": 1}, {"b": [{"a": 1, "a": 1}]}]', r"^row 1 of 'b' in row 2 of /\S*lists\.json has the key 'a' twice: "),
+        ('{"a": ["1"], "b": ["2"], "a": ["3"]}', ("repeated-key", "lists.json", "'a'")),
+        ('[{"a": 1}, {"b": [{"a": 1, "a": 1}]}]', ("repeated-key", "1", "'b'", "2", "lists.json", "'a'")),
         # What is repeated within a value that a later one replaces has no place of its own.
-        ('{"a": {"b": 1, "b": 2}, "a": 1}', r"^/\S*lists\.json has the key 'a' twice: "),
+        ('{"a": {"b": 1, "b": 2}, "a": 1}', ("repeated-key", "lists.json", "'a'")),
     ],
 )
 def test_repeated_keys_are_refused(text, message, tmp_path):
     path = tmp_path / "lists.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         annotations.read_json(path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"lists\.json is empty: "),
-        ('[1,\n"a', r"lists\.json breaks off in the middle, "),
-        ("[1,\n2\n", r"lists\.json breaks off in the middle, "),
-        ("[1,\n2 3]", r"lists\.json is not JSON \(Expecting ',' delimiter, line 2, column 3\): "),
-        ("<html>", r"lists\.json is not JSON \(Expecting value, column 1\): "),
-        ("9" * 5000, r"lists\.json is not JSON \(.*digits"),
+        ("", ("empty-file", "lists.json")),
+        ('[1,\n"a', ("incomplete-file", "lists.json")),
+        ("[1,\n2\n", ("incomplete-file", "lists.json")),
+        ("[1,\n2 3]", ("not-json", "lists.json")),
+        ("<html>", ("not-json", "lists.json")),
+        ("9" * 5000, ("number-too-large", "lists.json")),
     ],
 )
 def test_it_is_told_where_json_is_broken(text, message, tmp_path):
     path = tmp_path / "lists.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         annotations.read_json(path)
 
 
 def test_the_line_of_broken_json_lines_is_named(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n\n{"a" 1}\n')
-    with pytest.raises(InputError, match=r"^line 3 of /\S*rows\.jsonl is not JSON \(.*, column 6\): "):
+    with raises("not-json", "3", "rows.jsonl", "6"):
         annotations.read_json_lines(path)
     path.write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
-    with pytest.raises(InputError, match=r"^line 2 of /\S*rows\.jsonl has the key 'a' twice: "):
+    with raises("repeated-key", "2", "rows.jsonl", "'a'"):
         annotations.read_json_lines(path)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('a\tb\n1\t"2\n3\t4\n', r"^/\S*rows\.tsv breaks off in the middle, "),
-        ('a\tb\n1\t"2"3\n', r"^line 2 of /\S*rows\.tsv is no row of a tab-separated table \("),
-        ("a\tc\n1\t2\n", r"^/\S*rows\.tsv has no column 'b': "),
+        ('a\tb\n1\t"2\n3\t4\n', ("incomplete-file", "rows.tsv")),
+        ('a\tb\n1\t"2"3\n', ("damaged-table", "2", "rows.tsv")),
+        ("a\tc\n1\t2\n", ("missing-column", "rows.tsv", "'b'")),
     ],
 )
 def test_it_is_told_where_a_table_is_broken(text, message, tmp_path):
     path = tmp_path / "rows.tsv"
     path.write_text(text)
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         annotations.read_table(path, ("a", "b"))
 
 
@@ -194,20 +192,20 @@ def test_entries_say_where_they_stand(tmp_path):
     path = tmp_path / "file.json"
     path.write_text('{"rows": [{"texts": ["a", "b"], "number": 2.5, "flag": true, "empty": " "}]}')
     (row,) = annotations.read_json(path)["rows"].rows()
-    where = rf"row 1 of 'rows' in {re.escape(str(path))}"
+    where = f"row 1 of 'rows' in {path}"
     assert row["texts"].texts(2) == ("a", "b")
     assert row["number"].number() == 2.5
     assert "texts" in row
     assert "text" not in row
-    with pytest.raises(InputError, match=rf"^'texts' in {where} has 2 entries, not 3: "):
+    with raises("wrong-number-of-entries", "'texts'", where, "2", "3"):
         row["texts"].texts(3)
-    with pytest.raises(InputError, match=rf"^'number' in {where} is no whole number: "):
+    with raises("not-a-number", "'number'", where):
         row["number"].integer()
     with pytest.raises(InputError, match=names("'flag'")):
         row["flag"].number()
     with pytest.raises(InputError, match=names("'empty'")):
         row["empty"].text()
-    with pytest.raises(InputError, match=rf"^{where} is no list"):
+    with raises("not-a-list", where):
         list(row.rows())
     with pytest.raises(InputError, match=names("'texts'")):
         list(row["texts"].items())
@@ -224,5 +222,5 @@ def test_lists_as_python_writes_them():
     entry = annotations.Entry("['it\\'s', \"two\"]", "line")
     assert annotations.python_list(entry).texts() == ("it's", "two")
     for text in ("[1, 2", "{'a': 1}", "__import__('os')"):
-        with pytest.raises(InputError, match="line is no list in Python's notation"):
+        with raises("not-a-list"):
             annotations.python_list(annotations.Entry(text, "line"))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS, aro_visual_genome
@@ -39,11 +39,11 @@ def test_all_relations_that_are_left_out_are_listed():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bbox_w": 0}, r"row 3 of .*json has a box outside of the image: 0 x 9 pixels at \(2, 2\)"),
-        ({"bbox_h": -4}, r"row 3 of .*json has a box outside of the image"),
-        ({"bbox_x": -40}, r"row 3 of .*json has a box outside of the image"),
-        ({"bbox_y": None}, r"'bbox_y' in row 3 of .*json is no number"),
-        ({"bbox_y": "7"}, r"'bbox_y' in row 3 of .*json is no number"),
+        ({"bbox_w": 0}, ("bad-box", "3", "json", "0", "9", "(2, 2)")),
+        ({"bbox_h": -4}, ("bad-box", "3", "json")),
+        ({"bbox_x": -40}, ("bad-box", "3", "json")),
+        ({"bbox_y": None}, ("not-a-number", "'bbox_y'", "3", "json")),
+        ({"bbox_y": "7"}, ("not-a-number", "'bbox_y'", "3", "json")),
     ],
 )
 def test_impossible_boxes_are_named(tmp_path, change, message):
@@ -51,7 +51,7 @@ def test_impossible_boxes_are_named(tmp_path, change, message):
     rows = json.loads(path.read_text())
     rows[2] |= change
     path.write_text(json.dumps(rows))
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         list(TASKS["aro_vg_relation"].source.read(tmp_path))
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.data import clevr_captions, images, preparing
 from winobench.errors import InputError
@@ -104,7 +104,7 @@ def test_a_set_that_cannot_be_used_is_no_reason_to_render(tmp_path):
     path = tmp_path / "clevr" / "prepared.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"task_version": 0}))
     assert "version 0" in task.ready(str(tmp_path))
-    with pytest.raises(InputError, match="version 0"):
+    with raises("data-not-ready", "0"):
         task.load(str(tmp_path), 1)
     path.write_text("{")
     with pytest.raises(InputError, match=names("prepared.json")):

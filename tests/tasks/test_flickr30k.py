@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS, flickr30k
@@ -40,11 +40,11 @@ def test_text_side_keeps_a_repeated_candidate_once(folder):
 @pytest.mark.parametrize(
     ("side", "change", "message"),
     [
-        ("", lambda lists: lists.pop(), "has 9 entries, not 10"),
-        ("", lambda lists: lists.__setitem__(9, lists[3]), "names an image twice"),
-        ("_text", lambda lists: lists.append("one more"), "has 11 entries, not 10"),
-        ("_text", lambda lists: lists.__setitem__(9, lists[0]), "offers the right caption twice"),
-        ("_text", lambda lists: lists.__setitem__(2, None), "is no text"),
+        ("", lambda lists: lists.pop(), ("wrong-number-of-entries", "9", "10")),
+        ("", lambda lists: lists.__setitem__(9, lists[3]), ("repeated-image",)),
+        ("_text", lambda lists: lists.append("one more"), ("wrong-number-of-entries", "11", "10")),
+        ("_text", lambda lists: lists.__setitem__(9, lists[0]), ("repeated-text",)),
+        ("_text", lambda lists: lists.__setitem__(2, None), ("not-a-text", "3")),
     ],
 )
 def test_malformed_lists_are_named(folder, side, change, message):
@@ -54,7 +54,7 @@ def test_malformed_lists_are_named(folder, side, change, message):
     change(content[key])
     path.write_text(json.dumps(content))
     name = "flickr30k_text" if side else "flickr30k_image"
-    with pytest.raises(InputError, match=rf"{key}' in .*{path.name} {message}"):
+    with raises(*message, f"'{key}'", path.name):
         list(TASKS[name].source.read(folder))
 
 
@@ -122,5 +122,5 @@ def test_lists_of_our_own_need_captions_and_images(folder):
     with pytest.raises(InputError, match=names("flickr30k_val.json")):
         flickr30k.build_lists(folder, ByName(), "x")
     path.write_text(json.dumps(rows[:3]))
-    with pytest.raises(InputError, match=r"lists of 10 candidates cannot be made of 3 images"):
+    with raises("too-few-images", "10", "3"):
         flickr30k.build_lists(folder, ByName(), "x")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.tasks import published_layouts
 from winobench.errors import InputError
 from winobench.tasks import TASKS
@@ -43,11 +43,9 @@ def test_bad_folders_are_named(folder):
     for word in ("beer", "wine"):
         for number in (7, 12):
             (folder / f"{word}-images" / f"{number}.jpg").unlink(missing_ok=True)
-    with pytest.raises(
-        InputError, match=r"beer-images and wine-images in .* have no image of women \(numbers above 6\): "
-    ):
+    with raises("missing-images", "beer-images", "wine-images", "women"):
         list(TASKS["genderbias"].source.read(folder))
     for path in list((folder / "purse-images").iterdir()):
         path.unlink()
-    with pytest.raises(InputError, match=r"purse-images has no \.jpg file"):
+    with raises("missing-images", "purse-images"):
         list(TASKS["genderbias"].source.read(folder))

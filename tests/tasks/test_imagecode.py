@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.expectations import raises
 from tests.tasks import published_layouts
-from winobench.errors import InputError
 from winobench.tasks import TASKS
 
 
@@ -30,7 +30,7 @@ def test_a_number_of_no_image_is_named(folder, key):
     content = json.loads(path.read_text())
     content["open-images-2_a"][key] = "A cup"
     path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=rf"'{key}' in 'open-images-2_a' in .*valid_data\.json stands for image"):
+    with raises("no-such-image", f"'{key}'", "'open-images-2_a'", "valid_data.json"):
         list(TASKS["imagecode_static"].source.read(folder))
 
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from tests.expectations import raises
 from winobench.data import winoviz as data
 from winobench.data.winoviz import published
-from winobench.errors import InputError
 from winobench.metrics.intervals import clustered, wilson
 from winobench.responders.language import Entailment, Generation, Options, Response, Similarity, Turn
 from winobench.tasks import get_text_task, winoviz
@@ -451,7 +451,7 @@ def test_missing_and_bad_data(user_dir, tmp_path):
     nowhere = str(tmp_path / "nowhere")
     assert "has neither items.jsonl nor items.csv" in task.ready(nowhere)
     assert task.count(nowhere) is None
-    with pytest.raises(InputError, match="has neither"):
+    with raises("data-not-ready", "items.jsonl", "items.csv"):
         task.load(nowhere, None)
     path = tmp_path / "winoviz" / "items.csv"
     items = data.read_items(path)

@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from configs import hardneg as hardneg_config
 from tests import tiny_sd3, tiny_sdxl
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.checkpoints import read_lora
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
@@ -218,7 +218,7 @@ def test_the_schedule_of_every_form_fits_its_steps(form):
 
 def test_meshes_of_a_cpu_fit_the_batch():
     assert loop.make_mesh(6, 1, 1).size == max(count for count in range(1, jax.device_count() + 1) if 6 % count == 0)
-    with pytest.raises(InputError, match="a batch of 7 cannot be shared by 2 micro-batches"):
+    with raises("indivisible-batch", "7", "2"):
         loop.make_mesh(7, 2, 1)
     with pytest.raises(InputError, match=names("model_parallel", "3")):
         loop.make_mesh(8, 1, 3)
@@ -227,18 +227,18 @@ def test_meshes_of_a_cpu_fit_the_batch():
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("lora.rank", 0, "rank is 0"),
-        ("loss.kind", "hard", "kind is 'hard'"),
-        ("loss.timestep_range", (1, 2, 3), r"config\.loss\.timestep_range is \(1, 2, 3\), but must be two whole"),
-        ("data.name", "clever", "the training set 'clever' .* choose one of clevr"),
-        ("data.name", "coco_hardneg_train", r"launch\.prepare"),
-        ("data.num_scenes", 1, r"config\.data\.num_scenes is 1"),
-        ("validation.tasks", "coco_hardneg_text", "coco_hardneg_text"),
-        ("validation.tasks", "flickr30k", "flickr30k"),
-        ("batch_size", 0, r"config\.batch_size is 0"),
-        ("wandb", "mine", "pip install wandb"),
-        ("optimizer.name", "sgd", "name is 'sgd', but it must be one of adamw, muon"),
-        ("optimizer.schedule", "step", "constant, cosine, linear"),
+        ("lora.rank", 0, ("out-of-range", "rank", "0")),
+        ("loss.kind", "hard", ("unknown-name", "kind", "'hard'")),
+        ("loss.timestep_range", (1, 2, 3), ("out-of-range", "config.loss.timestep_range", "(1, 2, 3)")),
+        ("data.name", "clever", ("unknown-name", "'clever'")),
+        ("data.name", "coco_hardneg_train", ("data-not-ready", "launch.prepare")),
+        ("data.num_scenes", 1, ("out-of-range", "config.data.num_scenes", "1")),
+        ("validation.tasks", "coco_hardneg_text", ("data-not-ready", "coco_hardneg_text")),
+        ("validation.tasks", "flickr30k", ("unknown-name", "flickr30k")),
+        ("batch_size", 0, ("bad-value", "config.batch_size", "0")),
+        ("wandb", "mine", ("missing-package", "wandb")),
+        ("optimizer.name", "sgd", ("bad-value", "name", "'sgd'")),
+        ("optimizer.schedule", "step", ("bad-value", "schedule", "'step'")),
     ],
 )
 def test_bad_options_are_named(config, tmp_path, monkeypatch, field, value, message):
@@ -250,7 +250,7 @@ def test_bad_options_are_named(config, tmp_path, monkeypatch, field, value, mess
         holder = holder[parent]
     with holder.ignore_type():
         holder[last] = value
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         hardneg.Training(config, tmp_path)
 
 
@@ -288,13 +288,19 @@ def test_the_command_of_a_run_has_all_that_its_model_needs(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("loss", (0, 5000)), ("loss", (5, 5)), ("validation", (0, 5000)), ("validation", (7, 3))]
+    ("field", "value", "message"),
+    [
+        ("loss", (0, 5000), ("out-of-range", "5000")),
+        ("loss", (5, 5), ("out-of-range", "5")),
+        ("validation", (0, 5000), ("bad-value", "config.validation.timestep_range", "(0, 5000)")),
+        ("validation", (7, 3), ("bad-value", "config.validation.timestep_range", "(7, 3)")),
+    ],
 )
 def test_timesteps_that_the_schedule_lacks_are_told_before_the_model_is_loaded(
-    config, tmp_path, monkeypatch, field, value
+    config, tmp_path, monkeypatch, field, value, message
 ):
     monkeypatch.setattr(hardneg.families, "load_pipeline", lambda *_, **__: pytest.fail("was loaded"))
     with config.ignore_type():
         config[field].timestep_range = value
-    with pytest.raises(InputError, match="timestep_range is"):
+    with raises(*message, *([] if field == "validation" else ["timestep_range"])):
         hardneg.Training(config, tmp_path)

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.launching import environment
 from tests.training import toy_run
 from winobench import parallel
@@ -303,7 +303,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
         for index, batch in enumerate(batches_from(first)):
             yield {"x": batch["x"] * (np.nan if index == 7 else 1.0)}
 
-    with pytest.raises(FloatingPointError, match="toy: the loss at step 8 is nan; there is no checkpoint") as error:
+    with raises("diverged", "toy", "8", "nan", "checkpoint", kind=loop.DivergenceError) as error:
         loop.train(
             step,
             state,
@@ -314,7 +314,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
             name="toy",
             log_every=5,
         )
-    assert isinstance(error.value, InputError)  # so that launchers say it in one line
+    assert isinstance(error.value, FloatingPointError)
 
 
 def test_a_gradient_that_is_not_finite_is_never_saved(tmp_path):
@@ -352,7 +352,7 @@ def test_parameters_that_overflow_are_never_saved(tmp_path):
     """The loss and the gradient before the step are finite, and the step itself is too large."""
     optimizer = optax.sgd(lambda step: jnp.where(step == 3, 3e38, 0.01))
     checkpoints = Checkpoints(tmp_path / "checkpoints")
-    with pytest.raises(loop.DivergenceError, match="after step 4 is not finite; the last good checkpoint is step 2 in"):
+    with raises("diverged", "4", "2", kind=loop.DivergenceError):
         loop.train(
             loop.make_step(lambda params, batch, key: (-200.0 * params["w"].sum(), {}), optimizer, seed=0),
             loop.create_state({"w": jnp.ones(4)}, optimizer),
@@ -395,10 +395,8 @@ def test_a_loss_that_explodes_stops_the_run(tmp_path, factor, stops):
         )
 
     if stops:
-        message = (
-            r"error at step 33 is 10, more than 5 times its running median, 1; the last good checkpoint is step 32"
-        )
-        with pytest.raises(loop.DivergenceError, match=message):
+        message = ("diverged", "33", "10", "5", "32")
+        with raises(*message, kind=loop.DivergenceError):
             train()
         checkpoints.close()
         assert Checkpoints(tmp_path / "checkpoints").latest_step() == 32
@@ -444,7 +442,7 @@ def test_the_rows_of_a_batch_are_those_of_its_arrays():
 def test_batch_sizes_are_checked_ahead():
     mesh = fsdp(2, 1)
     loop.check_batch_size(12, 3, mesh)
-    with pytest.raises(InputError, match=r"a batch of 10 cannot be shared by 3 micro-batches on 2 devices: .* 6 or 12"):
+    with raises("indivisible-batch", "10", "3", "6", "12"):
         loop.check_batch_size(10, 3, mesh)
     with pytest.raises(InputError, match=names("0", "2", "batch_size")):
         loop.check_batch_size(0, 1, mesh)

@@ -19,7 +19,7 @@ from flax import nnx
 
 from configs import nli as nli_config
 from tests import launching
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
 from winobench.checkpoints import encoder_layouts
@@ -221,22 +221,22 @@ def test_pairs_of_a_batch_are_about_equally_long(sources, tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("data.folder", "nowhere", r"nowhere has no snli_1.0_train.jsonl"),
-        ("data.sets", "mnli", "the NLI sets are snli, anli, not mnli"),
-        ("data.max_tokens", 65, "max_tokens is 65, but this model takes 4 to 64 tokens"),
-        ("batch_size", 0, "config.batch_size is 0"),
-        ("batch_size", 64, "63 pairs to train on, fewer than config.batch_size=64: lower it"),
-        ("num_steps", 0, "config.num_steps is 0"),
-        ("epochs", 0.0, "config.epochs is 0.0, but must be above 0"),
-        ("validation.limit", 0, "config.validation.limit is 0"),
-        ("optimizer.warmup_share", 1.0, "warmup_share is 1.0, but must be below 1"),
-        ("dtype", "float8", "'float8' is not one of float32"),
-        ("model", "bert", "'bert' is neither an existing folder nor a hub id"),
+        ("data.folder", "nowhere", ("missing-files", "nowhere", "snli_1.0_train.jsonl")),
+        ("data.sets", "mnli", ("unknown-name", "NLI")),
+        ("data.max_tokens", 65, ("out-of-range", "max_tokens", "65", "64")),
+        ("batch_size", 0, ("bad-value", "config.batch_size", "0")),
+        ("batch_size", 64, ("too-few-examples", "63", "config.batch_size=64")),
+        ("num_steps", 0, ("out-of-range", "config.num_steps", "0")),
+        ("epochs", 0.0, ("out-of-range", "config.epochs", "0.0")),
+        ("validation.limit", 0, ("out-of-range", "config.validation.limit", "0")),
+        ("optimizer.warmup_share", 1.0, ("out-of-range", "warmup_share", "1.0")),
+        ("dtype", "float8", ("unsupported-dtype", "'float8'", "float32")),
+        ("model", "bert", ("no-such-model", "'bert'")),
     ],
 )
 def test_bad_input(sources, field, value, message, tmp_path):
     config = make_config(sources)
     config.update_from_flattened_dict({field: value} | ({"num_steps": None} if field == "epochs" else {}))
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         nli.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

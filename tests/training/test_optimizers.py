@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.errors import InputError
 from winobench.training import optimizers
 
@@ -27,7 +27,7 @@ def test_schedules(kind, expected):
 def test_bad_schedules():
     with pytest.raises(InputError, match=names("'step'")):
         optimizers.make_schedule("step", 1.0, warmup_steps=0, total_steps=10)
-    with pytest.raises(InputError, match="a warm-up of 10 steps leaves nothing of 10 for the cosine schedule"):
+    with raises("out-of-range", "10"):
         optimizers.make_schedule("cosine", 1.0, warmup_steps=10, total_steps=10)
     optimizers.make_schedule("constant", 1.0, warmup_steps=10, total_steps=10)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.expectations import names
 from winobench.wscplus_items.agreement import compare
 
 LABELS = ("valid", "semi-valid", "invalid")
@@ -24,5 +25,5 @@ def test_the_ends():
     same = compare(["valid"] * 3, ["valid"] * 3, LABELS)
     assert (same.agreed, same.kappa) == (1, None)
     for first, second in (([], []), (["valid"], [])):
-        with pytest.raises(ValueError, match="the same items"):
+        with pytest.raises(ValueError, match=names(f"{len(first)} and {len(second)}")):
             compare(first, second, LABELS)

@@ -193,7 +193,8 @@ def load_clip(
     if layout.processor.size != (size, size):
         raise InputError(
             f"{source} makes images of {layout.processor.size[0]} x {layout.processor.size[1]} pixels, but its network"
-            f" takes {size} x {size}: the two are not of the same model"
+            f" takes {size} x {size}: the two are not of the same model",
+            code="mismatched-parts",
         )
     tokenizer = _read_tokenizer(source, config.text_config.vocab_size)
     tensors = layout.convert(weights.read_weights(paths))
@@ -214,15 +215,22 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     if found:
         return found
     if kind is not None:
-        raise InputError(f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP")
+        raise InputError(
+            f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP",
+            code="wrong-kind-of-model",
+        )
     archives = [name for name in source.names("") if name.endswith(".pt")]
     if archives:
         raise InputError(
             f"{source} holds {archives[0]}: archives of OpenAI's are programs and are not read; take the same weights"
-            " from the hub, such as timm/resnet50x64_clip.openai or openai/clip-vit-large-patch14"
+            " from the hub, such as timm/resnet50x64_clip.openai or openai/clip-vit-large-patch14",
+            code="unsupported-file-format",
         )
     source.require(_CONFIG, f"nor {_OPEN_CLIP_CONFIG}, so there is no CLIP in it")
-    raise InputError(f"{config_path} names no model_type and there is no {_OPEN_CLIP_CONFIG}, so this is no CLIP")
+    raise InputError(
+        f"{config_path} names no model_type and there is no {_OPEN_CLIP_CONFIG}, so this is no CLIP",
+        code="unknown-kind-of-model",
+    )
 
 
 def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
@@ -253,7 +261,7 @@ def _open_clip_processor(path: str, image_size: int) -> ImageProcessor:
     options = sources.read_json(path).get("preprocess_cfg") or {}
     with _blame(path):
         if not isinstance(options, Mapping):
-            raise InputError("preprocess_cfg is no object of options")
+            raise InputError("preprocess_cfg is no object of options", code="not-an-object")
         return ImageProcessor.from_open_clip(options, image_size)
 
 
@@ -263,7 +271,7 @@ def _blame(path: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}", code=error.code) from error
 
 
 def _find_weights(
@@ -292,12 +300,14 @@ def _read_tokenizer(source: sources.Source, vocab_size: int) -> Any:
         except InputError as error:
             raise InputError(
                 f"{source} has no tokenizer, and {_TOKENIZER_REPOSITORY}, which has the same one, cannot be read"
-                f" ({error}): copy its vocab.json and merges.txt"
+                f" ({error}): copy its vocab.json and merges.txt",
+                code="no-tokenizer",
             ) from error
     if (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
         raise InputError(
             f"the tokenizer of {source} has {count} tokens, but its text tower knows {vocab_size}: the two are"
-            " not of the same model"
+            " not of the same model",
+            code="mismatched-parts",
         )
     return tokenizer
 
@@ -316,7 +326,7 @@ def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
     vision, text = _checked("vision_cfg", options.get("vision_cfg")), _checked("text_cfg", options.get("text_cfg"))
     chosen = options.get("quick_gelu", quick_gelu)
     if not isinstance(chosen, bool):
-        raise InputError(f"unsupported option quick_gelu={chosen!r}; expected true or false")
+        raise InputError(f"unsupported option quick_gelu={chosen!r}; expected true or false", code="unsupported-option")
     activation = "quick_gelu" if chosen else "gelu"
     vision_width, text_width = _count(vision, "width", 768), _count(text, "width", 512)
     head_width, image_size = _count(vision, "head_width", 64), _count(vision, "image_size", 224)
@@ -356,29 +366,36 @@ def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
 def _checked(part: str, options: Any) -> Mapping[str, Any]:
     """One part of OpenCLIP's config, once all of its options are known to be supported."""
     if not isinstance(options, Mapping):
-        raise InputError(f"there is no object of options named {part}")
+        raise InputError(f"there is no object of options named {part}", code="not-an-object")
     only = _OPEN_CLIP_ONLY[part]
     for key, value in options.items():
         if key in only and value not in only[key]:
             raise InputError(
-                f"unsupported option {key}={value!r} of {part}; winobench implements {only[key][0]!r} only"
+                f"unsupported option {key}={value!r} of {part}; winobench implements {only[key][0]!r} only",
+                code="unsupported-option",
             )
         if not (key in only or key in _OPEN_CLIP_USED[part] or key in _OPEN_CLIP_IDLE[part]):
-            raise InputError(f"unknown option {key}={value!r} of {part}; remove it if it is idle")
+            raise InputError(
+                f"unknown option {key}={value!r} of {part}; remove it if it is idle", code="unknown-option"
+            )
     return options
 
 
 def _count(options: Mapping[str, Any], key: str, default: int | None) -> int:
     value = options.get(key, default)
     if not is_count(value):
-        raise InputError(f"unsupported option {key}={value!r}; expected a positive whole number")
+        raise InputError(
+            f"unsupported option {key}={value!r}; expected a positive whole number", code="unsupported-option"
+        )
     return value
 
 
 def _feed_forward_width(options: Mapping[str, Any], width: int) -> int:
     ratio = options.get("mlp_ratio", 4.0)
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or ratio * width < 1:
-        raise InputError(f"unsupported option mlp_ratio={ratio!r}; expected a positive number")
+        raise InputError(
+            f"unsupported option mlp_ratio={ratio!r}; expected a positive number", code="unsupported-option"
+        )
     return int(width * ratio)
 
 

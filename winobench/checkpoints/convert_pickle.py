@@ -75,7 +75,10 @@ def convert_folder(folder: pathlib.Path) -> list[pathlib.Path]:
     """
     files = sorted({path for pattern in (*_WEIGHTS, *_INDICES) for path in folder.rglob(pattern)})
     if not files:
-        raise InputError(f"{folder} has no weight files that are pickles ({', '.join(_WEIGHTS)}): nothing to convert")
+        raise InputError(
+            f"{folder} has no weight files that are pickles ({', '.join(_WEIGHTS)}): nothing to convert",
+            code="nothing-to-convert",
+        )
     return [_convert(path, path.parent) for path in files]
 
 
@@ -96,7 +99,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
     import huggingface_hub
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists already and is not empty: name a new folder")
+        raise InputError(f"{folder} exists already and is not empty: name a new folder", code="already-exists")
     # Says in one sentence what is wrong with the repository, if anything.
     source = sources.HubRepository(repo_id, revision)
     if all(source.find(name) is None for name in ("model_index.json", "open_clip_config.json")):
@@ -150,13 +153,14 @@ def safetensors_name(name: str) -> str:
 def _main(arguments: Sequence[str]) -> None:
     try:
         if len(arguments) not in (2, 3):
-            raise InputError("name a folder, a .bin file, or a hub id and a new folder")
+            raise InputError("name a folder, a .bin file, or a hub id and a new folder", code="bad-command")
         path = pathlib.Path(arguments[1])
         if path.exists() == (len(arguments) == 3):
             raise InputError(
                 f"{arguments[1]} is on this machine and is converted in place: name nothing else"
                 if path.exists()
-                else f"{arguments[1]} is no file or folder: if it is a hub id, also name the new folder"
+                else f"{arguments[1]} is no file or folder: if it is a hub id, also name the new folder",
+                code="bad-command",
             )
         if path.is_dir():
             written = convert_folder(path)

@@ -141,7 +141,10 @@ def _renamed(tensors: Mapping[str, FileTensor], table: KeyTable) -> dict[str, Fi
         if any(re.fullmatch(pattern, key) for pattern in table.ignored):
             continue
         if key in named:
-            raise InputError(f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter")
+            raise InputError(
+                f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter",
+                code="repeated-tensor",
+            )
         named[key] = tensor
     return named
 
@@ -173,7 +176,8 @@ def load_bert(
     if not any(name.startswith(_HEAD) for name in tensors):
         raise InputError(
             f"{source} holds a BERT without a classification head: name a fine-tuned one, or fine-tune it with"
-            " python -m launch.train --config=nli"
+            " python -m launch.train --config=nli",
+            code="no-task-head",
         )
     model = models.build_model(BertForSequenceClassification, config, tensors, dtype=dtype)
     return BertCheckpoint(model, read_bert_tokenizer(source, config.vocab_size))
@@ -295,14 +299,17 @@ def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: 
     # The library passes on whatever its JSON and Rust parts raise.
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable BERT tokenizer: {reason}") from error
+        raise InputError(f"{folder} holds no readable BERT tokenizer: {reason}", code="unreadable-tokenizer") from error
     missing = [name for name in ("cls_token", "sep_token", "pad_token") if getattr(tokenizer, f"{name}_id") is None]
     if missing:
-        raise InputError(f"the tokenizer in {folder} has no {missing[0]}: get its files again")
+        raise InputError(
+            f"the tokenizer in {folder} has no {missing[0]}: get its files again", code="incomplete-tokenizer"
+        )
     if vocab_size is not None and (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
         raise InputError(
             f"the tokenizer in {folder} has {count} tokens, but the network knows {vocab_size}: the two are"
-            " not of the same model"
+            " not of the same model",
+            code="mismatched-parts",
         )
     return tokenizer
 

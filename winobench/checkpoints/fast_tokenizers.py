@@ -56,11 +56,17 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     # The library passes on whatever its JSON and Rust parts raise.
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable tokenizer: {reason}") from error
+        raise InputError(f"{folder} holds no readable tokenizer: {reason}", code="unreadable-tokenizer") from error
     if getattr(tokenizer, "backend_tokenizer", None) is None:
-        raise InputError(f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file")
+        raise InputError(
+            f"{folder} holds a {type(tokenizer).__name__} without tokenizer.json: save it with that file",
+            code="incomplete-tokenizer",
+        )
     if tokenizer.pad_token_id is None:
-        raise InputError(f"the tokenizer in {folder} has no pad_token, with which texts are filled up: name one")
+        raise InputError(
+            f"the tokenizer in {folder} has no pad_token, with which texts are filled up: name one",
+            code="incomplete-tokenizer",
+        )
     return tokenizer
 
 
@@ -80,7 +86,7 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
     """
     texts = list(texts)
     if not texts:
-        raise InputError("the list of texts is empty: give at least one")
+        raise InputError("the list of texts is empty: give at least one", code="empty-list")
     check_texts(texts)
     encoded = tokenizer(texts, padding="max_length", padding_side="right", truncation=True, max_length=length)
     log_truncated(count_truncated(encoded), len(texts), length)
@@ -101,7 +107,8 @@ def as_questions(tokenizer: Any, texts: Sequence[str]) -> list[str]:
     if getattr(tokenizer, "chat_template", None) is None:
         raise InputError(
             "the tokenizer has no chat template, in which this model takes texts: put its chat_template.jinja into the"
-            " tokenizer's folder"
+            " tokenizer's folder",
+            code="no-chat-template",
         )
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
     return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]

@@ -119,7 +119,10 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
         source.require("config.json", "so it is no language model: name a folder or hub id in transformers' layout")
     if not isinstance(model_type, str) or model_type not in KINDS:
         found = "names no model_type" if model_type is None else f"has the model_type {options.shown(model_type)}"
-        raise InputError(f"{path} {found}, but the language models that are read here are {', '.join(KINDS)}")
+        raise InputError(
+            f"{path} {found}, but the language models that are read here are {', '.join(KINDS)}",
+            code="wrong-kind-of-model",
+        )
     return KINDS[model_type]
 
 
@@ -170,7 +173,9 @@ def language_model_dtype(dtype: Any) -> jnp.dtype:
     """Returns the dtype of a name or type; raises InputError unless it is float32 or bfloat16."""
     known = models.as_dtype(dtype)
     if known.name not in DTYPES:
-        raise InputError(f"language models compute in {' or '.join(DTYPES)}, not in {known.name}")
+        raise InputError(
+            f"language models compute in {' or '.join(DTYPES)}, not in {known.name}", code="unsupported-dtype"
+        )
     return known
 
 
@@ -181,7 +186,7 @@ def read_decoder_config(source: sources.Source) -> DecoderConfig:
     try:
         return DecoderConfig.from_dict(content)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}", code=error.code) from error
 
 
 def abstract_decoder(config: DecoderConfig, dtype: Any = jnp.bfloat16, *, int8: bool = False) -> Decoder:
@@ -285,7 +290,8 @@ def _drop_tied_copy(named: dict[str, weights.FileTensor]) -> None:
     if copy.shape != embedding.shape or not np.array_equal(copy.read(), embedding.read()):
         raise InputError(
             f"{copy.file}: {copy.name} and {embedding.name} differ, but config.json says that they are one"
-            " (tie_word_embeddings); check that both are of the same model"
+            " (tie_word_embeddings); check that both are of the same model",
+            code="mismatched-parts",
         )
     del named["lm_head.weight"]
 
@@ -339,7 +345,8 @@ def fill(
         )
         raise InputError(
             f"the parameters of this {name} take {needed / 2**30:.1f} GiB on each device, which is more than there is:"
-            " share them among more devices (model_parallel), or load them in bfloat16 or int8"
+            " share them among more devices (model_parallel), or load them in bfloat16 or int8",
+            code="out-of-memory",
         ) from error
     digest = hashlib.sha256("".join(f"{key} {digests[key]}\n" for key in sorted(digests)).encode()).hexdigest()
     return nnx.from_flat_state([(path, leaf.replace(values[path])) for path, leaf in leaves.items()]), digest
@@ -349,11 +356,14 @@ def _read(tensor: weights.FileTensor) -> tuple[np.ndarray, str]:
     """The values of a tensor and their digest."""
     array = np.ascontiguousarray(tensor.read()).reshape(tensor.shape)
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise InputError(f"{tensor.file}: the tensor {tensor.name} holds {array.dtype}, not real numbers")
+        raise InputError(
+            f"{tensor.file}: the tensor {tensor.name} holds {array.dtype}, not real numbers", code="wrong-dtype"
+        )
     if not weights.are_finite(array):
         raise InputError(
             f"{tensor.file}: the tensor {tensor.name} holds NaN or infinity, with which no answer is a number: take an"
-            " earlier checkpoint, or get the file again"
+            " earlier checkpoint, or get the file again",
+            code="not-finite",
         )
     digest = hashlib.sha256(f"{array.dtype.name} {array.shape}\n".encode())
     if array.size:
@@ -432,7 +442,9 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
     # Whatever its code and its parsers have to say about files that are not of their making.
     except Exception as error:
-        raise InputError(f"the tokenizer of {source} cannot be loaded: {sources._first_line(error)}") from error
+        raise InputError(
+            f"the tokenizer of {source} cannot be loaded: {sources._first_line(error)}", code="unreadable-tokenizer"
+        ) from error
     beyond = sorted(
         token
         for token, number in tokenizer.get_vocab().items()
@@ -441,7 +453,8 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
     if beyond:
         raise InputError(
             f"the tokenizer of {source} has {len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's"
-            f" vocabulary of {vocab_size}: check that both are of the same model"
+            f" vocabulary of {vocab_size}: check that both are of the same model",
+            code="mismatched-parts",
         )
     return tokenizer
 

@@ -168,7 +168,7 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
     try:
         return cls.config_class.from_dict(content)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}", code=error.code) from error
 
 
 def build_model(
@@ -201,7 +201,10 @@ def build_model(
         key = _torch_key(path)
         values = named[key].read().reshape(expected[key][1])
         if not jnp.issubdtype(values.dtype, jnp.floating):
-            raise InputError(f"{named[key].file}: the tensor {named[key].name} holds {values.dtype}, not real numbers")
+            raise InputError(
+                f"{named[key].file}: the tensor {named[key].name} holds {values.dtype}, not real numbers",
+                code="wrong-dtype",
+            )
         values = _from_torch(path, values).astype(dtype, copy=False)
         return path, leaf.replace(jnp.asarray(values))
 
@@ -218,7 +221,7 @@ def as_dtype(dtype: Any) -> jnp.dtype:
     except TypeError:
         known = None
     if known is None or known.name not in DTYPES:
-        raise InputError(f"the dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+        raise InputError(f"the dtype {dtype!r} is not one of {', '.join(DTYPES)}", code="unsupported-dtype")
     return known
 
 
@@ -261,12 +264,14 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
     if any(leaf.get_value().dtype.itemsize == 1 for _, leaf in _leaves(module)):
         raise InputError(
             f"this {type(module).__name__} has weights in 8 bits, which its files have no place for: save the network"
-            " that it was made from"
+            " that it was made from",
+            code="cannot-be-saved",
         )
     if lora.adapters(module):
         raise InputError(
             f"this {type(module).__name__} has LoRA adapters, which its files have no place for: fuse them first, or"
-            " save the adapters alone (checkpoints.save_lora)"
+            " save the adapters alone (checkpoints.save_lora)",
+            code="cannot-be-saved",
         )
 
     def convert(item: tuple[Path, Any]) -> tuple[str, np.ndarray]:
@@ -277,7 +282,8 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
         if not np.isfinite(values).all():
             raise InputError(
                 f"{type(module).__name__}: {key} holds values that are not finite in {dtype.name}:"
-                " save it as float32, or look for the step at which training diverged"
+                " save it as float32, or look for the step at which training diverged",
+                code="not-finite",
             )
         # Unlike `ascontiguousarray`, this leaves a single number without an axis.
         return key, np.asarray(np.transpose(values, _axes(path, values.ndim)), order="C")
@@ -346,7 +352,8 @@ def _rename(network: str, tensors: Mapping[str, weights.FileTensor]) -> dict[str
             continue
         if key in named:
             raise InputError(
-                f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter of {network}"
+                f"{tensor.file}: {tensor.name} and {named[key].name} are two names of the same parameter of {network}",
+                code="repeated-tensor",
             )
         named[key] = tensor
     return named
@@ -363,7 +370,8 @@ def _check_depth(network: str, config: Any, tensors: Mapping[str, weights.FileTe
                 files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
                 raise InputError(
                     f"{sources.shorten(files, 1)} has {len(tensors):,} tensors, too few for the {network} that its"
-                    f" {config_name} describes, with {key}={options.shown(layers)}: check that both are of one model"
+                    f" {config_name} describes, with {key}={options.shown(layers)}: check that both are of one model",
+                    code="mismatched-parts",
                 )
 
 
@@ -390,7 +398,8 @@ def _check_fit(
         files = sorted({tensor.file for tensor in tensors.values()}) or ["the weight file"]
         raise InputError(
             f"{sources.shorten(files, 1)} does not fit the {network} that its {config_name} describes:"
-            f" {'; '.join(differences)}; check that both are of the same model"
+            f" {'; '.join(differences)}; check that both are of the same model",
+            code="mismatched-parts",
         )
 
 

@@ -88,9 +88,11 @@ class PickledTensor:
             with zipfile.ZipFile(self.path) as archive:
                 content = archive.read(self.member)
         except (*_UNREADABLE, KeyError, zipfile.BadZipFile) as error:
-            raise InputError(f"{self.path} is damaged at {self.member} ({error}): get it again") from error
+            raise InputError(
+                f"{self.path} is damaged at {self.member} ({error}): get it again", code="damaged-file"
+            ) from error
         if len(content) < self.size * self.dtype.itemsize:
-            raise InputError(f"{self.path} is damaged at {self.member} (too short): get it again")
+            raise InputError(f"{self.path} is damaged at {self.member} (too short): get it again", code="damaged-file")
         flat = np.frombuffer(content, self.dtype, self.size)[self.offset :]
         strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
         return np.array(np.lib.stride_tricks.as_strided(flat, self.shape, strides, writeable=False), order="C")
@@ -297,44 +299,57 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
             sizes = {info.filename: info for info in archive.infolist()}
             programs = [name for name in sizes if name.count("/") == 1 and name.endswith("/data.pkl")]
             if len(programs) != 1:
-                raise InputError(f"{path} is a zip archive, but not one of torch.save: it has no data.pkl")
+                raise InputError(
+                    f"{path} is a zip archive, but not one of torch.save: it has no data.pkl", code="not-weights"
+                )
             root = programs[0].removesuffix("data.pkl")
             if sizes[programs[0]].file_size > _MAX_PICKLE_BYTES:
-                raise InputError(f"{path} is refused: its data.pkl is larger than that of any network")
+                raise InputError(
+                    f"{path} is refused: its data.pkl is larger than that of any network", code="too-large"
+                )
             program = archive.read(programs[0])
             order = sizes.get(f"{root}byteorder")
             if order is not None and order.file_size > _LONGEST_ORDER:
-                raise InputError(f"{path} is damaged: its byteorder is not a word; get it again")
+                raise InputError(f"{path} is damaged: its byteorder is not a word; get it again", code="damaged-file")
             byteorder = b"little" if order is None else archive.read(order)
     except zipfile.BadZipFile as error:
         raise InputError(
             f"{path} is damaged, or in the format from before PyTorch 1.6, which is not supported: get it again, or"
-            " load it with torch once and save it as safetensors"
+            " load it with torch once and save it as safetensors",
+            code="damaged-file",
         ) from error
     except _UNREADABLE as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+        raise InputError(f"{path} cannot be read: {error}", code="cannot-read") from error
     if byteorder.strip() != b"little":
-        raise InputError(f"{path} was saved on a big-endian machine, which is not supported")
+        raise InputError(
+            f"{path} was saved on a big-endian machine, which is not supported", code="unsupported-file-format"
+        )
 
     try:
         content = _Machine().run(program)
     except _Refused as refused:
         raise InputError(
-            f"{path} is refused: a file of weights has no need of {refused}, and this could run code when it is opened"
+            f"{path} is refused: a file of weights has no need of {refused}, and this could run code when it is opened",
+            code="unsafe-pickle",
         ) from refused
     except Exception as error:
         # A damaged or hostile program can fail in any way; none of them concerns the caller.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise InputError(f"{path} is not a pickle of tensors ({reason}): get it again") from error
+        raise InputError(f"{path} is not a pickle of tensors ({reason}): get it again", code="not-weights") from error
     if not isinstance(content, dict):
-        raise InputError(f"{path} must hold a dictionary of tensors, but holds a {type(content).__name__}")
+        raise InputError(
+            f"{path} must hold a dictionary of tensors, but holds a {type(content).__name__}", code="not-weights"
+        )
     return {key: _tensor(path, root, sizes, key, value) for key, value in content.items()}
 
 
 def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, value: Any) -> PickledTensor:
     """Checks a description, now that the program has ended and can no longer change it."""
     if not isinstance(key, str) or type(value) is not _Description:
-        raise InputError(f"{path} holds something other than tensors by name, at {key!r}: it is no file of weights")
+        raise InputError(
+            f"{path} holds something other than tensors by name, at {key!r}: it is no file of weights",
+            code="not-weights",
+        )
     storage = value.storage
     sound = (
         type(storage) is _Storage
@@ -352,13 +367,18 @@ def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, v
         # Values that repeat (stride 0) are no weights, and would let a small file ask for any amount of memory.
         sound = count == 0 or (count <= storage.size and last < storage.size)
     if not sound:
-        raise InputError(f"{path} is refused: it describes the tensor {key} in a way that torch.save never does")
+        raise InputError(
+            f"{path} is refused: it describes the tensor {key} in a way that torch.save never does",
+            code="unsafe-pickle",
+        )
     member = f"{root}data/{storage.key}"
     if member not in sizes:
-        raise InputError(f"{path} is damaged: it has no {member}, the values of {key}")
+        raise InputError(f"{path} is damaged: it has no {member}, the values of {key}", code="damaged-file")
     # torch never compresses; a compressed member could unpack to any size.
     if sizes[member].compress_type != zipfile.ZIP_STORED:
-        raise InputError(f"{path} is refused: {member} is compressed, which torch.save never does")
+        raise InputError(
+            f"{path} is refused: {member} is compressed, which torch.save never does", code="compressed-weights"
+        )
     return PickledTensor(path, member, storage.dtype, storage.size, value.offset, value.shape, value.strides)
 
 

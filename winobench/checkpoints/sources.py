@@ -48,7 +48,9 @@ class Source(abc.ABC):
         path = self.find(name)
         if path is None:
             hint = self.hint()
-            raise InputError(f"{name} of {self} is not at hand: {hint}" if hint else f"{self} has no {name}, {purpose}")
+            if hint:
+                raise InputError(f"{name} of {self} is not at hand: {hint}", code="hub-not-reached")
+            raise InputError(f"{self} has no {name}, {purpose}", code="no-such-file")
         return path
 
 
@@ -98,17 +100,23 @@ class HubRepository(Source):
         except errors.GatedRepoError as error:
             raise InputError(
                 f"{place} is gated: accept its terms at https://huggingface.co/{self.repo_id} and log in with"
-                " `hf auth login` or the environment variable HF_TOKEN"
+                " `hf auth login` or the environment variable HF_TOKEN",
+                code="gated-repository",
             ) from error
         except errors.RepositoryNotFoundError as error:
             raise InputError(
                 f"{place} does not exist or is private, and there is no local folder of this name: check the spelling,"
-                " or log in with `hf auth login` or the environment variable HF_TOKEN"
+                " or log in with `hf auth login` or the environment variable HF_TOKEN",
+                code="no-such-repository",
             ) from error
         except errors.RevisionNotFoundError as error:
-            raise InputError(f"{place} has no revision {self.revision!r}: name a branch, tag or commit") from error
+            raise InputError(
+                f"{place} has no revision {self.revision!r}: name a branch, tag or commit", code="no-such-revision"
+            ) from error
         except errors.HFValidationError as error:
-            raise InputError(f"{self.repo_id!r} is neither a local folder nor a hub id: {error}") from error
+            raise InputError(
+                f"{self.repo_id!r} is neither a local folder nor a hub id: {error}", code="no-such-model"
+            ) from error
         except (errors.LocalEntryNotFoundError, ConnectionError) as error:
             # Offline, or no connection: the file may well exist on the hub.
             self._unreachable = _first_line(error)
@@ -117,7 +125,9 @@ class HubRepository(Source):
             return None
         # Whatever else the transport or the disk of the cache has to say.
         except Exception as error:
-            raise InputError(f"{name} of {place} could not be fetched: {_first_line(error)}") from error
+            raise InputError(
+                f"{name} of {place} could not be fetched: {_first_line(error)}", code="cannot-download"
+            ) from error
         self._pin(path)
         return path
 
@@ -171,7 +181,9 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     if isinstance(source, Source):
         return source
     if not isinstance(source, str | os.PathLike):
-        raise InputError(f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}")
+        raise InputError(
+            f"a model is a name, a folder or a hub id (owner/name), not {options.shown(source)}", code="wrong-type"
+        )
     name = os.fspath(source)
     for models in (registry.MODELS, registry.LANGUAGE_MODELS):
         if name in models:
@@ -181,9 +193,14 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
         registry.check_embedded(os.fspath(path))
         return LocalFolder(path)
     if os.path.exists(path):
-        raise InputError(f"{name} is a file, but a folder in the diffusers layout or a hub id is needed")
+        raise InputError(
+            f"{name} is a file, but a folder in the diffusers layout or a hub id is needed", code="is-a-file"
+        )
     if not isinstance(name, str) or not registry.HUB_ID.fullmatch(name):
-        raise InputError(f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name")
+        raise InputError(
+            f"{options.shown(name)} is neither an existing folder nor a hub id of the form owner/name",
+            code="no-such-model",
+        )
     return HubRepository(name, revision)
 
 

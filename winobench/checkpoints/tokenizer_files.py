@@ -66,12 +66,13 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     # The library passes on whatever its JSON and Rust parts raise.
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{folder} holds no readable CLIP tokenizer: {reason}") from error
+        raise InputError(f"{folder} holds no readable CLIP tokenizer: {reason}", code="unreadable-tokenizer") from error
     longest = tokenizer.model_max_length
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < _FEWEST_TOKENS:
         raise InputError(
             f"{folder}/tokenizer_config.json has the model_max_length {longest!r:.80}, but it must be a whole number"
-            f" from {_FEWEST_TOKENS} on: a text needs room for start, end and one word; get the file again"
+            f" from {_FEWEST_TOKENS} on: a text needs room for start, end and one word; get the file again",
+            code="out-of-range",
         )
     _check_vocabulary(tokenizer, folder)
     return tokenizer
@@ -91,11 +92,15 @@ def _check_special_tokens(*paths: str | None) -> None:
             if stated is None:
                 continue
             if not isinstance(token, str):
-                raise InputError(f"{path} has the {name} {options.shown(stated)}, which is not a text: get it again")
+                raise InputError(
+                    f"{path} has the {name} {options.shown(stated)}, which is not a text: get it again",
+                    code="damaged-tokenizer",
+                )
             if name in ("bos_token", "eos_token") and found.setdefault(name, token) != token:
                 raise InputError(
                     f"{path} has the {name} {options.shown(token)}, but {os.path.basename(paths[0] or '')} beside it"
-                    f" has {options.shown(found[name])}: get both again"
+                    f" has {options.shown(found[name])}: get both again",
+                    code="damaged-tokenizer",
                 )
 
 
@@ -105,7 +110,8 @@ def _check_ids(path: str | None) -> None:
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _LARGEST_ID:
             raise InputError(
                 f"{path} gives the token {options.shown(token)} the id {options.shown(number)}, which is not a whole"
-                f" number from 0 to {_LARGEST_ID:,}: get it again"
+                f" number from 0 to {_LARGEST_ID:,}: get it again",
+                code="damaged-tokenizer",
             )
 
 
@@ -122,19 +128,22 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
         if number > _LARGEST_ID:  # the library takes time and memory for every number up to it
             raise InputError(
                 f"{folder} gives the token {options.shown(token)} the id {number:,}, but ids up to {_LARGEST_ID:,} are"
-                " read: get its vocab.json again"
+                " read: get its vocab.json again",
+                code="damaged-tokenizer",
             )
         other = token_of.setdefault(number, token)
         if other != token:
             raise InputError(
                 f"{folder} gives the tokens {options.shown(other)} and {options.shown(token)} the same id, {number}:"
-                " get its vocab.json again"
+                " get its vocab.json again",
+                code="damaged-tokenizer",
             )
     for name in ("bos_token", "eos_token"):
         if getattr(tokenizer, name) not in vocabulary:
             raise InputError(
                 f"{folder} has the {name} {options.shown(getattr(tokenizer, name))}, which its vocabulary lacks:"
-                " get its files again"
+                " get its files again",
+                code="damaged-tokenizer",
             )
     _, merges = vocabulary_and_merges(tokenizer)
     special = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder}
@@ -144,7 +153,8 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
         raise InputError(
             f"{folder} has {len(lacking):,} tokens that no merge makes, such as {options.shown(lacking[0])}: get its"
-            " merges.txt again"
+            " merges.txt again",
+            code="damaged-tokenizer",
         )
 
 
@@ -164,7 +174,7 @@ def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
     """
     texts = list(texts)
     if not texts:
-        raise InputError("the list of texts is empty: give at least one")
+        raise InputError("the list of texts is empty: give at least one", code="empty-list")
     check_texts(texts)
     encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=length)
     log_truncated(count_truncated(encoded), len(texts), length)
@@ -212,7 +222,10 @@ def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_
       InputError: for a word that CLIP's tokenizer would split or change.
     """
     if model_max_length < _FEWEST_TOKENS:
-        raise InputError(f"model_max_length is {model_max_length}, but a text needs room for start, end and one word")
+        raise InputError(
+            f"model_max_length is {model_max_length}, but a text needs room for start, end and one word",
+            code="out-of-range",
+        )
     merges = learn_merges(words)
     alphabet = list(_byte_letters().values())
     tokens = alphabet + [letter + _END_OF_WORD for letter in alphabet]
@@ -270,14 +283,18 @@ def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:
 def _check_word(word: str) -> None:
     normal = unicodedata.normalize("NFC", word).lower()
     if word != normal:
-        raise InputError(f"the word {word!r} is not in lower case and NFC: the tokenizer would read it as {normal!r}")
+        raise InputError(
+            f"the word {word!r} is not in lower case and NFC: the tokenizer would read it as {normal!r}",
+            code="word-not-normal",
+        )
     kinds = {unicodedata.category(character)[0] for character in word}
     # Separators and control characters (Z, C) count as blanks or are rare enough to refuse.
     one_token = kinds == {"L"} or (kinds == {"N"} and len(word) == 1) or (kinds and kinds <= {"M", "P", "S"})
     if not one_token:
         raise InputError(
             f"the word {word!r} cannot be one token: CLIP's tokenizer splits texts into runs of letters, single digits"
-            " and runs of other signs"
+            " and runs of other signs",
+            code="word-of-several-tokens",
         )
 
 

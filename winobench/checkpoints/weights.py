@@ -86,11 +86,14 @@ def find_weights(
         raise InputError(
             f"{source} holds its weights as a Python pickle ({join(subfolder, pickled[0])}), which can run code when it"
             f" is opened: convert it with `{pickles.conversion_command(source)}`, or allow pickles (allow_pickle=True),"
-            " which reads it with a restricted unpickler"
+            " which reads it with a restricted unpickler",
+            code="weights-are-a-pickle",
         )
     found = f"; it has {shorten(there)}: check the variant" if there else ""
     hint = source.hint()
-    raise InputError(f"{wanted} of {source} is not at hand: {hint}" if hint else f"{source} has no {wanted}{found}")
+    if hint:
+        raise InputError(f"{wanted} of {source} is not at hand: {hint}", code="hub-not-reached")
+    raise InputError(f"{source} has no {wanted}{found}", code="no-weights")
 
 
 def _find(source: Source, subfolder: str | None, stem: str, extension: str, variant: str | None) -> list[str]:
@@ -103,17 +106,22 @@ def _find(source: Source, subfolder: str | None, stem: str, extension: str, vari
         return []
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise InputError(f"{index} names no shards (weight_map): the index is damaged, get it again")
+        raise InputError(
+            f"{index} names no shards (weight_map): the index is damaged, get it again", code="damaged-index"
+        )
     named = list(weight_map.values())
     if any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in named):
         raise InputError(
-            f"{index} names a shard that is not a file of its own folder: the index is damaged or not to be trusted"
+            f"{index} names a shard that is not a file of its own folder: the index is damaged or not to be trusted",
+            code="damaged-index",
         )
     shards = sorted(set(named))
     missing = [shard for shard in shards if (source.find(join(subfolder, shard))) is None]
     if missing:
         hint = f" ({source.hint()})" if source.hint() else ""
-        raise InputError(f"{index} names shards that {source} does not have: {shorten(missing)}{hint}")
+        raise InputError(
+            f"{index} names shards that {source} does not have: {shorten(missing)}{hint}", code="missing-shards"
+        )
     return [source.require(join(subfolder, shard), "") for shard in shards]
 
 
@@ -142,7 +150,9 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
     for path in paths:
         new = _read_safetensors(path) if path.endswith(".safetensors") else _read_pickle(path)
         if twice := sorted(new.keys() & tensors.keys()):
-            raise InputError(f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}")
+            raise InputError(
+                f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}", code="repeated-tensor"
+            )
         tensors |= new
     return tensors
 
@@ -158,7 +168,8 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
     except (safetensors.SafetensorError, OSError) as error:
         raise InputError(
             f"{path} is no complete safetensors file ({str(error).splitlines()[0]}): it may have been cut off while it"
-            " was copied or downloaded, so get it again"
+            " was copied or downloaded, so get it again",
+            code="incomplete-file",
         ) from error
 
     def reader(name: str) -> Callable[[], np.ndarray]:
@@ -166,7 +177,9 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
             try:
                 return handle.get_tensor(name)
             except (safetensors.SafetensorError, TypeError, KeyError) as error:
-                raise InputError(f"{path}: the tensor {name} has a dtype that is not supported: {error}") from error
+                raise InputError(
+                    f"{path}: the tensor {name} has a dtype that is not supported: {error}", code="unsupported-dtype"
+                ) from error
 
         return read
 
@@ -174,7 +187,8 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
     if written is not None and written != _digest((name, readers[name]()) for name in sorted(shapes)):
         raise InputError(
             f"{path} is damaged: its tensors are not those that were written into it (SHA-256); get it again, or, if"
-            f" a tool has changed them on purpose, save them without {_DIGEST} in the metadata"
+            f" a tool has changed them on purpose, save them without {_DIGEST} in the metadata",
+            code="damaged-file",
         )
     return {name: FileTensor(name, shape, path, readers[name]) for name, shape in shapes.items()}
 
@@ -199,7 +213,8 @@ def _check_names(path: str) -> None:
     if twice:
         raise InputError(
             f"{path} has the name {options.shown(twice[0])} twice in its header, so what is meant is open: get the"
-            " file again, from a place that can be trusted"
+            " file again, from a place that can be trusted",
+            code="repeated-tensor",
         )
 
 

@@ -77,7 +77,8 @@ def top_k_lists(
     first_text[owner[::-1]] = np.arange(len(texts))[::-1]  # the last write, the lowest number, stays
     if (first_text < 0).any():
         raise InputError(
-            f"image {np.flatnonzero(first_text < 0)[0]} has no text of its own: leave it out or give it a caption"
+            f"image {np.flatnonzero(first_text < 0)[0]} has no text of its own: leave it out or give it a caption",
+            code="image-without-text",
         )
     num_wrong = k - 1
     fewest_images = len(images) - np.bincount(true_pairs[:, 0], minlength=len(texts)).max()
@@ -85,7 +86,8 @@ def top_k_lists(
     if num_wrong < 1 or min(fewest_images, fewest_texts) < num_wrong:
         raise InputError(
             f"lists of {k} candidates cannot be made of {len(images)} images and {len(texts)} texts: there are only"
-            f" {fewest_images} wrong images for some text and {fewest_texts} wrong texts for some image"
+            f" {fewest_images} wrong images for some text and {fewest_texts} wrong texts for some image",
+            code="too-few-images",
         )
 
     by_text = _Best(len(texts), num_wrong)
@@ -195,7 +197,9 @@ def _unit(vectors: np.ndarray, kind: str) -> np.ndarray:
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     bad = np.flatnonzero(~(np.isfinite(norms[:, 0]) & (norms[:, 0] > 0)))
     if len(bad):
-        raise InputError(f"the vector of {kind} {bad[0]} is zero or not finite: the model cannot rank it")
+        raise InputError(
+            f"the vector of {kind} {bad[0]} is zero or not finite: the model cannot rank it", code="not-finite"
+        )
     return (vectors / norms).astype(np.float32)
 
 

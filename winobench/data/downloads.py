@@ -104,7 +104,9 @@ def fetch(
     except OSError as error:
         advice = " (see `ulimit -f`, or name a folder on another file system with --data_dir)"
         too_large = advice if error.errno == errno.EFBIG else ""
-        raise InputError(f"{target} cannot be written: {error.strerror or error}{too_large}") from error
+        raise InputError(
+            f"{target} cannot be written: {error.strerror or error}{too_large}", code="cannot-write"
+        ) from error
 
 
 @dataclasses.dataclass
@@ -185,7 +187,8 @@ def _from_url(
                 when = "" if has_answered else " when the host can be reached"
                 raise InputError(
                     f"{download.url} cannot be downloaded ({error}): give the same command again later{when}, and it"
-                    f" goes on where it was, or get the file by other means and put it at {target}"
+                    f" goes on where it was, or get the file by other means and put it at {target}",
+                    code="cannot-download",
                 ) from error
             wait = min(max(first_wait * 2 ** (failures - 1), error.wait), _LONGEST_WAIT)
             display.say(f"{target.name}: {error}, trying again in {wait:.0f} s")
@@ -197,7 +200,8 @@ def _from_url(
             part.drop()
             raise InputError(
                 f"{download.url} is not the file that was published (SHA-256 {found} instead of {download.sha256}): get"
-                f" the file by other means and put it at {target}"
+                f" the file by other means and put it at {target}",
+                code="wrong-checksum",
             )
     part.finish(target)
 
@@ -234,7 +238,8 @@ def _receive(part: _Part, display: Display) -> None:
             raise _Interrupted(f"{error.code} {error.reason}", _retry_after(error)) from error
         raise InputError(
             f"{part.url} cannot be downloaded ({error.code} {error.reason}): see whether it has moved, or get the file"
-            f" by other means and put it at {part.path.with_suffix('')}"
+            f" by other means and put it at {part.path.with_suffix('')}",
+            code="cannot-download",
         ) from error
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
         reason = getattr(error, "reason", "") or error
@@ -272,7 +277,8 @@ def _check_space(part: _Part, offset: int) -> None:
     if missing > free:
         raise InputError(
             f"{part.url} needs {missing / 1e9:.1f} GB, but {part.path.parent} has {free / 1e9:.1f} GB left: make room,"
-            " or name another folder with --data_dir"
+            " or name another folder with --data_dir",
+            code="disk-full",
         )
 
 
@@ -290,19 +296,26 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
     try:
         path = hub.download(download.hub_id, download.filename, repo_type="dataset")
     except errors.GatedRepoError as error:
-        raise InputError(f"{place} is gated: accept its terms at {page}, then {log_in}, and try again") from error
+        raise InputError(
+            f"{place} is gated: accept its terms at {page}, then {log_in}, and try again", code="gated-repository"
+        ) from error
     except errors.RepositoryNotFoundError as error:
-        raise InputError(f"{place} does not exist or is private: see {page}, and {log_in}") from error
+        raise InputError(
+            f"{place} does not exist or is private: see {page}, and {log_in}", code="no-such-repository"
+        ) from error
     except (errors.LocalEntryNotFoundError, ConnectionError) as error:
         raise InputError(
             f"{download.filename} of {place} cannot be downloaded, as the hub cannot be reached: check the connection"
-            " and the environment variable HF_HUB_OFFLINE"
+            " and the environment variable HF_HUB_OFFLINE",
+            code="hub-not-reached",
         ) from error
     except errors.EntryNotFoundError as error:
-        raise InputError(f"{place} has no {download.filename} any more: see {page}") from error
+        raise InputError(f"{place} has no {download.filename} any more: see {page}", code="no-such-file") from error
     except Exception as error:  # whatever else the transport or the disk of the cache has to say
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{download.filename} of {place} cannot be downloaded: {reason}") from error
+        raise InputError(
+            f"{download.filename} of {place} cannot be downloaded: {reason}", code="cannot-download"
+        ) from error
     found = pathlib.Path(path).resolve()
     if not download.unpack:
         try:
@@ -343,13 +356,14 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> Non
         if isinstance(error, RuntimeError | NotImplementedError | tarfile.CompressionError):
             # A password or a method of compression that Python does not know: another copy would be no better.
             raise InputError(
-                f"the archive {archive} cannot be unpacked here ({reason}): unpack it with another program"
+                f"the archive {archive} cannot be unpacked here ({reason}): unpack it with another program",
+                code="unsupported-archive",
             ) from error
         advice = "give the same command again to download it again" if is_own else "delete it from the hub's cache"
         if is_own:
             with contextlib.suppress(OSError):
                 archive.unlink()
-        raise InputError(f"the archive {archive} is damaged ({reason}): {advice}") from error
+        raise InputError(f"the archive {archive} is damaged ({reason}): {advice}", code="damaged-file") from error
 
 
 def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Path) -> Iterator[tarfile.TarInfo]:
@@ -383,14 +397,16 @@ def _check_room(
     if num_bytes > _UNPACKED_AT_LEAST + _LARGEST_RATIO * size or num_files > _MOST_FILES:
         raise InputError(
             f"the archive {archive} has {size / 1e9:.2f} GB and would unpack to {num_bytes / 1e9:,.1f} GB or more in"
-            f" {num_files:,} files, which no published data do: see whether it is the right file"
+            f" {num_files:,} files, which no published data do: see whether it is the right file",
+            code="archive-too-large",
         )
     missing = num_bytes if missing is None else missing
     free = shutil.disk_usage(folder).free
     if missing > free:
         raise InputError(
             f"the archive {archive} needs {missing / 1e9:.1f} GB when it is unpacked, but {folder} has"
-            f" {free / 1e9:.1f} GB left: make room, or name another folder with --data_dir"
+            f" {free / 1e9:.1f} GB left: make room, or name another folder with --data_dir",
+            code="disk-full",
         )
 
 

@@ -160,7 +160,10 @@ def batches(
     import jax
 
     if batch_size < 1 or batch_size % num_parts:
-        raise InputError(f"a batch of {batch_size} has no {num_parts} equal parts: make batch_size a multiple of that")
+        raise InputError(
+            f"a batch of {batch_size} has no {num_parts} equal parts: make batch_size a multiple of that",
+            code="indivisible-batch",
+        )
 
     texts = _Texts.of(source.rows)
     ids = _token_ids(tokenizer, texts.texts)
@@ -222,7 +225,8 @@ class _Texts:
             if not row.negative_captions or not row.negative_images:
                 raise InputError(
                     f"row {position} of the training set, {row.caption!r}, has no negative"
-                    f" {'image' if row.negative_captions else 'caption'}: leave the row out"
+                    f" {'image' if row.negative_captions else 'caption'}: leave the row out",
+                    code="no-negative",
                 )
             captions.append(numbers.setdefault(row.caption, len(numbers)))
             own[row.image].add(captions[-1])
@@ -231,7 +235,8 @@ class _Texts:
         if max((len(texts) for texts in own.values()), default=0) >= num_captions:
             raise InputError(
                 f"the training set's {len(rows)} rows have {num_captions} different captions, all of one image: there"
-                " is no random caption for it, so add captions of other images"
+                " is no random caption for it, so add captions of other images",
+                code="no-other-caption",
             )
         return cls(rows, list(numbers), np.asarray(captions), negatives, dict(own))
 

@@ -84,7 +84,15 @@ _MOST_LETTERS = 200
 
 
 class ImageProblem(ValueError):
-    """Why an image cannot be used, in a few words that do not name it."""
+    """Why an image cannot be used, in a few words that do not name it.
+
+    Attributes:
+      code: of the `InputError` that names the image, too.
+    """
+
+    def __init__(self, reason: str, *, code: str = "undecodable-image"):
+        super().__init__(reason)
+        self.code = code
 
 
 def open_image(source: Any) -> Image.Image:
@@ -108,7 +116,8 @@ def open_image(source: Any) -> Image.Image:
             return _from_pil(picture)
         except ImageProblem as problem:
             raise InputError(
-                f"the image {_shown(repr(source))} cannot be decoded ({problem}): open it again, or pass its path"
+                f"the image {_shown(repr(source))} cannot be decoded ({problem}): open it again, or pass its path",
+                code=problem.code,
             ) from None
     if isinstance(source, str | os.PathLike):
         name = _shown(os.fsdecode(source))
@@ -116,25 +125,31 @@ def open_image(source: Any) -> Image.Image:
             with regular_file(user_path(source)) as file, opened(file) as picture:
                 return upright(to_rgb(picture), orientation(picture))
         except FileNotFoundError:
-            raise InputError(f"there is no image at {name}: correct the path or restore the file") from None
+            raise InputError(
+                f"there is no image at {name}: correct the path or restore the file", code="no-such-file"
+            ) from None
         except (ImageProblem, OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise InputError(f"the image {name} cannot be decoded ({reason}): restore or remove it") from None
+            code = error.code if isinstance(error, ImageProblem | InputError) else "undecodable-image"
+            raise InputError(
+                f"the image {name} cannot be decoded ({reason}): restore or remove it", code=code
+            ) from None
     try:
         array = np.asarray(source)
     except Exception as error:  # whatever the object's own conversion raises
         raise InputError(
-            f"an image cannot be a {type(source).__name__}: pass a path, a PIL image or an array"
+            f"an image cannot be a {type(source).__name__}: pass a path, a PIL image or an array", code="wrong-type"
         ) from error
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise InputError(
             f"an image given as an array must be uint8 [height, width, 3], not {array.dtype} {list(array.shape)}:"
-            " convert it, for instance values from 0 to 1 by numpy.rint(255 * array).astype(numpy.uint8)"
+            " convert it, for instance values from 0 to 1 by numpy.rint(255 * array).astype(numpy.uint8)",
+            code="wrong-shape",
         )
     try:
         _check_size((array.shape[1], array.shape[0]))
     except ImageProblem as problem:
-        raise InputError(f"an image given as an array {problem}: scale it down") from None
+        raise InputError(f"an image given as an array {problem}: scale it down", code=problem.code) from None
     return Image.fromarray(array)
 
 
@@ -189,9 +204,11 @@ def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         status = os.fstat(file.fileno())
         _check_kind(status)
         if not status.st_size:
-            raise ImageProblem("is empty")
+            raise ImageProblem("is empty", code="empty-file")
         if status.st_size > MAX_FILE_BYTES:
-            raise ImageProblem(f"has {status.st_size / 1e9:.1f} GB, more than the {MAX_FILE_BYTES / 1e9:.1f} GB read")
+            raise ImageProblem(
+                f"has {status.st_size / 1e9:.1f} GB, more than the {MAX_FILE_BYTES / 1e9:.1f} GB read", code="too-large"
+            )
         yield file
 
 
@@ -233,7 +250,7 @@ def to_rgb(picture: Image.Image) -> Image.Image:
         if mode in ("1", "L", "P") or mode in _CONVERTED:
             return picture.convert("RGB")
         what = "whole numbers of 32 bits, whose range nothing states" if mode == "I" else f"pixels of mode {mode}"
-        raise ImageProblem(f"has {what}: convert it to 8 bits")
+        raise ImageProblem(f"has {what}: convert it to 8 bits", code="unknown-range")
 
 
 def orientation(picture: Image.Image) -> int:
@@ -259,11 +276,13 @@ def keeps_pixels(picture: Image.Image) -> bool:
 
 def _from_pil(picture: Any) -> Image.Image:
     if not isinstance(picture, Image.Image):
-        raise ImageProblem(f"open() gave a {type(picture).__name__}, not a PIL image")
+        raise ImageProblem(f"open() gave a {type(picture).__name__}, not a PIL image", code="wrong-type")
     # A JPEG file with more pictures behind the first is MPO once it is open.
     if picture.format not in (None, "MPO", *FORMATS):
         # Decoding may not have begun, and for EPS it starts a program.
-        raise ImageProblem(f"is of format {picture.format}, which is not read: convert it first")
+        raise ImageProblem(
+            f"is of format {picture.format}, which is not read: convert it first", code="unsupported-file-format"
+        )
     _check_size(picture.size)
     with _problems():
         _check_tiles(picture)
@@ -290,7 +309,9 @@ def _from_floats(picture: Image.Image) -> Image.Image:
     values = np.asarray(picture)
     # NaN compares as false.
     if not (values.min() >= 0 and values.max() <= 1):
-        raise ImageProblem("has floating-point pixels that are not all from 0 to 1: convert it to 8 bits")
+        raise ImageProblem(
+            "has floating-point pixels that are not all from 0 to 1: convert it to 8 bits", code="unknown-range"
+        )
     if _tags(picture).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
         values = 1 - values
     return Image.fromarray(np.rint(values * 255).astype(np.uint8)).convert("RGB")
@@ -332,22 +353,28 @@ def _tags(picture: Image.Image) -> Any:
 
 def _check_kind(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise ImageProblem(next((name for is_kind, name in _KINDS.items() if is_kind(status.st_mode)), "is no file"))
+        kind = next((name for is_kind, name in _KINDS.items() if is_kind(status.st_mode)), "is no file")
+        raise ImageProblem(kind, code="not-a-file")
 
 
 def _check_size(size: tuple[int, int]) -> None:
     width, height = size
     if not (width and height):
-        raise ImageProblem(f"has no pixels ({width} x {height})")
+        raise ImageProblem(f"has no pixels ({width} x {height})", code="empty-file")
     if width * height > MAX_PIXELS:
-        raise ImageProblem(f"has {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded")
+        raise ImageProblem(
+            f"has {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded", code="too-many-pixels"
+        )
 
 
 def _check_tiles(picture: Image.Image) -> None:
     """A TIFF file's tiles are allocated whole, however small the image is."""
     width, height = (_tags(picture).get(tag, 0) for tag in _TIFF_TILE_SIDES)
     if isinstance(width, int) and isinstance(height, int) and width * height > MAX_PIXELS:
-        raise ImageProblem(f"has tiles of {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded")
+        raise ImageProblem(
+            f"has tiles of {width} x {height} pixels, more than the {MAX_PIXELS:,} that are decoded",
+            code="too-many-pixels",
+        )
 
 
 class _Passing(Exception):
@@ -372,9 +399,11 @@ def _problems() -> Iterator[None]:
     except _Passing as passing:
         raise passing.__cause__ from None
     except UnidentifiedImageError:
-        raise ImageProblem("is no image") from None
+        raise ImageProblem("is no image", code="not-an-image") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise ImageProblem(f"declares more pixels than the {MAX_PIXELS:,} that are decoded") from None
+        raise ImageProblem(
+            f"declares more pixels than the {MAX_PIXELS:,} that are decoded", code="too-many-pixels"
+        ) from None
     except Exception as error:
         raise ImageProblem(_shown(" ".join(str(error).split())) or type(error).__name__) from error
 

@@ -105,7 +105,8 @@ def nearest_images(vectors: np.ndarray, captions: Sequence[Sequence[str]], k: in
     if fewest < k:
         raise InputError(
             f"{k} negative images cannot be found for each of {len(captions)} images: some image has only"
-            f" {max(fewest, 0)} others that do not share a caption with it"
+            f" {max(fewest, 0)} others that do not share a caption with it",
+            code="too-few-images",
         )
     also_true = np.array(shared, np.int64).reshape(-1, 2)
     lists = candidates.top_k_lists(vectors, vectors, np.arange(len(captions)), k + 1, also_true=also_true)

@@ -63,13 +63,17 @@ def read_pairs(folder: str | os.PathLike | None, sets: Sequence[str], split: str
       InputError: a set is unknown, a file is missing or damaged, or there are no such pairs.
     """
     if not sets or (unknown := [name for name in sets if name not in SETS]):
-        raise InputError(f"the NLI sets are {', '.join(SETS)}, not {', '.join(unknown) if sets else 'none of them'}")
+        raise InputError(
+            f"the NLI sets are {', '.join(SETS)}, not {', '.join(unknown) if sets else 'none of them'}",
+            code="unknown-name",
+        )
     files = _hub_files(sets, split) if folder is None else _local_files(pathlib.Path(user_path(folder)), sets, split)
     pairs = [pair for part, path in files for pair in _read(part, path) if pair.label in labels]
     if not pairs:
         raise InputError(
             f"{folder or 'the hub'} holds no pair of the split {split} that is labelled {' or '.join(labels)}: get the"
-            " files again"
+            " files again",
+            code="no-examples",
         )
     return pairs
 
@@ -88,7 +92,8 @@ def _local_files(folder: pathlib.Path, sets: Sequence[str], split: str) -> list[
     if missing:
         raise InputError(
             f"{folder} has no {', '.join(missing)}: unpack snli_1.0.zip (nlp.stanford.edu/projects/snli) and"
-            " anli_v1.0.zip (dl.fbaipublicfiles.com/anli) there, or leave a set out"
+            " anli_v1.0.zip (dl.fbaipublicfiles.com/anli) there, or leave a set out",
+            code="missing-files",
         )
     return found
 
@@ -110,7 +115,8 @@ def _fetched(repository: str, name: str) -> pathlib.Path:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
             f"{name} of the hub's data set {repository} cannot be fetched ({reason}): get the archives that"
-            " winobench.data.nli names, unpack them, and name their folder (config.data.folder)"
+            " winobench.data.nli names, unpack them, and name their folder (config.data.folder)",
+            code="cannot-download",
         ) from error
 
 
@@ -119,7 +125,9 @@ def _read(part: str, path: pathlib.Path) -> Iterator[Pair]:
     for number, row in rows:
         pair = _pair(part, row)
         if pair is None:
-            raise InputError(f"{path}: row {number} is no pair with a label of {part.split('_')[0].upper()}")
+            raise InputError(
+                f"{path}: row {number} is no pair with a label of {part.split('_')[0].upper()}", code="damaged-table"
+            )
         if pair.label:
             yield pair
 
@@ -135,7 +143,7 @@ def _parquet_rows(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
     try:
         rows = pyarrow.parquet.read_table(path).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({error}): get it again") from error
+        raise InputError(f"{path} cannot be read as Parquet ({error}): get it again", code="damaged-table") from error
     yield from enumerate(rows, 1)
 
 

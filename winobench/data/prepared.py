@@ -241,7 +241,8 @@ class PreparedSet:
         state = read_state(folder)
         if state is None:
             raise InputError(
-                f"{folder} holds no prepared data: run `python -m launch.prepare --task=NAME --source=DIR`"
+                f"{folder} holds no prepared data: run `python -m launch.prepare --task=NAME --source=DIR`",
+                code="not-prepared",
             )
         self.state = state
 
@@ -335,7 +336,9 @@ class PreparedSet:
           InputError: a file is missing or damaged; raised where the reader meets it.
         """
         if limit is not None and limit < 1:
-            raise InputError(f"the limit is {limit}: it must be at least 1, or none for all examples")
+            raise InputError(
+                f"the limit is {limit}: it must be at least 1, or none for all examples", code="out-of-range"
+            )
         if limit is None:
             return map(self._example, self._read(range(self.num_examples)))
         if not per_group:
@@ -374,5 +377,6 @@ def _damaged(path: str | os.PathLike, task: str, others: int = 0) -> InputError:
     verb = "are" if others else "is"
     return InputError(
         f"{os.fspath(path)}{more} {verb} damaged or missing: prepare the data again with"
-        f" `python -m launch.prepare --task={task} --source=DIR --overwrite`"
+        f" `python -m launch.prepare --task={task} --source=DIR --overwrite`",
+        code="damaged-file",
     )

@@ -93,7 +93,7 @@ def prepare(
         found, questions = sources.collect(items, root, task)
         sources.check_count(len(questions), num_published, allow_partial, root, task)
     except InputError as error:
-        raise sources.SourceError(str(error)) from error
+        raise sources.SourceError(str(error), code=error.code) from error
 
     stamps, missing = sources.stamps(found)
     num_read = len(questions)
@@ -239,7 +239,8 @@ def _work_off(jobs: Sequence[_Job], workers: int) -> Iterator[tuple[_Job, dict[s
     except concurrent.futures.process.BrokenProcessPool as error:
         raise InputError(
             "a process that was preparing images was killed, probably for lack of memory: give the same command again"
-            " with fewer --workers, and it goes on where it was"
+            " with fewer --workers, and it goes on where it was",
+            code="out-of-memory",
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -303,13 +304,16 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
     if box is not None:
         left, top, right, bottom = box
         if right <= left or bottom <= top:
-            raise image_files.ImageProblem("the box is empty")
+            raise image_files.ImageProblem("the box is empty", code="bad-box")
         if right <= 0 or bottom <= 0 or left >= image.width or top >= image.height:
             raise image_files.ImageProblem(
-                f"the box lies outside of the image, which has {image.width} x {image.height} pixels"
+                f"the box lies outside of the image, which has {image.width} x {image.height} pixels",
+                code="bad-box",
             )
         if (right - left) * (bottom - top) > image_files.MAX_PIXELS:
-            raise image_files.ImageProblem(f"the box has {right - left} x {bottom - top} pixels, which is too many")
+            raise image_files.ImageProblem(
+                f"the box has {right - left} x {bottom - top} pixels, which is too many", code="too-many-pixels"
+            )
         image = image.crop(box)
     image = image_files.upright(image, orientation)
     if not keeps_bytes:
@@ -416,7 +420,9 @@ def _make_folder(folder: pathlib.Path) -> None:
     except OSError as error:
         reason = error.strerror
     if reason:
-        raise InputError(f"{folder} cannot be written ({reason}): name another folder with --data_dir")
+        raise InputError(
+            f"{folder} cannot be written ({reason}): name another folder with --data_dir", code="cannot-write"
+        )
 
 
 def _remove_all_but(folder: pathlib.Path, names: Iterable[str]) -> None:

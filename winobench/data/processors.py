@@ -66,17 +66,26 @@ class ImageProcessor:
     def __post_init__(self):
         sides = (self.resize,) if isinstance(self.resize, int) else self.resize
         if not all(_is_count(side) for side in sides) or len(sides) > 2:
-            raise InputError(f"the size of images is {self.resize!r}, but must be one or two positive whole numbers")
+            raise InputError(
+                f"the size of images is {self.resize!r}, but must be one or two positive whole numbers",
+                code="out-of-range",
+            )
         if self.crop is None and isinstance(self.resize, int):
             raise InputError(
                 f"images are resized to {self.resize} pixels on their shortest side and not cropped, which leaves them"
-                " of different sizes: give a crop size, or height and width"
+                " of different sizes: give a crop size, or height and width",
+                code="images-not-cropped",
             )
         if self.crop is not None:
             if len(self.crop) != 2 or not all(_is_count(side) for side in self.crop):
-                raise InputError(f"the crop size is {self.crop!r}, but must be two positive whole numbers")
+                raise InputError(
+                    f"the crop size is {self.crop!r}, but must be two positive whole numbers", code="out-of-range"
+                )
             if max(self.crop) > min(sides):
-                raise InputError(f"images are resized to {self.resize}, which is less than the crop {self.crop}")
+                raise InputError(
+                    f"images are resized to {self.resize}, which is less than the crop {self.crop}",
+                    code="crop-larger-than-image",
+                )
         height, width = self.crop or (self.resize if isinstance(self.resize, tuple) else (self.resize, self.resize))
         memory.check(
             f"an image of {height:,} x {width:,} pixels, as the processor's configuration has it,",
@@ -85,10 +94,13 @@ class ImageProcessor:
         )
         if len(self.mean) != 3 or len(self.std) != 3 or not all(value > 0 for value in self.std):
             raise InputError(
-                f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, the std above 0"
+                f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, std above 0",
+                code="out-of-range",
             )
         if self.resample not in _RESAMPLING:
-            raise InputError(f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5")
+            raise InputError(
+                f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range"
+            )
 
     @classmethod
     def from_config(cls, family: str, options: Mapping[str, Any]) -> Self:
@@ -105,13 +117,17 @@ class ImageProcessor:
         if others := sorted(
             str(name) for name in named if str(name).removesuffix("Fast").removesuffix("Pil") not in _NAMES[family]
         ):
-            raise InputError(f"the image processor is a {others[0]}, not a {_NAMES[family][0]}")
+            raise InputError(
+                f"the image processor is a {others[0]}, not a {_NAMES[family][0]}", code="wrong-kind-of-processor"
+            )
         for key, value in options.items():
             if key in _SWITCHES and value is not True:
-                raise InputError(f"unsupported option {key}={value!r}: only true is implemented")
+                raise InputError(
+                    f"unsupported option {key}={value!r}: only true is implemented", code="unsupported-option"
+                )
             known = (*_SWITCHES, *_OPTIONS, "do_center_crop", "image_processor_type", "feature_extractor_type")
             if not (key in known or key in _NO_EFFECT or key.startswith("_")):
-                raise InputError(f"unknown option {key}={value!r}; remove it if it is idle")
+                raise InputError(f"unknown option {key}={value!r}; remove it if it is idle", code="unknown-option")
         try:
             official = _official(family)(**{key: options[key] for key in _OPTIONS if key in options})
             size, crop = official.size, official.crop_size
@@ -129,7 +145,9 @@ class ImageProcessor:
             raise
         # The library passes on whatever its checks raise.
         except Exception as error:
-            raise InputError(str(error).strip().splitlines()[0] if str(error).strip() else repr(error)) from error
+            raise InputError(
+                str(error).strip().splitlines()[0] if str(error).strip() else repr(error), code="bad-processor"
+            ) from error
 
     @classmethod
     def from_open_clip(cls, options: Mapping[str, Any], image_size: int | tuple[int, int]) -> Self:
@@ -145,17 +163,27 @@ class ImageProcessor:
         options = {key: value for key, value in options.items() if value is not None}
         known = {"size", "mode", "mean", "std", "interpolation", "resize_mode", "fill_color"}
         if unknown := sorted(options.keys() - known):
-            raise InputError(f"unknown option {unknown[0]}={options[unknown[0]]!r}; remove it if it is idle")
+            raise InputError(
+                f"unknown option {unknown[0]}={options[unknown[0]]!r}; remove it if it is idle", code="unknown-option"
+            )
         interpolation, mode = options.get("interpolation", "bicubic"), options.get("resize_mode", "shortest")
         if interpolation not in _INTERPOLATIONS:
-            raise InputError(f"unsupported option interpolation={interpolation!r}: it must be bicubic or bilinear")
+            raise InputError(
+                f"unsupported option interpolation={interpolation!r}: it must be bicubic or bilinear",
+                code="unsupported-option",
+            )
         if mode not in ("shortest", "squash"):
-            raise InputError(f"unsupported option resize_mode={mode!r}: it must be shortest or squash")
+            raise InputError(
+                f"unsupported option resize_mode={mode!r}: it must be shortest or squash", code="unsupported-option"
+            )
         if options.get("mode", "RGB") != "RGB":
-            raise InputError(f"unsupported option mode={options['mode']!r}: it must be RGB")
+            raise InputError(f"unsupported option mode={options['mode']!r}: it must be RGB", code="unsupported-option")
         height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
         if mode == "shortest" and height != width:
-            raise InputError(f"unsupported image size {height} x {width}: only squares are cut out of resized images")
+            raise InputError(
+                f"unsupported image size {height} x {width}: only squares are cut out of resized images",
+                code="unsupported-option",
+            )
         return cls(
             resize=(height, width) if mode == "squash" else height,
             crop=None if mode == "squash" else (height, width),
@@ -232,7 +260,7 @@ def _three(name: str, values: Any) -> tuple[float, float, float]:
     """One number for all channels, or three."""
     values = [values] * 3 if isinstance(values, int | float) else values
     if not isinstance(values, list | tuple) or not all(isinstance(value, int | float) for value in values):
-        raise InputError(f"unsupported option {name}={values!r}: it must be three numbers")
+        raise InputError(f"unsupported option {name}={values!r}: it must be three numbers", code="unsupported-option")
     return tuple(map(float, values))
 
 

@@ -128,7 +128,9 @@ def atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
         raise
     except (OSError, RuntimeError) as error:  # ArrayRecord raises the latter
         reason = " ".join(str(error).split())
-        raise InputError(f"{path} cannot be written ({reason}): check the disk's space, then go on") from error
+        raise InputError(
+            f"{path} cannot be written ({reason}): check the disk's space, then go on", code="cannot-write"
+        ) from error
 
 
 def checksum(path: pathlib.Path) -> dict[str, Any]:

@@ -31,8 +31,8 @@ class SourceProblems(SourceError):
       problems: a line for each: its name, and what is wrong.
     """
 
-    def __init__(self, message: str, problems: Sequence[str]):
-        super().__init__(message)
+    def __init__(self, message: str, problems: Sequence[str] = (), *, code: str | None = None):
+        super().__init__(message, code=code)
         self.problems = tuple(problems)
 
 
@@ -65,7 +65,8 @@ def collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[
             if item.id in ids:
                 raise InputError(
                     f"two examples of task {task!r} have the id {item.id!r}: an annotation file in {root} holds them"
-                    " twice or was changed, so get it again"
+                    " twice or was changed, so get it again",
+                    code="repeated-id",
                 )
             ids.add(item.id)
             _check_item(item, root, task)
@@ -75,23 +76,29 @@ def collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[
             positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
             questions.append(Example(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
     except OSError as error:
-        raise InputError(f"{error.filename or root} cannot be read: {error.strerror or error}") from error
+        raise InputError(
+            f"{error.filename or root} cannot be read: {error.strerror or error}", code="cannot-read"
+        ) from error
     return [SourceImage(path, box, name_of(path, box, root)) for path, box in numbers], questions
 
 
 def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
     wrong = None
     if not item.images or not item.texts:
-        wrong = "has no image or no text"
+        wrong, code = "has no image or no text", "empty-example"
     elif item.target is not None and not 0 <= item.target < max(len(item.images), len(item.texts)):
         wrong = f"has {len(item.images)} images and {len(item.texts)} texts, but the right answer is {item.target}"
+        code = "target-not-among-candidates"
     else:
         try:
             "".join((item.id, *item.texts, *item.groups)).encode()
         except (UnicodeEncodeError, TypeError):
-            wrong = "has a text that is no Unicode text"
+            wrong, code = "has a text that is no Unicode text", "not-a-text"
     if wrong:
-        raise InputError(f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} again")
+        raise InputError(
+            f"example {item.id!r} of task {task!r} {wrong}: get the annotation files in {root} again",
+            code=code,
+        )
 
 
 def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: str) -> None:
@@ -103,20 +110,22 @@ def _check_inside(path: str | os.PathLike, id: str, root: pathlib.Path, task: st
     if not path.is_relative_to(root) or ".." in path.relative_to(root).parts:
         raise InputError(
             f"example {id!r} of task {task!r} names the image {os.fspath(path)!r}, which is outside of {root}: get the"
-            " annotation files again, or put the image there"
+            " annotation files again, or put the image there",
+            code="outside-of-folder",
         )
 
 
 def check_count(count: int, num_published: int | None, allow_partial: bool, root: pathlib.Path, task: str) -> None:
     """Raises InputError where there are not as many examples as were published, or fewer that are to do."""
     if not count:
-        raise InputError(f"{root} has no example of task {task!r}: get the annotation files again")
+        raise InputError(f"{root} has no example of task {task!r}: get the annotation files again", code="no-examples")
     if num_published is None or count == num_published or (allow_partial and count < num_published):
         return
     way_out = ", or give --allow_partial to prepare what is there" if count < num_published else ""
     raise InputError(
         f"{root} has {count:,} example{'' if count == 1 else 's'} of task {task!r}, but {num_published:,} were"
-        f" published: get the annotation files again{way_out}"
+        f" published: get the annotation files again{way_out}",
+        code="wrong-number-of-examples",
     )
 
 
@@ -185,4 +194,5 @@ def problems_error(
         f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {name}"
         f" ({reason}){others}, listed in {path}: add or replace {them}, {way_out}",
         lines,
+        code="unusable-images",
     )

@@ -125,7 +125,8 @@ def spacy_tagger(model: str = "en_core_web_sm") -> Tagger:
     except ImportError:
         raise InputError(
             "the order perturbations need spaCy, which is not installed: run `pip install 'winobench[order]'` and then"
-            f" `python -m spacy download {model}`"
+            f" `python -m spacy download {model}`",
+            code="missing-package",
         ) from None
     try:
         # Not needed for parts of speech, and slow.
@@ -133,7 +134,8 @@ def spacy_tagger(model: str = "en_core_web_sm") -> Tagger:
     except OSError:
         raise InputError(
             f"the order perturbations need spaCy's model {model}, which is not installed: run `pip install"
-            f" 'winobench[order]'` and then `python -m spacy download {model}`"
+            f" 'winobench[order]'` and then `python -m spacy download {model}`",
+            code="missing-package",
         ) from None
     return lambda text: [(token.text, token.tag_) for token in pipeline(text) if not token.is_space]
 

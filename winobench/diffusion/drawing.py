@@ -1,56 +1,225 @@
-"""Draws pictures with a pipeline: by DDIM, or Euler's method of flow models, with the guidance that the family has."""
+"""Draws pictures with a pipeline: which noise, which steps, on which devices."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import ArrayLike
 
-from winobench import memory, options
-from winobench.diffusion import pure_functions
-from winobench.diffusion.pure_functions import Tree
+from winobench import memory, options, parallel
+from winobench.diffusion import pure_functions, samplers
+from winobench.diffusion.pure_functions import LatentDrawing, PictureDecoding, Rows, Shared
+from winobench.errors import InputError
 from winobench.texts import checked_texts
 
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline
 
+_STRENGTH = options.number(above=0, high=1)
+_USUAL_STRENGTH = 0.8
+# Of pictures in a run, and that which stands in the place of a number for the noise of random samplers' steps.
+_NUMBERS = options.whole(0, 2**31 - 1)
+_STEPS = 2**32 - 1
 
-def generate(
-    pipeline: Pipeline,
-    texts: Sequence[str],
-    *,
-    num_steps: int,
-    guidance_scale: float,
-    seed: int,
-    batch_size: int,
-    image_size: int | None,
-) -> np.ndarray:
-    """Draws a picture for each text; arguments, result and errors as of `Pipeline.generate`."""
-    texts = checked_texts(texts)
-    options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
-    guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
-    seed = options.SEED.check("the seed", seed)
-    batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
-    size = pipeline.check_image_size(image_size)
-    shape = pipeline.latent_shape(size)
-    device = jax.local_devices()[0]
-    pipeline.check_memory(size, batch_size, device)
-    pipeline.check_denoising(shape, batch_size, device)
-    memory.check(f"{len(texts):,} pictures", 3 * size**2 * len(texts), "draw fewer at once")
-    pipeline, guidance_scale = pipeline.guided(guidance_scale)
-    states = pipeline.encode_texts(texts, batch_size=batch_size)
-    key = jax.random.key(seed)
-    noise = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i), shape))(jnp.arange(len(texts)))
-    empty = pipeline.encode_texts([""]) if guidance_scale != 1 else None
-    function, params = pipeline.denoiser_function()
-    schedule = pipeline.schedule_at(size)
-    levels = schedule.sampling_levels(num_steps, evenly=pipeline.EVEN_LEVELS) if schedule.is_continuous else None
 
-    def draw(noise: jax.Array, states: Tree) -> jax.Array:
-        return pure_functions.draw(function, schedule, num_steps, params, noise, states, empty, guidance_scale, levels)
+class Drawing:
+    """What a `Pipeline` has to draw pictures with."""
 
-    latents = pure_functions.in_batches(draw, noise, states, batch_size=batch_size)
-    return pipeline.decode_latents(latents, batch_size=batch_size)
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        num_steps: int = 50,
+        guidance_scale: float = 7.5,
+        seed: int | Sequence[int] = 0,
+        numbers: Sequence[int] | None = None,
+        sampler: str | None = None,
+        image: ArrayLike | None = None,
+        strength: float | None = None,
+        latents: ArrayLike | None = None,
+        return_latents: bool = False,
+        batch_size: int = 8,
+        image_size: int | None = None,
+        mesh: Mesh | None = None,
+    ) -> np.ndarray:
+        """Draws a picture for each text, with the family's guidance.
+
+        Args:
+          texts: strings.
+          num_steps: number of steps.
+          guidance_scale: 1 for none; finite.
+          seed: of all pictures, or of each.
+          numbers: of the pictures within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
+            picture depends on its seed and its number alone, so that a run can be cut into parts.
+          sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; the family's usual one when None: ``ddim``, or
+            ``flow_euler`` of flow models.
+          image: pictures to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
+            [-1, 1], of which the autoencoder's mean is taken; or their latents, like ``latents``.
+          strength: above 0 and up to 1, 0.8 when None: how much of an image is noise at first. The last of so many
+            parts of the steps are taken, as diffusers' pipelines from image to image do it.
+          latents: float ``[n, h, w, c]``, standard normal noise to begin with in place of the seed's.
+          return_latents: return latents in place of pictures; `Pipeline.decode_latents` makes pictures of them.
+          batch_size: pictures that are drawn at once, by all devices together.
+          image_size: height and width in pixels; the image's or else the model's own when None.
+          mesh: the devices, from `winobench.parallel.make_mesh`, which must divide ``batch_size``. When None, so many
+            of this process's devices as can share it evenly: the pictures are the same up to rounding.
+
+        Returns:
+          uint8 ``[n, image_size, image_size, 3]``; or latents, float32 ``[n, h, w, c]``, scaled as in training.
+
+        Raises:
+          InputError: an argument is not as described, no step is left, or a batch does not fit into memory.
+        """
+        pipeline = cast("Pipeline", self)
+        texts = checked_texts(texts)
+        total = len(texts)
+        options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
+        found = samplers.find_sampler(sampler, pipeline.schedule)
+        guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
+        keys = _keys(seed, numbers, total)
+        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+        size = pipeline.check_image_size(_size_of(image) if image_size is None else image_size)
+        shape = pipeline.latent_shape(size)
+        function, params = pipeline.denoiser_function()
+        mesh = _devices(params, batch_size) if mesh is None else _checked_mesh(mesh, batch_size)
+        _check_memory(pipeline, size, total, batch_size, mesh)
+        noise = _drawn(keys[0], shape) if latents is None else _checked_latents("latents", latents, (total, *shape))
+        first, clean = 0, None
+        if image is not None:
+            strength = _STRENGTH.check("strength", _USUAL_STRENGTH if strength is None else strength)
+            first = found.first_step(num_steps, strength)
+            clean = _clean(pipeline, image, (total, size, size, 3), (total, *shape), batch_size)
+        elif strength is not None:
+            raise InputError(f"strength is {options.shown(strength)}, but there is no image to begin with: name one")
+        plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
+        told, guidance_scale = pipeline.guided(guidance_scale)
+        states = told.encode_texts(texts, batch_size=batch_size)
+        empty = told.encode_texts([""]) if guidance_scale != 1 else None
+        rows = Rows(noise, states, clean, jax.random.key_data(keys[1]) if found.is_random else None)
+        whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(mesh)), (plan, empty))
+        shared = Shared(self._copied("denoiser", params, mesh), *whole, guidance_scale)
+        return self._drawn(LatentDrawing(found, function), shared, rows, batch_size, mesh, decoding=not return_latents)
+
+    def _drawn(
+        self, draw: LatentDrawing, shared: Shared, rows: Rows, batch_size: int, mesh: Mesh, *, decoding: bool
+    ) -> np.ndarray:
+        """Latents, or the pictures of them, a batch at a time."""
+        function, params = cast("Pipeline", self)._image_function
+        decode = PictureDecoding(function.family, function.structure)
+        params = self._copied("autoencoder", params, mesh) if decoding else None
+        split, total = parallel.split_axis(mesh), len(rows.noise)
+        latents, pictures = [], []
+        for start in range(0, total, batch_size):
+            batch = pure_functions.padded_rows(rows, start, batch_size)
+            batch = jax.tree.map(lambda leaf: parallel.put(leaf, split), batch)
+            drawn = parallel.take_turns(mesh, pure_functions.call_on_rows(draw, mesh, shared, batch))
+            latents.append(drawn)
+            if decoding:
+                pictures.append(parallel.take_turns(mesh, pure_functions.call_on_rows(decode, mesh, params, drawn)))
+        found = np.concatenate([np.asarray(part) for part in latents])[:total]
+        if not np.isfinite(found).all():
+            raise InputError("latents hold NaN or infinite numbers: check what they were made by")
+        return np.concatenate([np.asarray(part) for part in pictures])[:total] if decoding else found
+
+    _copies = functools.cached_property(lambda self: {})
+
+    def _copied(self, name: str, params: list[jax.Array], mesh: Mesh) -> list[jax.Array]:
+        """A network's parameters on all devices of a mesh, made once for as long as they are the same arrays."""
+        before = self._copies.get(name)
+        if before is None or before[0] != mesh or any(map(_differ, before[1], params)):
+            before = self._copies[name] = (mesh, params, parallel.place_parameters(params, mesh))
+        return before[2]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return one is not other
+
+
+def _devices(params: Sequence[jax.Array], batch_size: int) -> Mesh:
+    """As many devices as can share a batch evenly."""
+    devices = list(parallel.default_mesh(params).devices.flat)
+    while batch_size % len(devices):
+        devices.pop()
+    return parallel.make_mesh(devices)
+
+
+def _checked_mesh(mesh: Mesh, batch_size: int) -> Mesh:
+    mesh = parallel.as_mesh(mesh)
+    if parallel.is_multihost(mesh):
+        raise InputError("the mesh has other processes' devices: let each process draw pictures of its own")
+    parts = parallel.data_parallelism(mesh)
+    if batch_size % parts:
+        raise InputError(f"batch_size is {batch_size:,}, but the mesh splits it into {parts:,} parts: use a multiple")
+    return mesh
+
+
+def _check_memory(pipeline: Pipeline, size: int, total: int, batch_size: int, mesh: Mesh) -> None:
+    rows, device = batch_size // parallel.data_parallelism(mesh), mesh.devices.flat[0]
+    # The devices of a CPU have one memory.
+    rows = batch_size if device.platform == "cpu" else rows
+    pipeline.check_memory(size, rows, device)
+    pipeline.check_denoising(pipeline.latent_shape(size), rows, device)
+    memory.check(f"{total:,} pictures", 3 * size**2 * total, "draw fewer at once")
+
+
+def _size_of(image: ArrayLike | None) -> int | None:
+    """Of pictures; None of latents and of what is neither."""
+    shape = np.shape(image) if image is not None else ()
+    return shape[1] if len(shape) == 4 and shape[1] == shape[2] and shape[3] == 3 else None
+
+
+def _clean(
+    pipeline: Pipeline, image: ArrayLike, pictures: tuple[int, ...], latents: tuple[int, ...], batch_size: int
+) -> jax.Array:
+    """The latents of images, which may be these latents."""
+    shape = np.shape(image)
+    if shape == pictures:
+        return pipeline.encode_images(np.asarray(image), batch_size=batch_size)
+    if shape == latents:
+        return _checked_latents("image: its latents", image, latents)
+    raise InputError(
+        f"image has the shape {list(shape)}, but must be pictures {list(pictures)}, one for each text, or their latents"
+        f" {list(latents)}"
+    )
+
+
+def _checked_latents(name: str, latents: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
+    latents = np.asarray(latents)
+    # Rounded to float32 first: what overflows there is no number, either.
+    if latents.shape != shape or not jnp.issubdtype(latents.dtype, jnp.floating):
+        raise InputError(f"{name} are {latents.dtype} {list(latents.shape)}, but must be floats {list(shape)}")
+    with np.errstate(over="ignore"):
+        latents = latents.astype(np.float32)
+    if not np.isfinite(latents).all():
+        raise InputError(f"{name} hold NaN or infinite numbers: check what made them")
+    return jnp.asarray(latents)
+
+
+def _drawn(keys: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+
+
+def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> tuple[jax.Array, jax.Array]:
+    """Two keys of each picture, of its seed and its number: for the noise at first, and for that of the steps."""
+    seeds = _of_each("seed", seed, options.SEED, total) if np.ndim(seed) else [options.SEED.check("the seed", seed)]
+    seeds = seeds * total if len(seeds) == 1 else seeds
+    numbers = _of_each("numbers", range(total) if numbers is None else numbers, _NUMBERS, total)
+    roots = {one: jax.random.key(one) for one in set(seeds)}
+    roots = jnp.stack([roots[one] for one in seeds])
+    fold = jax.vmap(jax.random.fold_in)
+    numbers = jnp.asarray(numbers, jnp.uint32)
+    return fold(roots, numbers), fold(fold(roots, jnp.full_like(numbers, _STEPS)), numbers)
+
+
+def _of_each(name: str, values: ArrayLike, allowed: options.Range, total: int) -> list[int]:
+    """One whole number for each picture, checked."""
+    if np.shape(values) != (total,):
+        shape = list(np.shape(values))
+        raise InputError(f"{name} has the shape {shape}, but there are {total:,} texts: give one for each")
+    return [allowed.check(f"{name}[{place}]", value) for place, value in enumerate(values)]

@@ -79,7 +79,8 @@ def family_of(source: Source) -> type[Pipeline]:
             return _family(name)
     first = next(iter(problems.values()))
     raise InputError(
-        f"{path} describes a {kind or 'pipeline'} {first}: only pipelines like {', '.join(FAMILIES)} can be used"
+        f"{path} describes a {kind or 'pipeline'} {first}: only pipelines like {', '.join(FAMILIES)} can be used",
+        code="wrong-kind-of-model",
     )
 
 

@@ -85,7 +85,8 @@ class FlowSchedule(Schedule):
         if self.max_image_seq_len <= self.base_image_seq_len:
             raise InputError(
                 f"the noise schedule's max_image_seq_len is {self.max_image_seq_len}, but it must be more than"
-                f" base_image_seq_len, {self.base_image_seq_len}"
+                f" base_image_seq_len, {self.base_image_seq_len}",
+                code="out-of-range",
             )
 
     @classmethod
@@ -96,24 +97,29 @@ class FlowSchedule(Schedule):
           InputError: it names another scheduler, or has a key or a value that stands for another path or is unknown.
         """
         if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
-            raise InputError(f"scheduler_config.json must hold an object, not {options.shown(config)}")
+            raise InputError(
+                f"scheduler_config.json must hold an object, not {options.shown(config)}", code="not-an-object"
+            )
         named = config.get("_class_name", SCHEDULER_CLASS)
         if named != SCHEDULER_CLASS:
             raise InputError(
                 f"scheduler_config.json names the scheduler {options.shown(named)}, but this model's must be"
-                f" {SCHEDULER_CLASS}"
+                f" {SCHEDULER_CLASS}",
+                code="unknown-scheduler",
             )
         content = {key: value for key, value in config.items() if not key.startswith("_")}
         for key, neutral in _NEUTRAL_VALUES.items():
             if key in content and content[key] not in neutral:
                 raise InputError(
                     f"scheduler_config.json sets {key} to {options.shown(content[key])}, which is not supported: only"
-                    f" {neutral[0]!r} is"
+                    f" {neutral[0]!r} is",
+                    code="unsupported-option",
                 )
         if unknown := sorted(content.keys() - _FIELDS.keys() - _NEUTRAL_VALUES.keys()):
             raise InputError(
                 f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
-                " which might change the noise levels: remove what is not needed"
+                " which might change the noise levels: remove what is not needed",
+                code="unknown-field",
             )
         # Whatever a file leaves out, or leaves empty, has its default.
         fields = {key: content[key] for key in _FIELDS if content.get(key) is not None}

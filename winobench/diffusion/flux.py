@@ -157,7 +157,8 @@ class Flux(Pipeline):
         if transformer.latent_channels != configs["vae"].latent_channels:
             raise InputError(
                 f"the transformer takes latents of {transformer.latent_channels} channels, but the autoencoder's have"
-                f" {configs['vae'].latent_channels}: models for other inputs besides the text cannot be used"
+                f" {configs['vae'].latent_channels}: models for other inputs besides the text cannot be used",
+                code="mismatched-parts",
             )
         for width, given, part in (
             (transformer.joint_attention_dim, second.d_model, "text states"),
@@ -166,7 +167,8 @@ class Flux(Pipeline):
             if width != given:
                 raise InputError(
                     f"the transformer takes {part} of width {width}, but the text encoder gives {given}: the two are"
-                    " not of the same model"
+                    " not of the same model",
+                    code="mismatched-parts",
                 )
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)

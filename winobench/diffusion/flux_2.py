@@ -115,13 +115,15 @@ class Flux2Klein(Pipeline):
         layers, encoder = self.text_encoder_out_layers, self.text_encoder.config
         if max(layers) > encoder.num_hidden_layers:
             raise InputError(
-                f"text_encoder_out_layers has {max(layers)}, but the text encoder {encoder.num_hidden_layers} layers"
+                f"text_encoder_out_layers has {max(layers)}, but the text encoder {encoder.num_hidden_layers} layers",
+                code="mismatched-parts",
             )
         width, given = self.transformer.config.joint_attention_dim, len(layers) * encoder.hidden_size
         if width != given:
             raise InputError(
                 f"the transformer takes text states of width {width}, but {len(layers)} layers of the text encoder give"
-                f" {given}: the two are not of the same model, or text_encoder_out_layers names others than it needs"
+                f" {given}: the two are not of the same model, or text_encoder_out_layers names others than it needs",
+                code="mismatched-parts",
             )
         object.__setattr__(self, "text_encoder", self.text_encoder.taking(layers))
 
@@ -193,16 +195,21 @@ class Flux2Klein(Pipeline):
         """As of `Pipeline`; what the choice of the encoder's layers decides is checked once it is known."""
         transformer, encoder = configs["transformer"], configs["text_encoder"]
         if transformer.guidance_embeds:
-            raise InputError("the transformer is told a strength of guidance (guidance_embeds), which no klein is")
+            raise InputError(
+                "the transformer is told a strength of guidance (guidance_embeds), which no klein is",
+                code="unsupported-option",
+            )
         if transformer.latent_channels != configs["vae"].latent_channels:
             raise InputError(
                 f"the transformer takes latents of {transformer.latent_channels} channels, but the autoencoder's have"
-                f" {configs['vae'].latent_channels}: the two are not of the same model"
+                f" {configs['vae'].latent_channels}: the two are not of the same model",
+                code="mismatched-parts",
             )
         if transformer.joint_attention_dim % encoder.hidden_size:
             raise InputError(
                 f"the transformer takes text states of width {transformer.joint_attention_dim}, which is no multiple of"
-                f" the text encoder's {encoder.hidden_size}: the two are not of the same model"
+                f" the text encoder's {encoder.hidden_size}: the two are not of the same model",
+                code="mismatched-parts",
             )
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", encoder)
 

@@ -136,7 +136,9 @@ def read_description(
     index = sources.read_json(path)
     kind = index.get("_class_name", "pipeline")
     if problem := mismatch(family, index):
-        raise InputError(f"{path} describes a {kind} {problem}: it is not a {family.CLASS_NAME}")
+        raise InputError(
+            f"{path} describes a {kind} {problem}: it is not a {family.CLASS_NAME}", code="wrong-kind-of-model"
+        )
     schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
     content = sources.read_json(schedule_path)
     fields = {
@@ -148,7 +150,7 @@ def read_description(
         schedule = family.read_schedule(content)
         timestep_range, settings = _own_values(family, content, schedule)
     except InputError as error:
-        raise InputError(f"{schedule_path}: {error}") from error
+        raise InputError(f"{schedule_path}: {error}", code=error.code) from error
     absent = _absent(family, source)
     configs = {
         name: models.read_config(network, source, name)
@@ -212,13 +214,16 @@ def _own_values(
     own = content.get(_OWN_KEY, {})
     if not isinstance(own, dict) or own.keys() - {"timestep_range", "settings"}:
         raise InputError(
-            f'{_OWN_KEY} is {options.shown(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}'
+            f'{_OWN_KEY} is {options.shown(own)}, but it must be an object such as {{"timestep_range": [300, 800]}}',
+            code="not-an-object",
         )
     allowed = options.span(schedule.num_train_timesteps).or_none()
     timestep_range = allowed.check(f"timestep_range in {_OWN_KEY}", own.get("timestep_range"))
     settings = own.get("settings", {})
     if not isinstance(settings, dict):
-        raise InputError(f"settings in {_OWN_KEY} is {options.shown(settings)}, but it must be an object")
+        raise InputError(
+            f"settings in {_OWN_KEY} is {options.shown(settings)}, but it must be an object", code="not-an-object"
+        )
     return timestep_range, family.check_settings(settings)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FARTHEST = 1.001
 
 
-class Pipeline(abc.ABC):
+class Pipeline(drawing.Drawing, abc.ABC):
     """A text-to-image model that diffuses latents.
 
     A family is a frozen dataclass (``eq=False``) whose fields are the networks of ``NETWORKS`` and the tokenizers of
@@ -204,7 +204,7 @@ class Pipeline(abc.ABC):
         """
         for name in settings.keys() - cls.SETTINGS.keys():
             has = f"the settings {', '.join(cls.SETTINGS)}" if cls.SETTINGS else "no settings of its own"
-            raise InputError(f"{cls.__name__} has no setting {name!r}: it has {has}")
+            raise InputError(f"{cls.__name__} has no setting {name!r}: it has {has}", code="unknown-name")
         return {name: cls.SETTINGS[name].check(name, value) for name, value in settings.items()}
 
     @classmethod
@@ -327,9 +327,7 @@ class Pipeline(abc.ABC):
         size = self.autoencoder.config.sample_size if latent_size is None else latent_size
         height, width = size if isinstance(size, tuple) else (size, size)
         if height != width:
-            raise InputError(
-                f"the model was trained on {height} x {width} samples, which are not square: name an image size"
-            )
+            raise InputError(f"samples of {height} x {width} are not square: name an image size", code="not-square")
         return height if latent_size is None else height * self.autoencoder.config.downsampling
 
     # Pure functions with their parameters -------------------------------------------------------------------------
@@ -390,18 +388,19 @@ class Pipeline(abc.ABC):
         config = self.autoencoder.config
         factor = config.downsampling * self.LATENT_MULTIPLE
         if images.ndim != 4 or images.shape[-1] != config.in_channels or 0 in images.shape:
-            raise InputError(f"images have the shape {list(images.shape)}, but must be [n, height, width, channels]")
+            raise InputError(f"images are {list(images.shape)}, not [n, height, width, channels]", code="wrong-shape")
         if images.shape[1] % factor or images.shape[2] % factor:
             raise InputError(
-                f"images are {images.shape[1]} x {images.shape[2]}, but height and width must be multiples of {factor}"
+                f"images are {images.shape[1]} x {images.shape[2]}, but height and width must be multiples of {factor}",
+                code="not-a-multiple",
             )
         if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
-            raise InputError(f"images are {images.dtype}, but must be uint8, or float in [-1, 1]")
+            raise InputError(f"images are {images.dtype}, but must be uint8, or float in [-1, 1]", code="wrong-dtype")
         # NaN compares as false; rounding may leave the range by a little.
         if images.dtype != np.uint8 and not (images.min() >= -_FARTHEST and images.max() <= _FARTHEST):
             raise InputError(
-                f"images hold values from {images.min():g} to {images.max():g}, but floats must be in [-1, 1]: pass"
-                " uint8 for values from 0 to 255"
+                f"images hold {images.min():g} to {images.max():g}, but floats are in [-1, 1]: pass uint8 for 0 to 255",
+                code="out-of-range",
             )
         function, params = self._image_function
         encode = functools.partial(pure_functions.call, function, params)
@@ -420,49 +419,14 @@ class Pipeline(abc.ABC):
         if not is_float or latents.ndim != 4 or latents.shape[-1] != channels or 0 in latents.shape or uneven:
             raise InputError(
                 f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}],"
-                f" height and width multiples of {self.LATENT_MULTIPLE}"
+                f" height and width multiples of {self.LATENT_MULTIPLE}",
+                code="wrong-shape",
             )
         if not bool(jnp.isfinite(latents).all()):
-            raise InputError("latents hold NaN or infinite numbers: check what they were made by")
+            raise InputError("latents hold NaN or infinite numbers: check what they were made by", code="not-finite")
         function, params = self._image_function
         decode = functools.partial(pure_functions.call, PictureDecoding(function.family, function.structure), params)
         return np.asarray(pure_functions.in_batches(decode, latents, batch_size=batch_size))
-
-    def generate(
-        self,
-        texts: Sequence[str],
-        *,
-        num_steps: int = 50,
-        guidance_scale: float = 7.5,
-        seed: int = 0,
-        batch_size: int = 8,
-        image_size: int | None = None,
-    ) -> np.ndarray:
-        """Draws a picture for each text, with DDIM or, of a flow model, Euler's method, and the family's guidance.
-
-        Args:
-          texts: strings.
-          num_steps: number of steps.
-          guidance_scale: 1 for none; finite.
-          seed: the noise of picture i depends on (seed, i) alone.
-          batch_size: pictures that are drawn at once.
-          image_size: height and width in pixels; the model's own when None.
-
-        Returns:
-          uint8 ``[n, image_size, image_size, 3]``.
-
-        Raises:
-          InputError: an argument is not as described, or a batch does not fit into memory.
-        """
-        return drawing.generate(
-            self,
-            texts,
-            num_steps=num_steps,
-            guidance_scale=guidance_scale,
-            seed=seed,
-            batch_size=batch_size,
-            image_size=image_size,
-        )
 
     _text_function = functools.cached_property(lambda self: self.text_function())
     _image_function = functools.cached_property(lambda self: self.image_function())
@@ -483,7 +447,7 @@ class Pipeline(abc.ABC):
         size = options.IMAGE_SIZE.check("image_size", self.image_size if image_size is None else image_size)
         factor = self.autoencoder.config.downsampling * self.latents_a_side(getattr(self.denoiser, "config", None))
         if size % factor:
-            raise InputError(f"image_size is {size}, but this model needs a multiple of {factor}")
+            raise InputError(f"image_size is {size}, but this model needs multiples of {factor}", code="not-a-multiple")
         return size
 
     def check_memory(self, image_size: int, batch_size: int, device: jax.Device) -> None:

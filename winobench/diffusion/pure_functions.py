@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
 
+from winobench import parallel
 from winobench.diffusion import samplers
-from winobench.diffusion.schedules import Schedule
 from winobench.models import functional
 
 if TYPE_CHECKING:
@@ -98,31 +99,86 @@ class Denoising:
         return self.family.denoise(self.structure.module(params), noisy, times, conditions, **rows)
 
 
+class Rows(NamedTuple):
+    """What differs from picture to picture where latents are drawn; arguments of `winobench.diffusion.samplers.sample`.
+
+    Attributes:
+      noise: float32 ``[n, h, w, c]``.
+      states: conditions, arrays ``[n, ...]``.
+      clean: like ``noise``, or None.
+      keys: uint32 ``[n, ...]``, the data of the keys that steps' noise is drawn from; None where there is none.
+    """
+
+    noise: jax.Array
+    states: Tree
+    clean: jax.Array | None
+    keys: jax.Array | None
+
+
+class Shared(NamedTuple):
+    """What all pictures share: the denoiser's parameters, and arguments of `winobench.diffusion.samplers.sample`."""
+
+    params: list[jax.Array]
+    plan: samplers.Plan
+    empty: Tree | None
+    guidance_scale: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class LatentDrawing:
+    """Noise as latents; hashable: runs of as many steps with networks that are built alike are one program."""
+
+    sampler: samplers.Sampler
+    denoiser: Denoising
+
+    def __call__(self, shared: Shared, rows: Rows) -> jax.Array:
+        """Latents, float32 ``[n, h, w, c]``."""
+        # Float32 means float32: accelerators would otherwise round the factors of matrix products to 10 bits or fewer.
+        with functional.precision(shared.params[0].dtype):
+            return samplers.sample(
+                self.sampler,
+                self.denoiser,
+                shared.params,
+                shared.plan,
+                rows.noise,
+                rows.states,
+                shared.empty,
+                guidance_scale=shared.guidance_scale,
+                clean=rows.clean,
+                keys=None if rows.keys is None else jax.random.wrap_key_data(rows.keys),
+            )
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
     """Calls a pure function, compiled."""
     return function(params, *arguments)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def draw(
-    function: Denoising,
-    schedule: Schedule,
-    num_steps: int,
-    params: Any,
-    noise: jax.Array,
-    states: Tree,
-    empty: Tree | None,
-    guidance_scale: jax.Array,
-    levels: jax.Array | None = None,
-) -> jax.Array:
-    """Latents from noise, by DDIM, or along the levels of a flow model; arguments as of its and Euler's samplers."""
-    # Float32 means float32: accelerators would otherwise round the factors of matrix products to 10 bits or fewer.
-    arguments = (function, params, schedule, noise, states, empty)
-    with functional.precision(params[0].dtype):
-        if levels is not None:
-            return samplers.flow_sample(*arguments, levels=levels, guidance_scale=guidance_scale)
-        return samplers.ddim_sample(*arguments, num_steps=num_steps, guidance_scale=guidance_scale)
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any, rows: Tree) -> Tree:
+    """Calls a pure function, compiled, on rows that the mesh's data axis splits; each device works on its own.
+
+    Args:
+      function: (parameters, rows) -> rows.
+      mesh: the devices.
+      params: on all of them.
+      rows: a tree of arrays ``[n, ...]``, n a multiple of the number of parts.
+    """
+    if mesh.size == 1:
+        return function(params, rows)
+    split = PartitionSpec(parallel.DATA_AXIS)
+    return parallel.map_over_data(function, mesh, (PartitionSpec(), split), split)(params, rows)
+
+
+def padded_rows(tree: Tree, start: int, batch_size: int) -> Tree:
+    """``batch_size`` rows of a tree (or None) from row ``start`` on; zeros where there are fewer."""
+
+    def rows(leaf: Any) -> jax.Array:
+        part = jnp.asarray(leaf[start : start + batch_size])
+        return jnp.pad(part, [(0, batch_size - len(part))] + [(0, 0)] * (part.ndim - 1))
+
+    return jax.tree.map(rows, tree)
 
 
 def in_batches(function: Callable[..., Tree], *trees: Tree, batch_size: int) -> Tree:
@@ -131,11 +187,6 @@ def in_batches(function: Callable[..., Tree], *trees: Tree, batch_size: int) -> 
     results = []
     for start in range(0, total, batch_size):
         count = min(batch_size, total - start)
-
-        def rows(leaf: Any, start: int = start, count: int = count) -> jax.Array:
-            part = jnp.asarray(leaf[start : start + count])
-            return jnp.pad(part, [(0, batch_size - count)] + [(0, 0)] * (part.ndim - 1))
-
-        result = function(*jax.tree.map(rows, trees))
+        result = function(*padded_rows(trees, start, batch_size))
         results.append(jax.tree.map(lambda leaf, count=count: leaf[:count], result))
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)

@@ -305,44 +305,54 @@ class NoiseSchedule(Schedule):
         if not isinstance(self.prediction_type, str) or self.prediction_type not in PREDICTION_TYPES:
             raise InputError(
                 f"the noise schedule's prediction_type is {self.prediction_type!r}, but only"
-                f" {' and '.join(PREDICTION_TYPES)} can be scored: use a checkpoint that predicts one of these"
+                f" {' and '.join(PREDICTION_TYPES)} can be scored: use a checkpoint that predicts one of these",
+                code="unsupported-option",
             )
         for name in ("beta_start", "beta_end"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value <= 1:
-                raise InputError(f"the noise schedule's {name} is {_shown(value)}, but it must be a number from 0 to 1")
+                raise InputError(
+                    f"the noise schedule's {name} is {_shown(value)}, but it must be a number from 0 to 1",
+                    code="out-of-range",
+                )
         if not isinstance(self.rescale_betas_zero_snr, bool):
             raise InputError(
                 f"the noise schedule's rescale_betas_zero_snr is {_shown(self.rescale_betas_zero_snr)}, but it must be"
-                " true or false"
+                " true or false",
+                code="out-of-range",
             )
         if self.trained_betas is not None:
             is_list = isinstance(self.trained_betas, tuple | list | np.ndarray)
             if not is_list or not all(isinstance(beta, numbers.Real) for beta in self.trained_betas):
                 raise InputError(
                     f"the noise schedule's trained_betas are {_shown(self.trained_betas)}, but they must be a list of"
-                    " numbers"
+                    " numbers",
+                    code="out-of-range",
                 )
         if self.trained_betas is None and self.beta_schedule not in BETA_SCHEDULES:
             raise InputError(
                 f"the noise schedule's beta_schedule is {self.beta_schedule!r}, but it must be one of"
-                f" {', '.join(BETA_SCHEDULES)}"
+                f" {', '.join(BETA_SCHEDULES)}",
+                code="out-of-range",
             )
         steps = self.num_train_timesteps
         if isinstance(steps, bool) or not isinstance(steps, int) or not 2 <= steps <= _MAX_TIMESTEPS:
             raise InputError(
                 f"the noise schedule has {_shown(steps)} timesteps (num_train_timesteps), but it must have a whole"
-                f" number of them, from 2 to {_MAX_TIMESTEPS:,}"
+                f" number of them, from 2 to {_MAX_TIMESTEPS:,}",
+                code="out-of-range",
             )
         betas = self._betas_before_rescaling()
         if not (np.isfinite(betas).all() and (betas >= 0).all() and (betas <= 1).all()):
             raise InputError(
-                "the noise schedule's betas leave the range from 0 to 1: check beta_start, beta_end or trained_betas"
+                "the noise schedule's betas leave the range from 0 to 1: check beta_start, beta_end or trained_betas",
+                code="out-of-range",
             )
         if len(betas) != self.num_train_timesteps:
             raise InputError(
                 f"the noise schedule lists {len(betas)} trained_betas for {self.num_train_timesteps} timesteps:"
-                " the two numbers must be equal"
+                " the two numbers must be equal",
+                code="wrong-number-of-betas",
             )
 
     @classmethod
@@ -361,26 +371,29 @@ class NoiseSchedule(Schedule):
             continuous timesteps, ``prediction_type="sample"``), or that is unknown and might.
         """
         if not isinstance(config, Mapping) or not all(isinstance(key, str) for key in config):
-            raise InputError(f"scheduler_config.json must hold an object, not {_shown(config)}")
+            raise InputError(f"scheduler_config.json must hold an object, not {_shown(config)}", code="not-an-object")
         options = {key: value for key, value in config.items() if not key.startswith("_")}
         scheduler_class = config.get("_class_name", "DDIMScheduler")
         if not isinstance(scheduler_class, str) or scheduler_class not in _CLASS_DEFAULTS:
             raise InputError(
                 f"scheduler_config.json names the scheduler {scheduler_class!r}, whose training schedule is not known:"
-                f" it must be one of {', '.join(sorted(_CLASS_DEFAULTS))}"
+                f" it must be one of {', '.join(sorted(_CLASS_DEFAULTS))}",
+                code="unknown-scheduler",
             )
         for key, neutral in _NEUTRAL_VALUES.items():
             if key in options and options[key] not in neutral:
                 raise InputError(
                     f"scheduler_config.json sets {key} to {options[key]!r}, a training schedule that is not supported:"
-                    f" only {neutral[0]!r} is"
+                    f" only {neutral[0]!r} is",
+                    code="unsupported-option",
                 )
         fields = set(_TRAINING_FIELDS)
         known = fields | _SAMPLER_KEYS | _NEUTRAL_VALUES.keys()
         if unknown := sorted(options.keys() - known):
             raise InputError(
                 f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
-                " which might change the noise schedule: remove what is not needed"
+                " which might change the noise schedule: remove what is not needed",
+                code="unknown-field",
             )
         defaults = zip(("beta_start", "beta_end", "beta_schedule"), _CLASS_DEFAULTS[scheduler_class], strict=True)
         values: dict[str, Any] = {"num_train_timesteps": 1000, **dict(defaults)}
@@ -397,7 +410,9 @@ class NoiseSchedule(Schedule):
         except (TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"scheduler_config.json holds a value of the wrong kind: {error}") from error
+            raise InputError(
+                f"scheduler_config.json holds a value of the wrong kind: {error}", code="wrong-type"
+            ) from error
 
     def to_config(self) -> dict[str, Any]:
         """Returns the content of a ``scheduler_config.json`` that diffusers and :meth:`from_config` read."""
@@ -472,7 +487,8 @@ def _frozen(value: Any) -> Any:
         return tuple(map(_frozen, value))
     if isinstance(value, Mapping):
         raise InputError(
-            "scheduler_config.json holds an object among the sampler's options, which has no meaning there"
+            "scheduler_config.json holds an object among the sampler's options, which has no meaning there",
+            code="wrong-type",
         )
     return value
 

@@ -132,7 +132,8 @@ def check_latents(unet: Any, vae: Any) -> None:
     if unet.in_channels != vae.latent_channels:
         raise InputError(
             f"the UNet takes {unet.in_channels} channels, but the autoencoder's latents have {vae.latent_channels}:"
-            " models for inpainting or other inputs besides the text cannot be used"
+            " models for inpainting or other inputs besides the text cannot be used",
+            code="mismatched-parts",
         )
 
 
@@ -142,7 +143,8 @@ def check_states(unet: Any, width: int) -> None:
     if any(each != width for each in (widths if isinstance(widths, tuple) else (widths,))):
         raise InputError(
             f"the UNet attends to text states of width {widths}, but the text encoder's have {width}:"
-            " the two are not of the same model"
+            " the two are not of the same model",
+            code="mismatched-parts",
         )
 
 
@@ -151,5 +153,6 @@ def check_vocabulary(tokenizer: str, num_tokens: int, encoder: str, config: Any)
     if num_tokens > config.vocab_size:
         raise InputError(
             f"the {tokenizer} has {num_tokens} tokens, but the {encoder} knows {config.vocab_size}:"
-            " the two are not of the same model"
+            " the two are not of the same model",
+            code="mismatched-parts",
         )

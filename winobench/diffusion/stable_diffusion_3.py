@@ -99,7 +99,9 @@ class StableDiffusion3(Pipeline):
                 object.__setattr__(self, name, value)
         super().__post_init__()
         if self.text_tokens == 0 and not self.zero_t5:
-            raise InputError("text_tokens is 0, but T5 needs a token at least: leave it out by zero_t5")
+            raise InputError(
+                "text_tokens is 0, but T5 needs a token at least: leave it out by zero_t5", code="out-of-range"
+            )
 
     @classmethod
     def left_out(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -175,19 +177,22 @@ class StableDiffusion3(Pipeline):
             if third.d_model != width or width < of_clip:
                 raise InputError(
                     f"the transformer takes text states of width {width}, but T5's have {third.d_model}, and those of"
-                    f" CLIP {of_clip}: the parts are not of the same model"
+                    f" CLIP {of_clip}: the parts are not of the same model",
+                    code="mismatched-parts",
                 )
             stable_diffusion.check_vocabulary("tokenizer_3", num_tokens["tokenizer_3"], "third text encoder", third)
         elif width < of_clip:
             raise InputError(
                 f"the transformer takes text states of width {width}, but those of CLIP have {of_clip}: the parts are"
-                " not of the same model"
+                " not of the same model",
+                code="mismatched-parts",
             )
         pooled = first.projection_dim + second.projection_dim
         if transformer.pooled_projection_dim != pooled:
             raise InputError(
                 f"the transformer takes a pooled text of width {transformer.pooled_projection_dim}, but both CLIP"
-                f" encoders give {pooled}: the parts are not of the same model"
+                f" encoders give {pooled}: the parts are not of the same model",
+                code="mismatched-parts",
             )
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)

@@ -151,7 +151,8 @@ class StableDiffusionXL(Pipeline):
             takes = "none" if unet.pooled_text_dim is None else f"one of width {unet.pooled_text_dim}"
             raise InputError(
                 f"the second text encoder gives a pooled text of width {second.projection_dim}, but the UNet takes"
-                f" {takes} (addition_embed_type {ADDITION!r}): the two are not of the same model"
+                f" {takes} (addition_embed_type {ADDITION!r}): the two are not of the same model",
+                code="mismatched-parts",
             )
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)

@@ -73,13 +73,15 @@ class BatchSize:
         if parallel.is_multihost(self._mesh):
             raise InputError(
                 f"{self._counted()} at once on each device do not fit into memory ({reason}): processes that share a"
-                " mesh cannot change that one by one, so give all of them a smaller batch_size"
+                " mesh cannot change that one by one, so give all of them a smaller batch_size",
+                code="out-of-memory",
             ) from error
         if self.per_device == 1:
             raise InputError(
                 f"not even one {self._noun} at a time fits into a device's memory ({reason}): compute in bfloat16,"
                 " have a diffusion model see smaller images (image_size), or have devices share the parameters"
-                " (winobench.parallel.make_mesh(model_parallel=...))"
+                " (winobench.parallel.make_mesh(model_parallel=...))",
+                code="out-of-memory",
             ) from error
         before, self.per_device = self._counted(), self.per_device // 2
         _log.warning(
@@ -128,7 +130,8 @@ def search(
         if size == 1:
             raise InputError(
                 "not even a batch size of 1 fits into a device's memory: compute in bfloat16, or choose a smaller"
-                " image_size"
+                " image_size",
+                code="out-of-memory",
             )
         size //= 2
     if size == first:
@@ -173,7 +176,8 @@ def searched(run: Callable[[int, int], None], default: int, mesh: Mesh, key: dic
     """
     if parallel.is_multihost(mesh):
         raise InputError(
-            "a batch size is searched for on the devices of one process, but these belong to several: give a number"
+            "a batch size is searched for on the devices of one process, but these belong to several: give a number",
+            code="several-processes",
         )
     device = mesh.devices.flat[0]
     on_cpu = device.platform == "cpu"

@@ -80,7 +80,9 @@ class TextStore:
                 for number, path in enumerate(paths[start : start + len(batch)]):
                     weights.write_weights(path, _flat(jax.tree.map(lambda leaf, n=number: leaf[n], rows)))
         except OSError as error:
-            raise InputError(f"{self.folder} cannot be written ({error.strerror or error}): free some space") from error
+            raise InputError(
+                f"{self.folder} cannot be written ({error.strerror or error}): free some space", code="cannot-write"
+            ) from error
 
     def read(self, items: Sequence[Any]) -> Iterator[Any]:
         """The conditions of texts that have been prepared, in their order: trees of NumPy arrays."""

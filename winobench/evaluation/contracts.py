@@ -32,7 +32,8 @@ def check_name(name: Any) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
             f"a task has the name {options.shown(name)}, but a name is made of letters, digits, _, -, + and ., begins"
-            " with a letter, digit or _, and has at most 100 characters"
+            " with a letter, digit or _, and has at most 100 characters",
+            code="bad-name",
         )
 
 
@@ -46,14 +47,19 @@ def check_task(task: Task) -> None:
     if task.association is None and not (isinstance(task.metric, str) and task.metric in metrics.METRICS):
         raise InputError(
             f"task {task.name!r} has the metric {options.shown(task.metric)}, which is not one of"
-            f" {', '.join(metrics.METRICS)} (winobench.metrics.METRICS)"
+            f" {', '.join(metrics.METRICS)} (winobench.metrics.METRICS)",
+            code="unknown-metric",
         )
     if not isinstance(task.chance, Mapping) or not all(isinstance(name, str) for name in task.chance):
-        raise InputError(f"task {task.name!r} has the chance levels {options.shown(task.chance)}: give name -> number")
+        raise InputError(
+            f"task {task.name!r} has the chance levels {options.shown(task.chance)}: give name -> number",
+            code="bad-chance-level",
+        )
     for name, value in task.chance.items():
         if value is not None and not (_is_number(value) and 0 <= value <= 1):
             raise InputError(
-                f"task {task.name!r} has the chance level {options.shown(value)} of {name!r}: give a number in [0, 1]"
+                f"task {task.name!r} has the chance level {options.shown(value)} of {name!r}: give a number in [0, 1]",
+                code="bad-chance-level",
             )
 
 
@@ -64,36 +70,53 @@ def check_example(task: Task, example: Any) -> None:
       InputError: it is not; names the task and the example.
     """
     if not isinstance(example, Example):
-        raise InputError(f"task {task.name!r} gave {options.shown(example)} for an example: give winobench.Example")
+        raise InputError(
+            f"task {task.name!r} gave {options.shown(example)} for an example: give winobench.Example",
+            code="bad-example",
+        )
     if not isinstance(example.id, str) or not example.id or len(example.id) > _LONGEST_ID:
         raise InputError(
             f"task {task.name!r} has an example with the id {options.shown(example.id)}: give a text of 1 to"
-            f" {_LONGEST_ID:,} characters"
+            f" {_LONGEST_ID:,} characters",
+            code="bad-example",
         )
     where = f"example {options.shown(example.id)} of task {task.name!r}"
     for name in ("images", "texts", "groups"):
         values = getattr(example, name)
         if isinstance(values, str | bytes) or not isinstance(values, tuple | list):
-            raise InputError(f"{where} has the {name} {options.shown(values)}: give a tuple of them")
+            raise InputError(
+                f"{where} has the {name} {options.shown(values)}: give a tuple of them", code="bad-example"
+            )
     if not example.images or not example.texts:
-        raise InputError(f"{where} lacks {'images' if not example.images else 'texts'}.")
+        raise InputError(f"{where} lacks {'images' if not example.images else 'texts'}.", code="bad-example")
     for name, texts in (("id", [example.id]), ("text", example.texts), ("group", example.groups)):
         for text in texts:
             if not isinstance(text, str):
-                raise InputError(f"{where} has the {name} {options.shown(text)}, which is not a string.")
+                raise InputError(
+                    f"{where} has the {name} {options.shown(text)}, which is not a string.", code="not-a-text"
+                )
             if json_files.well_formed(text) != text:
                 raise InputError(
-                    f"{where} has the {name} {options.shown(text)}, which holds half of a character (a lone surrogate)."
+                    f"{where} has the {name} {options.shown(text)}, which holds half a character (a lone surrogate).",
+                    code="lone-surrogate",
                 )
     num_candidates = max(len(example.images), len(example.texts))
     if example.target is None:
         return
     if not isinstance(example.target, int | np.integer) or isinstance(example.target, bool):
-        raise InputError(f"{where} has the target {options.shown(example.target)}: give the right candidate's index")
+        raise InputError(
+            f"{where} has the target {options.shown(example.target)}: give the right candidate's index",
+            code="bad-example",
+        )
     if not 0 <= example.target < num_candidates:
-        raise InputError(f"{where} has the target {example.target}, which is none of its candidates.")
+        raise InputError(
+            f"{where} has the target {example.target}, which is none of its candidates.",
+            code="target-not-among-candidates",
+        )
     if num_candidates < 2:
-        raise InputError(f"{where} has one image and one text: there is nothing to choose from")
+        raise InputError(
+            f"{where} has one image and one text: there is nothing to choose from", code="nothing-to-choose"
+        )
 
 
 def check_metric(task: Task, questions: Iterable[Question]) -> None:
@@ -110,10 +133,14 @@ def check_metric(task: Task, questions: Iterable[Question]) -> None:
         try:
             found = metric([scores] * 2, [question.target] * 2)
         except Exception as error:
-            raise InputError(f"{where} ({type(error).__name__}: {error}): correct the task, or the metric") from error
+            raise InputError(
+                f"{where} ({type(error).__name__}: {error}): correct the task, or the metric", code="bad-metric"
+            ) from error
         for name in (metric.headline, *metric.shown):
             if name not in found:
-                raise InputError(f"{where}: it gives no {name!r}, which it names: correct the metric")
+                raise InputError(
+                    f"{where}: it gives no {name!r}, which it names: correct the metric", code="bad-metric"
+                )
 
 
 def fingerprint(scorer: Any) -> dict[str, Any]:
@@ -124,7 +151,10 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
     """
     said = scorer.fingerprint()
     if not isinstance(said, Mapping):
-        raise InputError(f"{_called(scorer)}.fingerprint() gave {options.shown(said)}: give a mapping of JSON values")
+        raise InputError(
+            f"{_called(scorer)}.fingerprint() gave {options.shown(said)}: give a mapping of JSON values",
+            code="bad-fingerprint",
+        )
     return json_values(said, f"{_called(scorer)}.fingerprint()")
 
 
@@ -138,7 +168,9 @@ def json_values(value: Any, what: str) -> Any:
         return json_files.parse(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{what} holds what JSON cannot ({reason}): give texts, numbers, lists and mappings") from None
+        raise InputError(
+            f"{what} holds what JSON cannot ({reason}): give texts, numbers, lists and mappings", code="not-json"
+        ) from None
 
 
 def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
@@ -153,7 +185,8 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
     if array.ndim != 1 or not len(array) or not (is_whole or is_level):
         raise InputError(
             f"{_called(scorer)}.choose_timesteps() gave {options.shown(chosen)}: give an array of whole numbers, or of"
-            " noise levels above 0 and up to 1, one for each sample"
+            " noise levels above 0 and up to 1, one for each sample",
+            code="bad-timesteps",
         )
     return tuple(array.tolist())
 
@@ -165,7 +198,10 @@ def kind_of_error(scorer: Any) -> str:
       InputError: it is not a text.
     """
     if not isinstance(scorer.error, str) or not scorer.error:
-        raise InputError(f"{_called(scorer)}.error is {options.shown(scorer.error)}: give the name of a kind of error")
+        raise InputError(
+            f"{_called(scorer)}.error is {options.shown(scorer.error)}: give the name of a kind of error",
+            code="bad-kind-of-error",
+        )
     return scorer.error
 
 
@@ -184,29 +220,41 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
       InputError: a batch is not that, names a triple that there is not, or one twice; a triple is left out.
     """
     if not isinstance(given, Iterable):
-        raise InputError(f"{who} gave {options.shown(given)} for errors: yield (numbers of triples, their errors)")
+        raise InputError(
+            f"{who} gave {options.shown(given)} for errors: yield (numbers of triples, their errors)", code="bad-scores"
+        )
     done = np.zeros(count, bool)
     for batch in given:
         try:
             part, values = batch
             part, values = np.asarray(part), np.asarray(values)
         except (TypeError, ValueError):
-            raise InputError(f"{who} yielded {options.shown(batch)}: yield (numbers of triples, errors)") from None
+            raise InputError(
+                f"{who} yielded {options.shown(batch)}: yield (numbers of triples, errors)", code="bad-scores"
+            ) from None
         if part.ndim != 1 or not np.issubdtype(part.dtype, np.integer):
-            raise InputError(f"{who} yielded triples as {part.dtype} {list(part.shape)}: give whole numbers [b]")
+            raise InputError(
+                f"{who} yielded triples as {part.dtype} {list(part.shape)}: give whole numbers [b]", code="bad-scores"
+            )
         if values.shape != part.shape or not base.is_real(values):
             raise InputError(
                 f"{who} yielded errors as {values.dtype} {list(values.shape)} for {len(part)} triples: give floats"
-                f" [{len(part)}]"
+                f" [{len(part)}]",
+                code="bad-scores",
             )
         if len(part) and not (part.min() >= 0 and part.max() < count):
-            raise InputError(f"{who} yielded the error of a triple that is none of the {count:,} it was given")
+            raise InputError(
+                f"{who} yielded the error of a triple that is none of the {count:,} it was given",
+                code="score-of-another-triple",
+            )
         if done[part].any() or len(np.unique(part)) != len(part):
-            raise InputError(f"{who} yielded the error of a triple twice")
+            raise InputError(f"{who} yielded the error of a triple twice", code="repeated-score")
         done[part] = True
         yield part, values.astype(np.float32, copy=False)
     if not done.all():
-        raise InputError(f"{who} left out {count - int(done.sum()):,} of the {count:,} triples it was given")
+        raise InputError(
+            f"{who} left out {count - int(done.sum()):,} of the {count:,} triples it was given", code="missing-scores"
+        )
 
 
 def _is_number(value: Any) -> bool:

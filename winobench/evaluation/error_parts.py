@@ -162,7 +162,8 @@ def _numbers(path: pathlib.Path) -> tuple[int, int]:
     found = _PART.fullmatch(path.name)
     if found is None:
         raise InputError(
-            f"{path} is not a name that winobench gives (part-<process>-<number>.parquet): move it out of the folder."
+            f"{path} is not a name that winobench gives (part-<process>-<number>.parquet): move it out of the folder.",
+            code="foreign-file",
         )
     return int(found[1]), int(found[2])
 
@@ -178,12 +179,12 @@ def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, fl
     try:
         table = parquet_files.read(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.", code="cannot-read") from error
     except parquet_files.DamagedError as error:
         raise _DamagedPartError(str(error)) from error
     metadata = table.schema.metadata or {}
     if b"winobench.scores" not in metadata:
-        raise InputError(f"{path} is not a part of a run: move it out of the folder.")
+        raise InputError(f"{path} is not a part of a run: move it out of the folder.", code="foreign-file")
     for field in _ERRORS_SCHEMA:
         column = table.schema.get_field_index(field.name)  # below 0 also for a name that occurs twice
         found = None if column < 0 else table.schema.field(column).type
@@ -191,7 +192,8 @@ def _read_part(path: pathlib.Path, scores: ScoreSet) -> tuple[list[int], str, fl
         if found != field.type and not (is_list and found.value_type == field.type.value_type):
             raise InputError(
                 f"{path} has no column {field.name!r} of {field.type}: it is not of this version, move it out of the"
-                " folder."
+                " folder.",
+                code="another-version",
             )
     try:
         if metadata[b"winobench.scores"].decode() != scores.digest:
@@ -222,7 +224,9 @@ def _refuse(path: pathlib.Path, error: Exception) -> None:
     """For `read_errors`: raises InputError."""
     if isinstance(error, InputError):
         raise error
-    raise InputError(f"{path} cannot be read ({error}): delete it, and its scores are computed again.") from error
+    raise InputError(
+        f"{path} cannot be read ({error}): delete it, and its scores are computed again.", code="cannot-read"
+    ) from error
 
 
 def _set_aside(path: pathlib.Path, error: Exception) -> None:
@@ -240,7 +244,7 @@ def _set_aside(path: pathlib.Path, error: Exception) -> None:
         return
     except OSError as failure:
         raise InputError(
-            f"{path} is damaged ({error}), and cannot be renamed: {failure.strerror or failure}."
+            f"{path} is damaged ({error}), and cannot be renamed: {failure.strerror or failure}.", code="damaged-file"
         ) from failure
     _log.warning("%s is damaged (%s): it is kept as %s, and its errors are computed again", path, error, aside.name)
 

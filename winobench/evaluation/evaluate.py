@@ -32,7 +32,7 @@ from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, normalization, sample_mean, sequential
 from winobench.metrics import timestep_weights as weighting
 from winobench.scorers import base, samples
-from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
+from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, tasks_from
 from winobench.tasks.base import Task
 from winobench.tasks.questions import TextTask
 
@@ -132,7 +132,7 @@ def evaluate(
     if mode == "race":
         _check_race(scorer, chosen)
     fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
-    failed: dict[str, str] = {}
+    failed: dict[str, InputError] = {}
     plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
     levels = {"alpha": sampling.get("alpha"), "share": sampling.get("rare_share")}
     groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **levels, **plans)
@@ -165,7 +165,7 @@ def evaluate(
 def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task]) -> None:
     """Raises InputError unless a scorer's devices and tasks' metrics are such as can race."""
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
-        raise InputError(runner.RACE_OVER_PROCESSES)
+        raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
     race.check(tasks)
 
 
@@ -177,7 +177,7 @@ def _versions_of(tasks: Sequence[Task], data_dir: str | None, limit: int | None)
 def _score_and_summarise(
     work: runner.Runner,
     usable: Sequence[Task],
-    failed: dict[str, str],
+    failed: dict[str, InputError],
     description: dict[str, Any],
     started: float,
 ) -> dict[str, Any]:
@@ -203,7 +203,10 @@ def _score_and_summarise(
 def _check_normalize(normalize: str, is_sampled: bool) -> None:
     normalization.choice().check("normalize", normalize)
     if not is_sampled and normalize not in (normalization.AUTO, "none"):
-        raise InputError(f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.")
+        raise InputError(
+            f"normalize={normalize!r} is for diffusion models: leave it at auto for this scorer.",
+            code="option-of-others",
+        )
 
 
 def _check_metrics(groups: Sequence[SampleGroup]) -> None:
@@ -254,7 +257,7 @@ def _of_the_mean(
     for name in unusual if mode == "race" or not is_sampled else ():
         asked, _, usual = given[name]
         what = "a race decides by plain means" if is_sampled else "this scorer has no samples"
-        raise InputError(f"{name} is {options.shown(asked)}, but {what}: leave it at {usual}")
+        raise InputError(f"{name} is {options.shown(asked)}, but {what}: leave it at {usual}", code="option-of-others")
     return unusual
 
 
@@ -288,27 +291,36 @@ def choose_tasks(
     """
     known = TASKS if known is None else known
     if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):
-        raise InputError(f"tasks is {options.shown(tasks)}, but it must be a list of names or tasks, or {READY!r}.")
+        raise InputError(
+            f"tasks is {options.shown(tasks)}, but it must be a list of names or tasks, or {READY!r}.",
+            code="wrong-type",
+        )
     if isinstance(tasks, str):
         if tasks != READY:
             tasks = [name.strip() for name in tasks.split(",") if name.strip()]
         else:
             named = {name for name, task in known.items() if getattr(task, "when_named", False)}
             tasks = [name for name, task in known.items() if name not in named and task.ready(data_dir) is None]
+    if known is not TEXT_TASKS:
+        tasks = tasks_from(tasks)
     get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     for number, task in enumerate(chosen):
         if not all(hasattr(task, attribute) for attribute in ("name", "ready", "load")):
-            raise InputError(f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.")
+            raise InputError(
+                f"tasks[{number}] is {options.shown(task)}, but it must be a task's name or a task.", code="wrong-type"
+            )
         contracts.check_name(task.name)
         if isinstance(task, Task):
             contracts.check_task(task)
     if not chosen:
-        raise InputError(f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.")
+        raise InputError(
+            f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.", code="nothing-named"
+        )
     for task in chosen:
         how_to_get_data = task.ready(data_dir)
         if how_to_get_data is not None:
-            raise InputError(f"task {task.name!r} has no data yet: {how_to_get_data}")
+            raise InputError(f"task {task.name!r} has no data yet: {how_to_get_data}", code="data-not-ready")
     return chosen
 
 
@@ -321,7 +333,10 @@ def _common_fingerprint(scorer: base.SampledScorer, timesteps: Any) -> dict[str,
     # A scorer that cannot tell what it is calls itself by another name in each process.
     if "instance" not in own and any(other != first for other in others):
         number = next(number for number, other in enumerate(others, 1) if other != first)
-        raise InputError(f"process {number} has another model or other options than process 0: start all alike")
+        raise InputError(
+            f"process {number} has another model or other options than process 0: start all alike",
+            code="unlike-processes",
+        )
     return first
 
 
@@ -329,12 +344,12 @@ def _summarise(
     folder: records.RunFolder,
     groups: Sequence[SampleGroup],
     tasks: Sequence[Task],
-    failed: dict[str, str],
+    failed: dict[str, InputError],
     about: Mapping[str, Any],
     seconds: float,
 ) -> dict[str, Any]:
     """Makes numbers of the errors and writes them; tasks that have none are added to ``failed``."""
-    results: dict[str, Any] = {"tasks": {}, "failed": failed, **about}
+    results: dict[str, Any] = {"tasks": {}, "failed": {}, **about}
     judged = [(group, group.outcome()) for group in groups]
     found = {task.name: (group, outcome) for group, outcome in judged for task in group.tasks}
     for task in tasks:
@@ -345,9 +360,10 @@ def _summarise(
                 task, plan.questions[task.name], scores, texts=plan.texts, seed=group.sampling["seed"]
             )
         except InputError as error:
-            failed[task.name] = str(error)
+            failed[task.name] = error
         folder.write_examples(task.name, summary.example_table(task, plan, scores))
         folder.write_gallery(task.name, gallery.picture_table(task, plan, scores))
+    results["failed"] = {name: str(error) for name, error in failed.items()}
     results["passes"] = sum(outcome.passes for _, outcome in judged)
     results["computed_passes"] = sum(group.computed for group in groups)
     raced = [(group, outcome) for group, outcome in judged if group.alpha is not None]
@@ -387,12 +403,17 @@ def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:
 def _check_mode(mode: str, alpha: float, timesteps: str | Sequence[int] | None, is_sampled: bool) -> None:
     """Raises InputError for a mode that does not exist, or that the rest of the arguments does not allow."""
     if mode not in race.MODES:
-        raise InputError(f"the sampling mode is one of {', '.join(race.MODES)}, not {mode!r}.")
+        raise InputError(f"the sampling mode is one of {', '.join(race.MODES)}, not {mode!r}.", code="unknown-name")
     if mode == "fixed":
         if timesteps == importance.RULE:
-            raise InputError(f"timesteps={importance.RULE!r} is for a race: choose mode='race', or another rule.")
+            raise InputError(
+                f"timesteps={importance.RULE!r} is for a race: choose mode='race', or another rule.",
+                code="option-of-others",
+            )
         return
     if not is_sampled:
-        raise InputError("mode='race' is for diffusion models: leave it at fixed for this scorer.")
+        raise InputError(
+            "mode='race' is for diffusion models: leave it at fixed for this scorer.", code="option-of-others"
+        )
     if not 0 < alpha < 0.5:
-        raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.")
+        raise InputError(f"a race's alpha is {alpha!r}, but it must be between 0 and 0.5.", code="out-of-range")

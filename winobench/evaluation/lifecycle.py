@@ -98,9 +98,9 @@ def recording(
         raise
 
 
-def unusable(failed: Mapping[str, str]) -> InputError:
-    """The error of a run none of whose tasks can be used, from the reason of each."""
+def unusable(failed: Mapping[str, InputError]) -> InputError:
+    """The error of a run none of whose tasks can be used, from that of each."""
     if len(failed) == 1:
-        return InputError(next(iter(failed.values())))
-    reasons = "; ".join(f"{name}: {reason.rstrip('.')}" for name, reason in failed.items())
-    return InputError(f"no task has usable data: {reasons}")
+        return next(iter(failed.values()))
+    reasons = "; ".join(f"{name}: {str(error).rstrip('.')}" for name, error in failed.items())
+    return InputError(f"no task has usable data: {reasons}", code="no-usable-task")

@@ -61,7 +61,7 @@ def make_plan(
     data_dir: str | None,
     limit: int | None,
     normalize: str,
-    failed: dict[str, str] | None = None,
+    failed: dict[str, InputError] | None = None,
 ) -> Plan:
     """Loads the tasks' examples and collects what they need.
 
@@ -74,7 +74,7 @@ def make_plan(
       limit: scenes or items a task; None means all.
       normalize: a name in `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``, which is ``unconditional``
         here.
-      failed: a task whose data are wrong is left out of the plan, and the reason is noted here under its name; without
+      failed: a task whose data are wrong is left out of the plan, and the error is noted here under its name; without
         it, the first such task is an error.
 
     Raises:
@@ -82,12 +82,14 @@ def make_plan(
         an image that is missing or cannot be read.
     """
     if not tasks:
-        raise InputError("no task is chosen: name at least one, or list them with --list_tasks.")
+        raise InputError("no task is chosen: name at least one, or list them with --list_tasks.", code="nothing-named")
     if normalize not in (normalization.AUTO, *normalization.NORMALIZATIONS):
         known = ", ".join((normalization.AUTO, *normalization.NORMALIZATIONS))
-        raise InputError(f"normalize is one of {known}, not {normalize!r}.")
+        raise InputError(f"normalize is one of {known}, not {normalize!r}.", code="unknown-name")
     if limit is not None and limit < 1:
-        raise InputError(f"limit is a number of scenes or items of at least 1, or none for all, not {limit}.")
+        raise InputError(
+            f"limit is a number of scenes or items of at least 1, or none for all, not {limit}.", code="out-of-range"
+        )
 
     hash_of_file: dict[str, str] = {}
     needs = _Needs()
@@ -95,14 +97,14 @@ def make_plan(
     terms: dict[str, tuple[normalization.Term, ...]] = {}
     for task in tasks:
         if task.name in questions:
-            raise InputError(f"task {task.name!r} is named twice.")
+            raise InputError(f"task {task.name!r} is named twice.", code="named-twice")
         # All of a task is read before any of it enters the tables: one that fails leaves nothing behind.
         try:
             examples = _read(task, data_dir, limit, hash_of_file)
         except InputError as error:
             if failed is None:
                 raise
-            failed[task.name] = str(error)
+            failed[task.name] = error
             continue
         # Bias compares differences between texts of one image, and these between images: what is subtracted cancels.
         terms[task.name] = normalization.terms_of(
@@ -184,9 +186,9 @@ def _read(
     for example in task.load(data_dir, limit):
         contracts.check_example(task, example)
         if example.id in seen:
-            raise InputError(f"task {task.name!r} has two examples with the id {example.id!r}.")
+            raise InputError(f"task {task.name!r} has two examples with the id {example.id!r}.", code="repeated-id")
         seen.add(example.id)
         examples.append((example, [content_hash(source) for source in example.images]))
     if not examples:
-        raise InputError(f"task {task.name!r} has no examples: check its data and --config.limit.")
+        raise InputError(f"task {task.name!r} has no examples: check its data and --config.limit.", code="no-examples")
     return examples

@@ -108,7 +108,7 @@ def evaluate_questions(
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     protocols = {task.name: choose_protocol(task, protocol, responder.kinds) for task in chosen}
     fingerprint = dict(responder.fingerprint())
-    failed: dict[str, str] = {}
+    failed: dict[str, InputError] = {}
     asked = _prepared(chosen, protocols, fingerprint, data_dir, limit, failed)
     _bind(responder, asked, data_dir, limit)
     identity = {
@@ -156,7 +156,7 @@ def _prepared(
     fingerprint: Mapping[str, Any],
     data_dir: str | None,
     limit: int | None,
-    failed: dict[str, str],
+    failed: dict[str, InputError],
 ) -> list[_Asked]:
     """The tasks whose data can be used, of which there must be one; why others cannot ends up in ``failed``."""
     prepared = [_prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed) for task in tasks]
@@ -201,14 +201,15 @@ def _results(
     asked: Sequence[_Asked],
     answers: asking.Answers,
     folder: records.RunFolder,
-    failed: dict[str, str],
+    failed: dict[str, InputError],
     protocols: Mapping[str, str],
 ) -> dict[str, Any]:
     """The numbers of all tasks, and what is missing from them."""
-    results: dict[str, Any] = {"tasks": {}, "failed": failed, "failed_calls": None, "protocols": protocols}
-    left_out = sum(_summarise(one, answers, folder, results) for one in asked)
+    results: dict[str, Any] = {"tasks": {}, "failed": {}, "failed_calls": None, "protocols": protocols}
+    left_out = sum(_summarise(one, answers, folder, results, failed) for one in asked)
     if not results["tasks"]:
         raise lifecycle.unusable(failed)
+    results["failed"] = {name: str(error) for name, error in failed.items()}
     if answers.failed:
         first = next(iter(answers.failed.values()))
         results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}
@@ -221,21 +222,26 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, da
     if lacking:
         raise InputError(
             f"the responder is a {type(responder).__name__}, which has no {lacking[0]}: give a language model, such as"
-            " winobench.responders.loading.load_responder makes"
+            " winobench.responders.loading.load_responder makes",
+            code="wrong-type",
         )
     listed = [tasks] if isinstance(tasks, str) else tasks
     named = isinstance(listed, Sequence) and not isinstance(listed, bytes)
     if not named or not all(isinstance(task, str | TextTask) for task in listed):
-        raise InputError(f"tasks is {tasks!r:.80}: give names or TextTask objects in a list, or 'ready'")
+        raise InputError(
+            f"tasks is {tasks!r:.80}: give names or TextTask objects in a list, or 'ready'", code="wrong-type"
+        )
     for name, value in (("workdir", workdir), ("data_dir", data_dir)):
         if value is not None and not isinstance(value, str | os.PathLike):
-            raise InputError(f"{name} is {value!r:.80}: give a path, or None")
+            raise InputError(f"{name} is {value!r:.80}: give a path, or None", code="wrong-type")
     if protocol is not None and not isinstance(protocol, str):
-        raise InputError(f"protocol is {protocol!r:.80}: give a name, or None")
+        raise InputError(f"protocol is {protocol!r:.80}: give a name, or None", code="wrong-type")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InputError(f"limit is {limit!r:.80}: give a whole number from 1 on, or None for all")
+        raise InputError(f"limit is {limit!r:.80}: give a whole number from 1 on, or None for all", code="bad-value")
     if jax.distributed.is_initialized() and parallel.num_processes() > 1:
-        raise InputError("text tasks are for a program of one process: start it without the others")
+        raise InputError(
+            "text tasks are for a program of one process: start it without the others", code="several-processes"
+        )
 
 
 def protocols_of(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str]) -> list[str | None]:
@@ -277,19 +283,22 @@ def choose_protocol(task: TextTask, name: str | None, kinds: frozenset[str]) -> 
         near = difflib.get_close_matches(name, task.protocols, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise InputError(
-            f"task {task.name!r} has no protocol {name!r}: {hint}its protocols are {', '.join(task.protocols)}."
+            f"task {task.name!r} has no protocol {name!r}: {hint}its protocols are {', '.join(task.protocols)}.",
+            code="unknown-name",
         )
     if not able:
         needed = ", ".join(dict.fromkeys(protocol.kind for protocol in task.protocols.values()))
         raise InputError(
             f"the model can answer none of the protocols of task {task.name!r}: it does {_joined(kinds)}, and they"
-            f" need {needed}."
+            f" need {needed}.",
+            code="kind-not-answered",
         )
     chosen = task.protocols[able[0] if name is None else name]
     if chosen.kind not in kinds:
         raise InputError(
             f"protocol {chosen.name!r} asks for {chosen.kind}, and the model does {_joined(kinds)}: for task"
-            f" {task.name!r} it can do {', '.join(able)}."
+            f" {task.name!r} it can do {', '.join(able)}.",
+            code="kind-not-answered",
         )
     return chosen
 
@@ -316,15 +325,17 @@ def _prepare(
     fingerprint: Mapping[str, Any],
     data_dir: str | None,
     limit: int | None,
-    failed: dict[str, str],
+    failed: dict[str, InputError],
 ) -> _Asked | None:
     """Reads a task's questions and makes its requests; a task whose data cannot be used ends up in ``failed``."""
     try:
         questions = list(task.load(data_dir, limit))
         if not questions:
-            raise InputError(f"task {task.name!r} has no questions: look at its data, or raise the limit.")
+            raise InputError(
+                f"task {task.name!r} has no questions: look at its data, or raise the limit.", code="no-examples"
+            )
     except InputError as error:
-        failed[task.name] = str(error)
+        failed[task.name] = error
         return None
     seen: set[str] = set()
     for question in questions:
@@ -336,7 +347,7 @@ def _prepare(
         for question, some in zip(questions, requests, strict=True):
             _check_question(question, some)
     except InputError as error:
-        failed[task.name] = f"a question of {task.name} cannot be asked: {error}"
+        failed[task.name] = InputError(f"a question of {task.name} cannot be asked: {error}", code=error.code)
         return None
     keys = [tuple(responses.key(fingerprint, request) for request in some) for some in requests]
     return _Asked(task, protocol, questions, requests, keys)
@@ -354,19 +365,28 @@ def _check_question(question: TextQuestion, requests: Sequence[Request]) -> None
         check_request(request)
 
 
-def _summarise(one: _Asked, answers: asking.Answers, folder: records.RunFolder, results: dict[str, Any]) -> int:
-    """Adds a task's numbers, or the reason why it has none, and writes its examples; returns how many are left out."""
+def _summarise(
+    one: _Asked,
+    answers: asking.Answers,
+    folder: records.RunFolder,
+    results: dict[str, Any],
+    failed: dict[str, InputError],
+) -> int:
+    """Adds a task's numbers, or the error why it has none, and writes its examples; returns how many are left out."""
     name = one.task.name
     received = [tuple(answers.read.get(key) for key in keys) for keys in one.keys]
     read = [one.protocol.read(question, list(some)) for question, some in zip(one.questions, received, strict=True)]
     try:
         if all(answer.status == FAILED for answer in read):
             first = next(answers.failed[key] for keys in one.keys for key in keys if key in answers.failed)
-            raise InputError(f"all {len(read):,} questions of {name} have failed calls, the first one: {first}")
+            raise InputError(
+                f"all {len(read):,} questions of {name} have failed calls, the first one: {first}",
+                code="all-calls-failed",
+            )
         entries = one.task.metrics(one.questions, read)
         results["tasks"][name] = {metric: dict(entry) for metric, entry in entries.items()}
     except InputError as error:
-        results["failed"][name] = str(error)
+        failed[name] = error
     folder.write_examples(name, example_table(one.questions, read, received))
     return sum(answer.status == FAILED for answer in read)
 

@@ -7,7 +7,8 @@
     results.json                             the numbers
 
 The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors and pictures; see
-`winobench.evaluation.responses`.
+`winobench.evaluation.responses`. A run that draws pictures has none of all this but ``config.json``; see
+`winobench.data.pictures.records`.
 
 In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
 reader it is all one: the next call of the run, with more processes or fewer, goes on from whatever is there. Everything
@@ -31,6 +32,7 @@ import pyarrow as pa
 
 from winobench import files as whole_files
 from winobench import json_files, parquet_files
+from winobench.data.pictures.records import DRAWN, PICTURES
 from winobench.errors import InputError
 from winobench.files import digest as digest  # records are named by it, and so their users find it here
 
@@ -42,10 +44,10 @@ DAMAGED = ".damaged"
 """What a part's name ends with, once it is set aside."""
 
 ERRORS, RESPONSES = "errors", "responses"
-"""What a run records while it goes on, and the folder that it does so in."""
+"""What a run records while it goes on, and the folder that it does so in; another one is ``DRAWN``."""
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
-_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES)}
+_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
 _REPORT = "report"  # what launch.report makes of the run, in the run's own folder
 
 
@@ -79,7 +81,7 @@ class RunFolder:
         """
         Args:
           path: the folder.
-          kind: ``ERRORS`` or ``RESPONSES``.
+          kind: ``ERRORS``, ``RESPONSES`` or ``DRAWN``.
 
         Raises:
           InputError: the path is not UTF-8, and could be neither printed nor recorded.
@@ -88,7 +90,7 @@ class RunFolder:
         try:
             os.fsencode(place).decode("utf-8")
         except ValueError:
-            raise InputError(f"--workdir {place!a} is not UTF-8: choose another name.") from None
+            raise InputError(f"--workdir {place!a} is not UTF-8: choose another name.", code="name-not-utf8") from None
         self.path = pathlib.Path(place)
         self._kind = kind
         self._lock: int | None = None
@@ -140,14 +142,16 @@ class RunFolder:
         if found.get("schema") != SCHEMA_VERSION:
             raise InputError(
                 f"{self.path} was written by another version of winobench (layout {found.get('schema')}, this one "
-                f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records."
+                f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records.",
+                code="another-version",
             )
         differences = list(_differences(found["identity"], json_files.as_json(identity)))
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise InputError(
                 f"{self.path} holds another run, which differs in {'; '.join(differences[:3])}{more}: choose another "
-                "--workdir, or --overwrite to delete its records and start again."
+                "--workdir, or --overwrite to delete its records and start again.",
+                code="another-run",
             )
 
     def open(self, description: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -173,8 +177,9 @@ class RunFolder:
             self._take()
             if not overwrite:
                 self.check(identity)  # again: another process may have been here before this one took the folder
-            for leftover in (*self.path.glob(f"*{_TEMPORARY}"), *self.path.glob(f"*/*{_TEMPORARY}")):
-                leftover.unlink()
+            for depth in ("", "*/", f"{PICTURES}/*/*/"):
+                for leftover in self.path.glob(f"{depth}*{_TEMPORARY}"):
+                    leftover.unlink()
             self._replaces = overwrite and self.config_path.exists()
             if overwrite:
                 # A run without results is one that was stopped, so that this may end anywhere. Where it ends further
@@ -185,7 +190,7 @@ class RunFolder:
                 self._delete_records()
         except OSError as error:
             self.close()
-            raise InputError(f"--workdir {self.path} cannot be written: {error}.") from error
+            raise InputError(f"--workdir {self.path} cannot be written: {error}.", code="cannot-write") from error
         except BaseException:
             self.close()
             raise
@@ -246,15 +251,18 @@ class RunFolder:
             records = () if remains else (p for p in self._records() if not p.name.endswith(_TEMPORARY))
             if self._others(_REPORT) or any(True for _ in records):
                 raise InputError(
-                    f"--workdir {self.path} holds files but no winobench run (no config.json): choose another folder."
+                    f"--workdir {self.path} holds files but no winobench run (no config.json): choose another folder.",
+                    code="not-a-run",
                 ) from None
             return None
         except NotADirectoryError:
-            raise InputError(f"--workdir {self.path} is a file: name a folder.") from None
+            raise InputError(f"--workdir {self.path} is a file: name a folder.", code="is-a-file") from None
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.config_path} cannot be read ({error}): choose another --workdir.") from error
+            raise InputError(
+                f"{self.config_path} cannot be read ({error}): choose another --workdir.", code="cannot-read"
+            ) from error
         if not isinstance(found, dict) or "identity" not in found:
-            raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.")
+            raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.", code="not-a-run")
         return found
 
     def _records(self) -> Iterator[pathlib.Path]:
@@ -262,6 +270,7 @@ class RunFolder:
         for name in dict.fromkeys(name for names in _FOLDERS.values() for name in names):
             for pattern in ("*.parquet", "*.jsonl", f"*{DAMAGED}"):
                 yield from (self.path / name).glob(pattern)
+        yield from (self.path / PICTURES).glob("*/*/*.png")
         if self.results_path.exists():
             yield self.results_path
 
@@ -281,10 +290,13 @@ class RunFolder:
             path.unlink()
 
     def _take(self) -> None:
-        self._lock = os.open(self.examples_path, os.O_RDONLY)  # runs of all kinds have it
+        # Runs with images and of texts both have a folder of examples.
+        self._lock = os.open(self.records_path if self._kind == DRAWN else self.examples_path, os.O_RDONLY)
         if not whole_files.lock(self._lock):
             self.close()
-            raise InputError(f"another process is writing into {self.path}: wait for it, or choose another --workdir.")
+            raise InputError(
+                f"another process is writing into {self.path}: wait for it, or choose another --workdir.", code="in-use"
+            )
 
 
 @contextlib.contextmanager
@@ -293,7 +305,7 @@ def _told(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise InputError(f"{path} cannot be written: {error.strerror or error}.", code="cannot-write") from error
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

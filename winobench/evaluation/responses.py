@@ -338,9 +338,11 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
             files.check_regular(path)
         except FileNotFoundError:
             if path.is_symlink():
-                raise InputError(f"{path} is a link to a file that is gone: delete it.") from None
+                raise InputError(f"{path} is a link to a file that is gone: delete it.", code="dangling-link") from None
         except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror or error}): delete it, or restore it.") from error
+            raise InputError(
+                f"{path} cannot be read ({error.strerror or error}): delete it, or restore it.", code="cannot-read"
+            ) from error
     return sorted(found, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
 
 
@@ -390,7 +392,9 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:
                 yield number, offset, line
                 offset += length
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights.") from error
+        raise InputError(
+            f"{path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
+        ) from error
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
@@ -417,9 +421,13 @@ def _read(place: _Place) -> Stored:
             file.seek(place.offset)
             entry = _entry(file.read(place.length))
     except OSError as error:
-        raise InputError(f"{place.path} cannot be read ({error.strerror or error}): see to its rights.") from error
+        raise InputError(
+            f"{place.path} cannot be read ({error.strerror or error}): see to its rights.", code="cannot-read"
+        ) from error
     if entry is None:
-        raise InputError(f"{place.path} has changed while it was in use: give the same command again.")
+        raise InputError(
+            f"{place.path} has changed while it was in use: give the same command again.", code="file-changed"
+        )
     return Stored(entry["key"], entry["request"], entry["raw"], float(entry["seconds"]), entry.get("origin"))
 
 
@@ -446,7 +454,9 @@ def _mend(path: pathlib.Path) -> int:
 
 
 def _taken(folder: pathlib.Path) -> InputError:
-    return InputError(f"another process is writing into {folder}: wait for it, or choose another --workdir.")
+    return InputError(
+        f"another process is writing into {folder}: wait for it, or choose another --workdir.", code="in-use"
+    )
 
 
 @contextlib.contextmanager
@@ -454,4 +464,4 @@ def _writing(folder: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror or error}.") from error
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}.", code="cannot-write") from error

@@ -86,7 +86,10 @@ class Runner:
         first, *others = parallel.all_gather_object(look)
         for number, other in enumerate(others, 1):
             if other != first:
-                raise InputError(f"process {number} has other arguments or other data than process 0: start all alike")
+                raise InputError(
+                    f"process {number} has other arguments or other data than process 0: start all alike",
+                    code="unlike-processes",
+                )
 
     def learn_timesteps(self, group: SampleGroup) -> None:
         """Has the first process learn where candidates differ, and gives a group of a race its timesteps and weights.
@@ -150,7 +153,7 @@ class Runner:
         """
         if parallel.is_multihost(getattr(self.scorer, "mesh", None)):
             if any(group.alpha is not None for group in self.groups):
-                raise InputError(RACE_OVER_PROCESSES)
+                raise InputError(RACE_OVER_PROCESSES, code="several-processes")
             # All do the same, and none could wait for the others: they would wait for it in the middle of a batch.
             for group in self.groups:
                 writer = self._writer(group, process=0) if parallel.is_main_process() else None
@@ -200,7 +203,8 @@ class Runner:
             if np.isnan(group.errors).any():
                 raise InputError(
                     f"errors that another process has recorded are not in {self.folder.errors_path}: name a --workdir"
-                    " on a file system that all processes share"
+                    " on a file system that all processes share",
+                    code="folder-not-shared",
                 )
 
     def _read_recorded(self, group: SampleGroup, *, reuse: bool) -> float:
@@ -347,7 +351,8 @@ def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) 
         image, text, sample = triples[int(np.argmin(finite))].tolist()
         raise InputError(
             f"the error of image {_name(plan, image)} under the text {plan.texts[text]!r}, sample {sample}, is not a "
-            "number: try --config.dtype=float32, or check the weights."
+            "number: try --config.dtype=float32, or check the weights.",
+            code="not-finite",
         )
 
 
@@ -370,7 +375,8 @@ def _wait_for(paths: Sequence[pathlib.Path]) -> None:
             if time.monotonic() > end:
                 raise InputError(
                     f"{path}, which another process has written, is not there: name a --workdir on a file system that"
-                    " all processes share"
+                    " all processes share",
+                    code="folder-not-shared",
                 )
             time.sleep(0.2)
 

@@ -93,7 +93,7 @@ class SampleGroup:
     def _check_known(self, pairs: np.ndarray, first: int, end: int) -> None:
         order = samples.visiting_order(self.errors.shape[1], self.sampling["seed"])
         if np.isnan(self.errors[pairs[:, None], order[first:end]]).any():
-            raise InputError("errors that were recorded are no longer there: run it again")
+            raise InputError("errors that were recorded are no longer there: run it again", code="file-changed")
 
 
 def make_groups(
@@ -104,7 +104,7 @@ def make_groups(
     *,
     alpha: float | None,
     share: float | None,
-    failed: dict[str, str],
+    failed: dict[str, InputError],
     **planned: Any,
 ) -> list[SampleGroup]:
     """Groups the tasks by their samples and plans each group; tasks whose data cannot be used end up in ``failed``.

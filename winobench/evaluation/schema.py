@@ -223,8 +223,8 @@ def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> Non
     """
     problem = _problem(value, expected, "", strict)
     if problem is not None:
-        place, what = problem
-        raise InputError(f"{place.lstrip('.') + ' of ' if place else ''}{where} {what}")
+        place, what, code = problem
+        raise InputError(f"{place.lstrip('.') + ' of ' if place else ''}{where} {what}", code=code)
 
 
 def json_schema(expected: Any, title: str) -> dict[str, Any]:
@@ -279,7 +279,15 @@ def _json_schema(expected: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     return {"type": names[expected]}
 
 
-def _problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, str] | None:
+class _Problem(NamedTuple):
+    """Where a value differs from a type, how, and the code of the error."""
+
+    place: str
+    what: str
+    code: str
+
+
+def _problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | None:
     """Where a value first differs from a type, and how; None where it fits."""
     if expected is Any:
         return None
@@ -313,7 +321,7 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, 
     return next((problem for problem in found if problem is not None), None)
 
 
-def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> tuple[str, str] | None:
+def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | None:
     if not isinstance(value, dict):
         return _is_not(value, place, "an object")
     hints = typing.get_type_hints(expected, include_extras=True)
@@ -323,12 +331,12 @@ def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> 
             if problem is not None:
                 return problem
         elif typing.get_origin(hint) is Required:
-            return place, f"has no {key!r}"
+            return _Problem(place, f"has no {key!r}", code="missing-field")
     unknown = sorted(value.keys() - hints.keys()) if strict else ()
-    return (place, f"has an unknown {_shown(unknown[0])!r}") if unknown else None
+    return _Problem(place, f"has an unknown {_shown(unknown[0])!r}", code="unknown-field") if unknown else None
 
 
-def _plain_problem(value: Any, expected: Any, place: str) -> tuple[str, str] | None:
+def _plain_problem(value: Any, expected: Any, place: str) -> _Problem | None:
     if expected is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return None if is_number and math.isfinite(value) else _is_not(value, place, "a finite number")
@@ -341,8 +349,8 @@ def _plain_problem(value: Any, expected: Any, place: str) -> tuple[str, str] | N
     return None if isinstance(value, expected) else _is_not(value, place, names[expected])
 
 
-def _is_not(value: Any, place: str, expected: str) -> tuple[str, str]:
-    return place, f"is {_shown(repr(value))}, not {expected}"
+def _is_not(value: Any, place: str, expected: str) -> _Problem:
+    return _Problem(place, f"is {_shown(repr(value))}, not {expected}", code="wrong-value")
 
 
 def _shown(text: str) -> str:

@@ -44,7 +44,8 @@ class Labels:
         """
         if not _NAME.fullmatch(name):
             raise InputError(
-                f"the name {name!r} cannot be a file's: call the person by letters, digits, - and _, 40 at most"
+                f"the name {name!r} cannot be a file's: call the person by letters, digits, - and _, 40 at most",
+                code="bad-name",
             )
         self.name = name
         self.choices = tuple(choices)
@@ -58,7 +59,7 @@ class Labels:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             if not files.lock(self._file):
-                raise InputError(f"the page of {self.name!r} is open already: use that one, or end it")
+                raise InputError(f"the page of {self.name!r} is open already: use that one, or end it", code="in-use")
             files.sync(self.path.parent)
             content = self.path.read_bytes()
             whole = content.rfind(b"\n") + 1
@@ -67,7 +68,9 @@ class Labels:
             self.labels = parse(content[:whole], self.path, self.choices)
         except OSError as error:
             self.close()
-            raise InputError(f"{self.path} cannot be written: {error.strerror or error}") from error
+            raise InputError(
+                f"{self.path} cannot be written: {error.strerror or error}", code="cannot-write"
+            ) from error
         except InputError:
             self.close()
             raise
@@ -137,7 +140,9 @@ def parse(content: bytes, path: pathlib.Path, choices: Sequence[str]) -> dict[st
         except (ValueError, TypeError, KeyError):
             item, label = None, None
         if not isinstance(item, str) or label not in (*choices, None):
-            raise InputError(f"{path}, line {number} is no label: delete this line, or restore the file")
+            raise InputError(
+                f"{path}, line {number} is no label: delete this line, or restore the file", code="damaged-file"
+            )
         labels.pop(item, None)
         if label is not None:
             labels[item] = label

@@ -51,8 +51,9 @@ class Page:
     """What is judged on a page.
 
     Attributes:
-      html: the page, with one ``<script>``. It gets ``items?token=...`` (``person``, ``items``, ``labels``), posts
-        ``{"item": id, "label": label or null}`` to ``label?token=...``, and has the token in its own address.
+      html: the page, with one ``<script>`` (`winobench.judging.render`). It gets ``items?token=...`` (``person``,
+        ``items``, ``labels``), posts ``{"item": id, "label": label or null}`` to ``label?token=...``, and has the token
+        in its own address.
       items: what it shows, in its order: objects with ``id``.
       labels: where the clicks go, open.
       picture: name -> a PNG file's content, for ``pictures/<name>?token=...``; None where there is no such picture.
@@ -110,7 +111,9 @@ def serve(page: Page, port: int = PORT) -> Iterator[Server]:
         server = Server(page, port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"port {port} cannot be used ({reason}): choose another --port") from error
+        raise InputError(
+            f"port {port} cannot be used ({reason}): choose another --port", code="port-not-free"
+        ) from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -121,23 +121,33 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
                 rows, columns = list(table), table.fieldnames or ()
         except (OSError, ValueError) as error:
             if isinstance(error, UnicodeDecodeError):
-                raise InputError(f"{path} is no CSV file in UTF-8 ({error}): save it once more as one") from None
-            raise InputError(f"there is no file {path}: name a CSV file with the columns item, rater, label") from None
+                raise InputError(
+                    f"{path} is no CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
+                ) from None
+            raise InputError(
+                f"there is no file {path}: name a CSV file with the columns item, rater, label", code="no-such-file"
+            ) from None
         except csv.Error as error:
-            raise InputError(f"{path} is no CSV file in UTF-8 ({error}): save it once more as one") from None
+            raise InputError(
+                f"{path} is no CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
+            ) from None
         lacking = [column for column in COLUMNS if column not in columns]
         if lacking:
-            raise InputError(f"{path} lacks the column {lacking[0]!r}: rater files have the columns item, rater, label")
+            raise InputError(
+                f"{path} lacks the column {lacking[0]!r}: rater files have the columns item, rater, label",
+                code="missing-column",
+            )
         for number, row in enumerate(rows, start=1):
             rating = Rating(*(csv_cells.restored((row[column] or "").strip()) for column in COLUMNS))
             where = f"row {number} of {path}"
             if not all(rating):
                 empty = COLUMNS[rating.index("")]
-                raise InputError(f"{where} has no {empty}: fill it in or remove the row")
+                raise InputError(f"{where} has no {empty}: fill it in or remove the row", code="empty-cell")
             if rating[:2] in seen:
                 raise InputError(
                     f"{where} is a second judgement of item {rating.item!r} by {rating.rater!r}, after"
-                    f" {seen[rating[:2]]}: remove one of them"
+                    f" {seen[rating[:2]]}: remove one of them",
+                    code="repeated-judgement",
                 )
             seen[rating[:2]] = where
             ratings.append(rating)
@@ -159,7 +169,9 @@ def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None)
     """
     ratings = list(ratings)
     if not ratings:
-        raise InputError("there are no judgements to compare: give a rater file with at least one row")
+        raise InputError(
+            "there are no judgements to compare: give a rater file with at least one row", code="empty-file"
+        )
     labels = sorted({rating.label for rating in ratings}) if labels is None else list(labels)
     items = list(dict.fromkeys(rating.item for rating in ratings))
     rows = {item: row for row, item in enumerate(items)}
@@ -168,7 +180,8 @@ def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None)
         if rating.label not in labels:
             raise InputError(
                 f"{rating.rater!r} gave item {rating.item!r} the label {rating.label!r}: the labels are"
-                f" {', '.join(labels)}"
+                f" {', '.join(labels)}",
+                code="unknown-label",
             )
         counts[rows[rating.item], labels.index(rating.label)] += 1
     raters = counts.sum(axis=1)
@@ -176,7 +189,8 @@ def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None)
         few = items[int(raters.argmin())]
         raise InputError(
             f"item {few!r} has {raters.min()} judgements and others have {raters.max()}: kappa needs the same number"
-            " for every item"
+            " for every item",
+            code="unequal-judgements",
         )
     return counts, items
 
@@ -191,7 +205,9 @@ def ratings_kappa(
     """`fleiss_kappa` of judgements. Raises as `count_matrix`, and an InputError where each item has one judgement."""
     counts, items = count_matrix(ratings, labels)
     if counts[0].sum() < 2:
-        raise InputError(f"item {items[0]!r} has one judgement, as all have: agreement needs two raters or more")
+        raise InputError(
+            f"item {items[0]!r} has one judgement, as all have: agreement needs two raters or more", code="one-rater"
+        )
     return fleiss_kappa(counts, num_resamples=num_resamples, seed=seed)
 
 
@@ -219,7 +235,8 @@ def rater_accuracy(
         if rating.item not in answers or rating.item not in groups:
             raise InputError(
                 f"{rating.rater!r} has judged the item {rating.item!r}, which is not among the questions: remove it or"
-                " use the questions' ids"
+                " use the questions' ids",
+                code="unknown-item",
             )
         group = groups[rating.item]
         right.setdefault(rating.rater, []).append((rating.item, group, rating.label == answers[rating.item]))

@@ -302,7 +302,8 @@ def association_results(
         ends = (pair.group_x, pair.group_y)
         reason = next(filter(None, (_too_few(group, members) for group in ends)), None)
         if reason and not partial:
-            raise InputError(f"{pair.name} cannot be compared: {reason}, and at least two images a group are needed.")
+            why = f"{pair.name} cannot be compared: {reason}, and at least two images a group are needed."
+            raise InputError(why, code="nothing-to-compare")
         if reason:
             left_out[pair.name] = reason
             continue
@@ -319,7 +320,8 @@ def association_results(
             pairs[pair.name] = PairAssociations(*ends, psi_x, psi_y)
     if not pairs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items()) or "the task names none"
-        raise InputError(f"no target pair can be compared ({reasons}): bias needs two groups of images that differ.")
+        why = f"no target pair can be compared ({reasons}): bias needs two groups of images that differ."
+        raise InputError(why, code="nothing-to-compare")
 
     num_images = sum(len(members[group]) for group in {group for pair in pairs.values() for group in pair[:2]})
     results = {
@@ -359,7 +361,10 @@ def _too_few(group: str, members: dict[str, list[int]]) -> str | None:
 def _group_associations(scores: np.ndarray, columns: dict[str, int], pair: TargetPair) -> np.ndarray:
     for text in (*pair.texts_a, *pair.texts_b):
         if text not in columns:
-            raise InputError(f"{pair.name} asks for the text {text!r}, which is not among the {len(columns)} texts.")
+            raise InputError(
+                f"{pair.name} asks for the text {text!r}, which is not among the {len(columns)} texts.",
+                code="unknown-name",
+            )
     return associations(scores, *([columns[text] for text in side] for side in (pair.texts_a, pair.texts_b)))
 
 

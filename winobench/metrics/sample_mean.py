@@ -39,7 +39,8 @@ class SampleMean:
                 largest = float(np.abs(errors[np.isinf(rounded)]).max())
                 raise InputError(
                     f"reduce_dtype={self.dtype} does not hold an error of {largest:,.0f}: choose error=l2, whose"
-                    " numbers are the roots of these"
+                    " numbers are the roots of these",
+                    code="dtype-too-small",
                 )
             errors = rounded
         return errors if self.weights is None else errors * self.weights

@@ -74,7 +74,8 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
         if not os.path.isfile(path):
             raise InputError(
                 f"timestep_weights is {options.shown(given)}, but must be one of"
-                f" {', '.join((UNIFORM, *LEVEL_RULES))}, or a file that launch.report --fit_timesteps wrote"
+                f" {', '.join((UNIFORM, *LEVEL_RULES))}, or a file that launch.report --fit_timesteps wrote",
+                code="bad-timestep-weights",
             )
         given = json_files.read(path, "name a file that launch.report --fit_timesteps wrote")
     edges, weights = (given.get(name) if isinstance(given, Mapping) else None for name in ("edges", "weights"))
@@ -82,7 +83,8 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
     if not numbers or len(weights) != len(edges) + 1 or edges != sorted(edges) or min(weights) < 0 or not any(weights):
         raise InputError(
             "timestep weights need 'edges' in ascending order and one more of 'weights', none below and one above 0:"
-            " name a file that launch.report --fit_timesteps wrote"
+            " name a file that launch.report --fit_timesteps wrote",
+            code="bad-timestep-weights",
         )
     return Curve(tuple(map(float, edges)), tuple(map(float, weights)))
 
@@ -113,12 +115,16 @@ def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray
     if isinstance(weighting, str) and values.dtype.kind != "f":
         raise InputError(
             f"timestep_weights={weighting} is of a flow model's noise levels, and this model has timesteps: choose"
-            f" {UNIFORM}, or a file that launch.report --fit_timesteps wrote for it"
+            f" {UNIFORM}, or a file that launch.report --fit_timesteps wrote for it",
+            code="option-of-others",
         )
     rule = LEVEL_RULES[weighting] if isinstance(weighting, str) else weighting
     weights = rule(np.minimum(values, _NEAR_ONE) if isinstance(weighting, str) else values).astype(np.float64)
     if not weights.any():
-        raise InputError("the timestep weights are 0 at all of these timesteps: use a file that was fitted on them")
+        raise InputError(
+            "the timestep weights are 0 at all of these timesteps: use a file that was fitted on them",
+            code="bad-timestep-weights",
+        )
     return weights / weights.mean()
 
 

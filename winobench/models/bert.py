@@ -172,7 +172,8 @@ def _labels(id2label: Any, label2id: Any, num_labels: Any) -> tuple[str, ...] | 
         if sorted(numbered) != list(range(len(id2label))):
             raise InputError(
                 f"BertConfig: id2label or label2id numbers the labels {', '.join(map(str, id2label))}, but they must be"
-                f" 0 to {len(id2label) - 1}."
+                f" 0 to {len(id2label) - 1}.",
+                code="bad-labels",
             )
         return tuple(numbered[number] for number in range(len(numbered)))
     if isinstance(num_labels, int) and num_labels > 0:

@@ -163,7 +163,8 @@ class BlipConfig(NetworkConfig):
         if self.text_config.encoder_hidden_size != width:
             raise InputError(
                 f"BlipConfig: the text encoder attends to states of width {self.text_config.encoder_hidden_size}"
-                f" (encoder_hidden_size), but those of images have {width} (hidden_size)."
+                f" (encoder_hidden_size), but those of images have {width} (hidden_size).",
+                code="mismatched-parts",
             )
 
     @classmethod
@@ -182,7 +183,8 @@ class BlipConfig(NetworkConfig):
             if ARCHITECTURE not in named:
                 raise InputError(
                     f"BlipConfig: the config is that of {named[0]}, which has no head for image-text matching; take a"
-                    " checkpoint such as Salesforce/blip-itm-base-coco."
+                    " checkpoint such as Salesforce/blip-itm-base-coco.",
+                    code="no-task-head",
                 )
             vision = BlipVisionConfig.from_dict(values.get("vision_config") or {})
             text = values.get("text_config") or {}

@@ -53,12 +53,16 @@ class NetworkConfig:
           InputError: if an option is unknown or unsupported, or if the file describes another network.
         """
         if not isinstance(values, Mapping):
-            raise InputError(f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.")
+            raise InputError(
+                f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.",
+                code="not-an-object",
+            )
         named = values.get(cls._class_key, cls._class_value)
         if named != cls._class_value:
             raise InputError(
                 f"{cls.__name__}: the config has {cls._class_key}={named!r}, expected {cls._class_value!r}; "
-                "point to the folder of the right network."
+                "point to the folder of the right network.",
+                code="wrong-kind-of-model",
             )
         fields = {field.name for field in dataclasses.fields(cls)}
         chosen = {}
@@ -70,7 +74,8 @@ class NetworkConfig:
                 _check_only(cls, key, value)
             elif not (key.startswith("_") or key == cls._class_key or key in cls._no_effect):
                 raise InputError(
-                    f"{cls.__name__}: unknown option {key}={value!r} in the config; remove it if it is idle."
+                    f"{cls.__name__}: unknown option {key}={value!r} in the config; remove it if it is idle.",
+                    code="unknown-option",
                 )
         return cls(**chosen)
 
@@ -89,7 +94,8 @@ class NetworkConfig:
         if not condition:
             raise InputError(
                 f"{type(self).__name__}: unsupported option {key}={options.shown(getattr(self, key))}; expected"
-                f" {expected}."
+                f" {expected}.",
+                code="unsupported-option",
             )
 
     def _require_positive(self, *keys: str) -> None:
@@ -131,4 +137,7 @@ def _check_only(cls: type[NetworkConfig], key: str, value: Any) -> None:
     items = value if isinstance(value, tuple) and value else (value,)
     if not all(any(item == choice and type(item) is type(choice) for choice in accepted) for item in items):
         choices = " or ".join(repr(choice) for choice in accepted)
-        raise InputError(f"{cls.__name__}: unsupported option {key}={value!r}; winobench implements {choices} only.")
+        raise InputError(
+            f"{cls.__name__}: unsupported option {key}={value!r}; winobench implements {choices} only.",
+            code="unsupported-option",
+        )

@@ -130,7 +130,10 @@ class DecoderConfig(NetworkConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """As declared; a ``llava`` file's language side is read, and both ways to write rotary options are."""
         if not isinstance(values, Mapping):
-            raise InputError(f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.")
+            raise InputError(
+                f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.",
+                code="not-an-object",
+            )
         values = dict(values)
         if values.get("model_type") == "llava":
             values = _language_side(values)
@@ -138,12 +141,14 @@ class DecoderConfig(NetworkConfig):
         if model_type not in MODEL_TYPES:
             raise InputError(
                 f"{cls.__name__}: the model type {options.shown(model_type)} is none of {', '.join(MODEL_TYPES)} and"
-                " llava; choose a model of one of these families."
+                " llava; choose a model of one of these families.",
+                code="wrong-kind-of-model",
             )
         if values.get("quantization_config"):
             raise InputError(
-                f"{cls.__name__}: the weights are quantised (quantization_config), which is not read; "
-                "name the unquantised model, and have its weights rounded while they are loaded (int8) if they must be."
+                f"{cls.__name__}: the weights are quantised (quantization_config), which is not read; name "
+                "the unquantised model, and have its weights rounded while they are loaded (int8) if they must be.",
+                code="unsupported-checkpoint",
             )
         values = {**_DEFAULTS.get(model_type, {}), **values}
         if not values.get("use_sliding_window", model_type != _QWEN3):
@@ -212,7 +217,8 @@ def _language_side(values: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(text, Mapping):
         raise InputError(
             "DecoderConfig: the llava config has no text_config; take the model in transformers' layout, such as "
-            "llava-hf/llava-1.5-7b-hf."
+            "llava-hf/llava-1.5-7b-hf.",
+            code="unsupported-checkpoint",
         )
     tied = bool(values.get("tie_word_embeddings")) or bool(text.get("tie_word_embeddings"))
     return {**text, "tie_word_embeddings": tied}
@@ -230,7 +236,10 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
         if part is None:
             continue
         if not isinstance(part, Mapping):
-            raise InputError(f"DecoderConfig: {key}={options.shown(part)} in the config is no object of options.")
+            raise InputError(
+                f"DecoderConfig: {key}={options.shown(part)} in the config is no object of options.",
+                code="not-an-object",
+            )
         part = dict(part)
         older = part.pop("type", None)
         if older is not None:
@@ -239,22 +248,28 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
             if part[name] != found[name]:
                 raise InputError(
                     f"DecoderConfig: the config has {name}={options.shown(found[name])} in one place and"
-                    f" {options.shown(part[name])} in {key}: keep the one that the model was trained with."
+                    f" {options.shown(part[name])} in {key}: keep the one that the model was trained with.",
+                    code="contradicting-options",
                 )
         found |= part
     kind = found.pop("rope_type", "default")
     theta = found.pop("rope_theta", DecoderConfig.rope_theta)
     if found.pop("partial_rotary_factor", 1.0) != 1.0:
-        raise InputError("DecoderConfig: partial_rotary_factor other than 1 is not implemented; choose another model.")
+        raise InputError(
+            "DecoderConfig: partial_rotary_factor other than 1 is not implemented; choose another model.",
+            code="unsupported-option",
+        )
     if not isinstance(kind, str) or kind not in _SCALINGS:
         raise InputError(
-            f"DecoderConfig: unsupported rope_type={options.shown(kind)}; winobench implements {', '.join(_SCALINGS)}."
+            f"DecoderConfig: unsupported rope_type={options.shown(kind)}; winobench implements {', '.join(_SCALINGS)}.",
+            code="unsupported-option",
         )
     # transformers notes the original length whatever the type.
     if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
         raise InputError(
             f"DecoderConfig: unknown option {unknown[0]}={options.shown(found[unknown[0]])} of rope_type {kind!r} in"
-            " the config; remove it if it is idle."
+            " the config; remove it if it is idle.",
+            code="unknown-option",
         )
     scaling = None if kind == "default" else _scaling(kind, found)
     return {"rope_theta": theta, "rope_scaling": scaling, "rope_parameters": None}
@@ -267,11 +282,15 @@ def _scaling(kind: str, given: Mapping[str, Any]) -> RopeScaling:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < _LARGEST_FACTOR:
             raise InputError(
                 f"DecoderConfig: rope_type {kind!r} needs a positive {key} below {_LARGEST_FACTOR:,}, not"
-                f" {options.shown(value)}."
+                f" {options.shown(value)}.",
+                code="unsupported-option",
             )
         chosen[key] = value
     if kind == "llama3" and chosen["low_freq_factor"] >= chosen["high_freq_factor"]:
-        raise InputError("DecoderConfig: rope_type 'llama3' needs a low_freq_factor below its high_freq_factor.")
+        raise InputError(
+            "DecoderConfig: rope_type 'llama3' needs a low_freq_factor below its high_freq_factor.",
+            code="unsupported-option",
+        )
     return RopeScaling(kind, **chosen)
 
 

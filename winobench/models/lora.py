@@ -49,13 +49,22 @@ class LoRAConfig:
 
     def __post_init__(self):
         if self.targets not in TARGETS:
-            raise InputError(f"LoRA: targets is {self.targets!r}, but must be {' or '.join(TARGETS)}")
+            raise InputError(
+                f"LoRA: targets is {self.targets!r}, but must be {' or '.join(TARGETS)}", code="unknown-name"
+            )
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
-            raise InputError(f"LoRA: rank is {self.rank!r}, but must be a whole number of at least 1")
+            raise InputError(
+                f"LoRA: rank is {self.rank!r}, but must be a whole number of at least 1", code="out-of-range"
+            )
         if self.alpha is not None and not (_is_number(self.alpha) and 0 < self.alpha < float("inf")):
-            raise InputError(f"LoRA: alpha is {self.alpha!r}, but must be a positive number, or none for the rank")
+            raise InputError(
+                f"LoRA: alpha is {self.alpha!r}, but must be a positive number, or none for the rank",
+                code="out-of-range",
+            )
         if not (_is_number(self.dropout) and 0 <= self.dropout < 1):
-            raise InputError(f"LoRA: dropout is {self.dropout!r}, but must be at least 0 and under 1")
+            raise InputError(
+                f"LoRA: dropout is {self.dropout!r}, but must be at least 0 and under 1", code="out-of-range"
+            )
 
     @property
     def scale(self) -> float:
@@ -155,7 +164,8 @@ def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None
     chosen = {name: layer for name, layer in linear_layers(network).items() if pattern.fullmatch(name)}
     if not chosen:
         raise InputError(
-            f"this {type(network).__name__} has no attention layers of the kind {config.targets!r} to adapt"
+            f"this {type(network).__name__} has no attention layers of the kind {config.targets!r} to adapt",
+            code="no-layers",
         )
     factors = {
         name: Factors(
@@ -191,23 +201,27 @@ def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
     """Raises InputError, as `attach` would, unless the network can be given these adapters."""
     kind = type(network).__name__
     if adapters(network):
-        raise InputError(f"this {kind} has LoRA adapters already: fuse them into its weights first")
+        raise InputError(f"this {kind} has LoRA adapters already: fuse them into its weights first", code="has-lora")
     there = linear_layers(network)
     for name, (down, up, _) in factors.items():
         if name not in there:
-            raise InputError(f"the {kind} has no dense layer {name}: the adapter is of another model or kind")
+            raise InputError(
+                f"the {kind} has no dense layer {name}: the adapter is of another model or kind", code="lora-misfit"
+            )
         layer, shapes = there[name], (np.shape(down), np.shape(up))
         fits = len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][0] == layer.in_features
         if not (fits and shapes[1][1] == layer.out_features):
             raise InputError(
                 f"the adapter of {name} has factors of shapes {list(shapes[0])} and {list(shapes[1])}, but the"
                 f" layer of the {kind} takes {layer.in_features} features to {layer.out_features}: the adapter is of"
-                " another model"
+                " another model",
+                code="lora-misfit",
             )
         if not shapes[0][1] == shapes[1][0] > 0:
             raise InputError(
                 f"the two factors of the adapter of {name} have the ranks {shapes[0][1]} and {shapes[1][0]}, but"
-                " must have the same: the file is damaged, get it again"
+                " must have the same: the file is damaged, get it again",
+                code="damaged-file",
             )
 
 
@@ -232,7 +246,7 @@ def split(network: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
       InputError: the network has no adapters.
     """
     if not adapters(network):
-        raise InputError(f"this {type(network).__name__} has no LoRA adapters: add some with add_lora")
+        raise InputError(f"this {type(network).__name__} has no LoRA adapters: add some with add_lora", code="no-lora")
     return nnx.split(network, LoRAParam, ...)
 
 

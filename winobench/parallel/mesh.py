@@ -24,6 +24,9 @@ from winobench.errors import InputError
 DATA_AXIS = "data"
 MODEL_AXIS = "model"
 
+# Memory that copies of the parameters may take where the devices are the cores of one CPU.
+_CPU_COPIES_BYTES = 1 << 31
+
 
 def one_device_per_core(limit: int = 8) -> None:
     """Has JAX see each core of this machine as a CPU device of its own.
@@ -63,15 +66,31 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
     """
     devices = list(jax.devices() if devices is None else devices)
     if not devices:
-        raise InputError("a mesh needs at least one device, but the list of devices is empty: leave it out to use all")
+        raise InputError(
+            "a mesh needs at least one device, but the list of devices is empty: leave it out to use all",
+            code="empty-list",
+        )
     if model_parallel < 1 or len(devices) % model_parallel:
         raise InputError(
-            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}"
+            f"model_parallel is {model_parallel}, but it must divide the number of devices, {len(devices)}",
+            code="indivisible-devices",
         )
     if model_parallel == 1:
         return Mesh(np.asarray(devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
     grid = np.asarray(devices).reshape(-1, model_parallel)
     return Mesh(grid, (DATA_AXIS, MODEL_AXIS), axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def default_mesh(params: Sequence[jax.Array]) -> Mesh:
+    """All devices of this process; of a CPU's cores only as many as there is memory for copies of the parameters.
+
+    In a program of several processes each has its own work, and waits for no other.
+    """
+    devices = jax.local_devices()
+    if devices[0].platform == "cpu":
+        copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
+        devices = devices[: max(1, copies)]
+    return make_mesh(devices)
 
 
 def as_mesh(mesh: Mesh | None) -> Mesh:
@@ -87,12 +106,16 @@ def as_mesh(mesh: Mesh | None) -> Mesh:
     if mesh is None:
         return make_mesh()
     if not isinstance(mesh, Mesh):
-        raise InputError(f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}")
+        raise InputError(
+            f"a mesh is a jax.sharding.Mesh, as winobench.parallel.make_mesh makes it, not {mesh!r:.80}",
+            code="wrong-type",
+        )
     names = mesh.axis_names
     if DATA_AXIS not in names or set(names) - {DATA_AXIS, MODEL_AXIS}:
         raise InputError(
             f"the mesh has the axes {', '.join(map(repr, names))}, but scoring needs the axis {DATA_AXIS!r} and at most"
-            f" one more, {MODEL_AXIS!r}: make it with winobench.parallel.make_mesh"
+            f" one more, {MODEL_AXIS!r}: make it with winobench.parallel.make_mesh",
+            code="wrong-axes",
         )
     return Mesh(mesh.devices, names, axis_types=(AxisType.Auto,) * len(names))
 

@@ -46,17 +46,24 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
     else:
         address, *numbers = (part.strip() for part in spec.split(","))
         if ":" not in address or len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,9}", number) for number in numbers):
-            raise InputError(f"processes are joined by auto or host:port,count,number, not by {spec!r}")
+            raise InputError(
+                f"processes are joined by auto or host:port,count,number, not by {spec!r}", code="bad-address"
+            )
         count, number = map(int, numbers)
         host, _, port = address.rpartition(":")
         if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
-            raise InputError(f"{spec!r} names the port {port!r}, but a port is a number from 1 to 65535")
+            raise InputError(
+                f"{spec!r} names the port {port!r}, but a port is a number from 1 to 65535", code="bad-address"
+            )
         if not re.fullmatch(r"[\w.-]{1,255}|\[[\w:.%]{1,255}\]", host):
             raise InputError(
-                f"{spec!r:.300} names no host that all processes can reach: write its name, or its address"
+                f"{spec!r:.300} names no host that all processes can reach: write its name, or its address",
+                code="bad-address",
             )
         if number >= count:
-            raise InputError(f"{spec!r} names process {number} of {count}, but they are numbered from 0")
+            raise InputError(
+                f"{spec!r} names process {number} of {count}, but they are numbered from 0", code="bad-address"
+            )
         joining = {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}
     if fault_tolerant:
         jax.config.update("jax_enable_recoverability", True)
@@ -68,7 +75,7 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
     except Exception as error:  # what detection raises depends on the cluster
         reason = " ".join(str(error).split())
         hint = ": start each with host:port,count,number in place of auto" if spec == "auto" else ""
-        raise InputError(f"the other processes were not found ({reason}){hint}") from error
+        raise InputError(f"the other processes were not found ({reason}){hint}", code="processes-not-found") from error
     if fault_tolerant and is_main_process():
         # The others need the first one until they are done. Registered after JAX's own end, this comes before it.
         atexit.register(_wait_until_alone)
@@ -92,7 +99,7 @@ def check_first_process() -> None:
       InputError: the first process was lost, without which they cannot meet.
     """
     if _first_is_lost.is_set():
-        raise InputError(_FIRST_WAS_LOST)
+        raise InputError(_FIRST_WAS_LOST, code="process-lost")
 
 
 @contextlib.contextmanager
@@ -188,7 +195,7 @@ def _unless_lost(call: Callable[[], Any]) -> Any:
             check_first_process()
         except jax.errors.JaxRuntimeError:
             if _first_is_lost.wait(_SECONDS_TO_FAIL):
-                raise InputError(_FIRST_WAS_LOST) from None
+                raise InputError(_FIRST_WAS_LOST, code="process-lost") from None
             raise
 
 
@@ -206,7 +213,8 @@ def _auto() -> dict[str, Any]:
     if address is None:
         raise InputError(
             "this Open MPI does not say where the first process is: set JAX_COORDINATOR_ADDRESS to its host:port"
-            " (mpirun -x JAX_COORDINATOR_ADDRESS=...)"
+            " (mpirun -x JAX_COORDINATOR_ADDRESS=...)",
+            code="processes-not-found",
         )
     return {**_by_hand(address, count, number), "local_device_ids": _own_gpus()}
 
@@ -301,7 +309,8 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
         said = {"result": work()}
     except Exception as error:
         failure = error
-        said = {"error": str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"}
+        is_input = isinstance(error, InputError)
+        said = {"error": str(error), "code": error.code} if is_input else {"error": f"{type(error).__name__}: {error}"}
     try:
         heard = _exchange(json.dumps(said).encode())
     finally:
@@ -313,11 +322,12 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
         if process not in heard:
             raise InputError(
                 f"{name} was lost: give the same command again, with any number of processes, to go on from what is"
-                " recorded"
+                " recorded",
+                code="process-lost",
             )
         found = json_files.parse(heard[process], foreign=True, largest=len(heard[process]))
         if "error" in found:
-            raise InputError(f"{name} failed: {found['error']}")
+            raise InputError(f"{name} failed: {found['error']}", code=found.get("code"))
         results.append(found["result"])
     return results
 
@@ -357,5 +367,8 @@ def _client() -> Any:
 
     client = distributed.global_state.client
     if client is None:
-        raise InputError("the processes do not know each other: call winobench.parallel.join_processes('auto') first")
+        raise InputError(
+            "the processes do not know each other: call winobench.parallel.join_processes('auto') first",
+            code="processes-not-joined",
+        )
     return client

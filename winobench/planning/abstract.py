@@ -109,7 +109,10 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
         return language_models.read_decoder_config(found)
     if kind == "t5":
         return models.read_config(T5ForConditionalGeneration, found)
-    raise InputError(f"{source} is a {kind} model, which writes no text: plans are for decoders (LLaMA, Qwen3) and T5")
+    raise InputError(
+        f"{source} is a {kind} model, which writes no text: plans are for decoders (LLaMA, Qwen3) and T5",
+        code="wrong-kind-of-model",
+    )
 
 
 def is_pipeline(source: str) -> bool:

@@ -82,7 +82,10 @@ def read(
             chosen_one = questions.choose_protocol(task, protocol, KINDS)
             asked.append(_asked(task, chosen_one, found, count, source or "counted in the data", characters))
     if not asked:
-        raise InputError(f"config.tasks={tasks} names no task whose size is known: put its data into the data folder")
+        raise InputError(
+            f"config.tasks={tasks} names no task whose size is known: put its data into the data folder",
+            code="data-not-ready",
+        )
     return asked, unknown
 
 

@@ -81,24 +81,29 @@ def parse(text: str) -> tuple[Accelerator, tuple[int, ...]]:
     name, _, shape = text.partition(":")
     if name not in ACCELERATORS:
         raise InputError(
-            f"the accelerator {text!r} is unknown: name one of {', '.join(ACCELERATORS)}, as in v5e:4x4 or h100:8"
+            f"the accelerator {text!r} is unknown: name one of {', '.join(ACCELERATORS)}, as in v5e:4x4 or h100:8",
+            code="unknown-accelerator",
         )
     accelerator = ACCELERATORS[name]
     axes = _AXES.get(name, 1)
     shape = shape or "x".join("1" * axes)
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", shape) or len(shape.split("x")) != axes:
         example = "x".join("2" * (axes - 1) + "1") if axes == 3 else "x".join("4" * axes) if axes == 2 else "8"
-        raise InputError(f"the accelerator {text!r} has no shape that is known: write it as in {name}:{example}")
+        raise InputError(
+            f"the accelerator {text!r} has no shape that is known: write it as in {name}:{example}",
+            code="unknown-accelerator",
+        )
     sizes = tuple(int(size) for size in shape.split("x"))
     if math.prod(sizes) > _MAX_DEVICES:
-        raise InputError(f"the accelerator {text!r} has more than {_MAX_DEVICES:,} devices")
+        raise InputError(f"the accelerator {text!r} has more than {_MAX_DEVICES:,} devices", code="too-many-devices")
     return accelerator, sizes
 
 
 def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[jax.Device, ...]:
     if importlib.util.find_spec("libtpu") is None:
         raise InputError(
-            f"compiling for {text} needs the package libtpu, which is not installed: pip install 'winobench[tpu]'"
+            f"compiling for {text} needs the package libtpu, which is not installed: pip install 'winobench[tpu]'",
+            code="missing-package",
         )
     # libtpu ends the process over flags of other platforms, such as those of CPUs; its own are in LIBTPU_INIT_ARGS.
     os.environ.pop("XLA_FLAGS", None)
@@ -108,7 +113,9 @@ def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=name)
     except jax.errors.JaxRuntimeError as error:
-        raise InputError(f"the TPU compiler knows no {text}: {str(error).splitlines()[0][:200]}") from error
+        raise InputError(
+            f"the TPU compiler knows no {text}: {str(error).splitlines()[0][:200]}", code="unknown-accelerator"
+        ) from error
     return tuple(described.devices[: math.prod(shape)])
 
 
@@ -122,7 +129,8 @@ def _gpus(accelerator: Accelerator, count: int) -> tuple[jax.Device, ...]:
     if not _has_cuda_plugin():
         raise InputError(
             f"compiling for {accelerator.name} needs JAX's CUDA plugin, which is not installed: pip install"
-            " 'winobench[cuda]'"
+            " 'winobench[cuda]'",
+            code="missing-package",
         )
     described = topologies.get_topology_desc(
         platform="cuda", topology_name="", target_config=_gpu_description(accelerator), topology=f"1x1x{count}"

@@ -7,11 +7,13 @@ import dataclasses
 import functools
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from winobench.data import images as image_files
+from winobench.data.edits import Edit
 from winobench.report.runs import TaskRun
 
 # Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
@@ -35,6 +37,8 @@ class Candidate:
       share: its score between the worst (0) and the best candidate (1).
       is_right: it is the right answer.
       is_chosen: it is the model's answer.
+      edited: the image as it was edited towards the text, a ``data:`` address; None where nothing was edited.
+      edit: how far, and what it did to the error, in words.
     """
 
     picture: str | None
@@ -44,6 +48,8 @@ class Candidate:
     share: float
     is_right: bool
     is_chosen: bool
+    edited: str | None = None
+    edit: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +94,13 @@ class Card:
     square: Square | None
 
 
-def make_card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes]) -> Card:
+def make_card(
+    record: TaskRun,
+    row: int,
+    by: float,
+    pictures: Mapping[str, bytes],
+    edits: Mapping[tuple[str, str], tuple[Edit, bytes]] | None = None,
+) -> Card:
     """The card of one example.
 
     Args:
@@ -96,6 +108,7 @@ def make_card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes
       row: the example's place in it.
       by: how far the right answer's score is above the best other one's.
       pictures: SHA-256 of an image -> JPEG.
+      edits: (SHA-256 of an image, text) -> what an edit towards the text did, and its picture.
     """
     examples = record.examples
     images, texts, target, scores = (
@@ -146,6 +159,7 @@ def make_card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes
             share=1.0 if span == 0 else (float(flat[place]) - float(flat.min())) / span,
             is_right=place == target,
             is_chosen=unique_best and flat[place] == best,
+            **_edited((edits or {}).get((images[place // len(texts)], texts[place % len(texts)])), side),
         )
         for place in kept
     ]
@@ -156,6 +170,14 @@ def make_card(record: TaskRun, row: int, by: float, pictures: Mapping[str, bytes
         candidates=candidates,
         hidden=len(flat) - len(kept),
     )
+
+
+def _edited(found: tuple[Edit, bytes] | None, side: int) -> dict[str, Any]:
+    if found is None:
+        return {}
+    edit, picture = found
+    words = f"moved {_amount(edit.distance)}, error {_amount(edit.error_before)} to {_amount(edit.error_after)}"
+    return {"edited": picture_address(picture, side), "edit": words}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -26,17 +26,26 @@ def read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
     try:
         table = parquet_files.read(path)
     except (OSError, parquet_files.DamagedError) as error:
-        raise InputError(f"{path} cannot be read ({error}): restore it, or evaluate again.") from error
+        raise InputError(
+            f"{path} cannot be read ({error}): restore it, or evaluate again.", code="cannot-read"
+        ) from error
     missing = [name for name in columns.names if name not in table.column_names]
     if missing:
-        raise InputError(f"{path} has no column {missing[0]}: it is not of this version; evaluate again.")
+        raise InputError(
+            f"{path} has no column {missing[0]}: it is not of this version; evaluate again.", code="another-version"
+        )
     for field in columns:
         place = table.column_names.index(field.name)
         try:
             column = table[field.name].cast(field.type)
         except pa.ArrowException as error:
-            raise InputError(f"{path} has another column {field.name} ({error}): evaluate again.") from error
+            raise InputError(
+                f"{path} has another column {field.name} ({error}): evaluate again.", code="damaged-examples"
+            ) from error
         if column.null_count and not field.nullable:
-            raise InputError(f"{path} lacks values in the column {field.name}: restore it, or evaluate again.")
+            raise InputError(
+                f"{path} lacks values in the column {field.name}: restore it, or evaluate again.",
+                code="damaged-examples",
+            )
         table = table.set_column(place, field.name, column)
     return table

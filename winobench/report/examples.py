@@ -115,13 +115,16 @@ def read_examples(path: pathlib.Path, metric: str | None) -> Examples:
     """Reads a table of examples; raises InputError for one that its metric cannot have been computed from."""
     table = read_table(path, _EXAMPLE_COLUMNS)
     if not table.num_rows:
-        raise InputError(f"{path} has no examples: restore it, or evaluate again.")
+        raise InputError(f"{path} has no examples: restore it, or evaluate again.", code="no-examples")
     for row in table.select(_EXAMPLE_COLUMNS.names).to_pylist():
         num_images, num_texts = len(row["images"]), len(row["texts"])
         if [len(scores) for scores in row["scores"]] != [num_texts] * num_images or not (
             row["target"] is None or 0 <= row["target"] < max(num_images, num_texts)
         ):
-            raise InputError(f"{path} has scores or a target that fit no example: restore it, or evaluate again.")
+            raise InputError(
+                f"{path} has scores or a target that fit no example: restore it, or evaluate again.",
+                code="damaged-examples",
+            )
     if metric in metrics.METRICS:
         try:
             metrics.METRICS[metric](
@@ -129,14 +132,18 @@ def read_examples(path: pathlib.Path, metric: str | None) -> Examples:
             )
         except ValueError as error:
             raise InputError(
-                f"{path} does not fit the metric {metric} ({error}): restore it, or evaluate again."
+                f"{path} does not fit the metric {metric} ({error}): restore it, or evaluate again.",
+                code="damaged-examples",
             ) from None
     terms = None
     if "terms" in table.column_names:
         terms = tuple(table["terms"][0].as_py() or ())
         unknown = [name for name in terms if name not in normalization.TERMS]
         if unknown or normalization.OWN.name not in terms:
-            raise InputError(f"{path} has scores of the terms {terms!r:.80}, which nobody knows: evaluate again.")
+            raise InputError(
+                f"{path} has scores of the terms {terms!r:.80}, which nobody knows: evaluate again.",
+                code="unknown-name",
+            )
     elif {"normalized_text", "normalized_gray"} <= set(table.column_names):  # of runs before there were terms
         is_of = {"unconditional": "normalized_text", "gray_image": "normalized_gray"}
         terms = ("own", *(term for term, column in is_of.items() if any(table[column].to_pylist())))

@@ -84,7 +84,7 @@ def learn(run: Run) -> Learned:
         of_task = list(itertools.chain.from_iterable(_questions(record, batch, first_half) for batch in batches))
         questions += of_task
     if not questions or len(np.unique(timesteps)) < 2:
-        raise InputError(_NOTHING_TO_LEARN)
+        raise InputError(_NOTHING_TO_LEARN, code="nothing-to-learn")
     curve = timestep_weights.fit(*zip(*questions, strict=True), timesteps)
     judged = [row for name, part in parts.items() for row in _judge(name, *part, curve)]
     return Learned(curve, len(questions), tuple(judged))

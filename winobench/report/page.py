@@ -110,18 +110,28 @@ def write_report(
         used, or ``out`` cannot be written.
     """
     if resamples < 1:
-        raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.")
+        raise InputError(f"the number of resamples is {resamples}, but it must be at least 1.", code="out-of-range")
     if resamples > MOST_RESAMPLES:
-        raise InputError(f"the number of resamples is {resamples}, but it must be at most {MOST_RESAMPLES}.")
+        raise InputError(
+            f"the number of resamples is {resamples}, but it must be at most {MOST_RESAMPLES}.", code="out-of-range"
+        )
     if gallery_examples < 0:
-        raise InputError(f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.")
+        raise InputError(
+            f"the gallery's examples a task are {gallery_examples}, but they must be 0 or more.", code="out-of-range"
+        )
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
     report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples, fit_timesteps)
     if ratings is not None and not wscplus.asked_tasks(report_data):
-        raise InputError("rater files are on the questions of WSC+, which no run that is named has answered: name one.")
+        raise InputError(
+            "rater files are on the questions of WSC+, which no run that is named has answered: name one.",
+            code="no-run-of-the-task",
+        )
     if fit_timesteps and report_data.is_text:
-        raise InputError("--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.")
+        raise InputError(
+            "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.",
+            code="option-of-others",
+        )
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
     if out is not None:
@@ -145,7 +155,7 @@ def write_report(
         temporary.write_text(page, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
-        raise InputError(f"--out {folder} cannot be written: {error}.") from error
+        raise InputError(f"--out {folder} cannot be written: {error}.", code="cannot-write") from error
     return path
 
 

@@ -175,18 +175,22 @@ def read_runs(paths: Sequence[str | os.PathLike]) -> list[Run]:
       InputError: no run, one that is named twice, runs with and without images, or one that `read_run` refuses.
     """
     if not paths:
-        raise InputError("no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.")
+        raise InputError(
+            "no run is named: python -m launch.report RUN [RUN ...], with the folders of finished runs.",
+            code="nothing-named",
+        )
     folders = [pathlib.Path(user_path(path)) for path in paths]
     for number, folder in enumerate(folders):
         # Where links go in circles, pathlib raises.
         if os.path.realpath(folder) in map(os.path.realpath, folders[:number]):
-            raise InputError(f"run {folder} is named twice: name each run once.")
+            raise InputError(f"run {folder} is named twice: name each run once.", code="named-twice")
     runs = [read_run(folder) for folder in folders]
     kinds = {run.is_text: run.path for run in runs}
     if len(kinds) > 1:
         raise InputError(
             f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images, which have nothing in"
-            " common: make a report on each kind."
+            " common: make a report on each kind.",
+            code="runs-of-two-kinds",
         )
     tell_apart(runs)
     return runs
@@ -200,32 +204,25 @@ def read_run(path: str | os.PathLike) -> Run:
         file of it cannot be read.
     """
     path = pathlib.Path(user_path(path))
-    if not os.path.isdir(path):  # pathlib raises where a name is too long
-        raise InputError(f"there is no folder {path}: name the folder of a run, which launch.eval prints first.")
     config_path, results_path = path / "config.json", path / "results.json"
-    if not config_path.is_file():
-        raise InputError(f"{path} is no run of winobench: it has no config.json; name a folder that launch.eval made.")
-    config = _read_json(config_path)
-    schema = config.get("schema")
-    if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
-        raise InputError(
-            f"{config_path} has the layout {schema}, and this version of winobench reads 1 to "
-            f"{records.SCHEMA_VERSION}: evaluate again, or use the version that wrote it."
-        )
-    _check(config, schemas.Config, config_path)
+    config = _read_config(path, config_path)
     if not results_path.is_file():
         raise InputError(
             f"the run in {path} has no results yet (status: {config.get('status', 'unknown')}): give its launch.eval "
-            "command again, which goes on where it stopped, and then report it."
+            "command again, which goes on where it stopped, and then report it.",
+            code="unfinished-run",
         )
     results = _read_json(results_path)
     if not isinstance(results.get("tasks"), dict) or not results["tasks"]:
-        raise InputError(f"{results_path} has no tasks: evaluate again with --overwrite.")
+        raise InputError(f"{results_path} has no tasks: evaluate again with --overwrite.", code="empty-file")
     _check(results, schemas.Results, results_path)
     for name in results["tasks"]:
         # It is a part of files' names.
         if not name or len(name) > _MOST_LETTERS_OF_A_TASK or not name.isprintable() or "/" in name:
-            raise InputError(f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.")
+            raise InputError(
+                f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.",
+                code="damaged-file",
+            )
     notes = []
     if config.get("status") != "finished":
         notes.append(f"The run's status is “{config.get('status')}”: its numbers are those of its last complete pass.")
@@ -236,7 +233,8 @@ def read_run(path: str | os.PathLike) -> Run:
         if recorded["headline"] and recorded["headline"] not in entries:
             raise InputError(
                 f"{results_path} has no {recorded['headline']!r} of {name}, which is the headline of its metric "
-                f"{recorded['name']!r} in {config_path}: restore them, or evaluate again with --overwrite."
+                f"{recorded['name']!r} in {config_path}: restore them, or evaluate again with --overwrite.",
+                code="damaged-results",
             )
         if recorded["name"] != BIAS_METRIC:
             for row, entry in entries.items():
@@ -334,13 +332,45 @@ def _task_run(
     )
 
 
+def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any]:
+    """A run's config; raises InputError where the folder, or the file, is none of a run of this version."""
+    if not os.path.isdir(path):  # pathlib raises where a name is too long
+        raise InputError(
+            f"there is no folder {path}: name the folder of a run, which launch.eval prints first.",
+            code="no-such-folder",
+        )
+    if not config_path.is_file():
+        raise InputError(
+            f"{path} is no run of winobench: it has no config.json; name a folder that launch.eval made.",
+            code="not-a-run",
+        )
+    config = _read_json(config_path)
+    if config.get("kind") == "pictures":
+        raise InputError(
+            f"{path} holds pictures, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
+        )
+    schema = config.get("schema")
+    if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
+        raise InputError(
+            f"{config_path} has the layout {schema}, and this version of winobench reads 1 to "
+            f"{records.SCHEMA_VERSION}: evaluate again, or use the version that wrote it.",
+            code="another-version",
+        )
+    _check(config, schemas.Config, config_path)
+    return config
+
+
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
         found = json_files.load(path, constants=True)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): restore it, or evaluate again.") from error
+        raise InputError(
+            f"{path} cannot be read ({error}): restore it, or evaluate again.", code="cannot-read"
+        ) from error
     if not isinstance(found, dict):
-        raise InputError(f"{path} is not winobench's: name the folder of a run that launch.eval made.")
+        raise InputError(
+            f"{path} is not winobench's: name the folder of a run that launch.eval made.", code="not-a-run"
+        )
     return found
 
 
@@ -348,4 +378,4 @@ def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike) -> N
     try:
         schemas.check(content, expected, str(path))
     except InputError as error:
-        raise InputError(f"{error}: restore the file, or evaluate again with --overwrite.") from None
+        raise InputError(f"{error}: restore the file, or evaluate again with --overwrite.", code=error.code) from None

@@ -100,7 +100,9 @@ def check_request(request: Request) -> None:
         case Similarity():
             asked = [request.text, *request.others]
         case _:
-            raise InputError(f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}")
+            raise InputError(
+                f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}", code="wrong-type"
+            )
     texts.check_texts(asked, longest=texts.LONGEST_PROMPT, together=True)
 
 

@@ -128,7 +128,8 @@ class LanguageModel:
         kind = language_models.language_model_kind(resolved)
         if kind not in ("decoder", "t5"):
             raise InputError(
-                f"{resolved} is a {kind} model, which writes no text: name a decoder (LLaMA, Qwen3) or a T5"
+                f"{resolved} is a {kind} model, which writes no text: name a decoder (LLaMA, Qwen3) or a T5",
+                code="wrong-kind-of-model",
             )
         load = language_models.load_decoder if kind == "decoder" else encoder_layouts.load_t5
         # Copies for other devices are made when it is known how large they are.
@@ -137,7 +138,7 @@ class LanguageModel:
         loaded = load(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
         return cls(
             loaded,
-            mesh=common.default_mesh(jax.tree.leaves(loaded.network[1])) if spread else None,
+            mesh=parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if spread else None,
             batch_size=batch_size,
             chat_template=chat_template,
             seed=seed,
@@ -167,7 +168,8 @@ class LanguageModel:
             if request.kind not in self.kinds:
                 raise InputError(
                     f"requests[{number}] asks for {request.kind}, but a language model answers"
-                    f" {' and '.join(sorted(self.kinds))}"
+                    f" {' and '.join(sorted(self.kinds))}",
+                    code="kind-not-answered",
                 )
             check_request(request)
         jobs = []

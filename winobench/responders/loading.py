@@ -79,7 +79,10 @@ def load_responder(
     refused = {"int8": int8, "model_parallel": model_parallel != 1, "chat_template": chat_template != "auto"}
     for option, is_given in refused.items():
         if is_given:
-            raise InputError(f"{option} is an option of models that write, but {name!r} is none: leave it out")
+            raise InputError(
+                f"{option} is an option of models that write, but {name!r} is none: leave it out",
+                code="option-of-others",
+            )
     from winobench.responders import text_encoders
 
     encoder = text_encoders.NliEncoder if kind == "bert" else text_encoders.ClipText
@@ -93,7 +96,7 @@ def check_responder_name(name: str) -> None:
       InputError: says why, and what can be named.
     """
     if not isinstance(name, str):
-        raise InputError(f"a model that answers questions has a name, not {options.shown(name)}")
+        raise InputError(f"a model that answers questions has a name, not {options.shown(name)}", code="wrong-type")
     from winobench.responders.hosted import APIS
 
     prefixes = (*APIS, "recorded")  # of models that are not on this machine
@@ -103,12 +106,14 @@ def check_responder_name(name: str) -> None:
     if model is not None and model.scorer != "contrastive":
         raise InputError(
             f"{name!r} is a model of images, which answers no questions: name a language model, such as one of"
-            f" {', '.join(registry.LANGUAGE_MODELS)}, or openai:MODEL, anthropic:MODEL or recorded:FILE.csv"
+            f" {', '.join(registry.LANGUAGE_MODELS)}, or openai:MODEL, anthropic:MODEL or recorded:FILE.csv",
+            code="wrong-kind-of-model",
         )
     if ":" in name and not os.path.exists(name):
         raise InputError(
             f"model {name!r} is none: before a colon stands one of {', '.join(prefixes)}, as in openai:gpt-4o-mini"
-            " or recorded:FILE.csv"
+            " or recorded:FILE.csv",
+            code="unknown-api",
         )
     registry.model_source(name)
 
@@ -119,6 +124,7 @@ def _plugged_in_responder(name: str) -> Responder:
     model = registry.plugged_in()[name].load()()
     if not isinstance(model, Responder):
         raise InputError(
-            f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model"
+            f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model",
+            code="wrong-kind-of-model",
         )
     return model

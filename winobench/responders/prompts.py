@@ -87,7 +87,8 @@ class Prompts:
         if template == "tokenizer" and (source is None or separate):
             raise InputError(
                 "chat_template is 'tokenizer', but this model's tokenizer has no chat template that applies: say"
-                " 'auto' or 'plain'"
+                " 'auto' or 'plain'",
+                code="no-chat-template",
             )
         self.chat = template != "plain" and source is not None and not separate
         self._template = source if self.chat else None
@@ -154,7 +155,7 @@ class Prompts:
         """
         for option in options:
             if not option.strip():
-                raise InputError(f"an option is {option!r}, but each must be a text to be scored")
+                raise InputError(f"an option is {option!r}, but each must be a text to be scored", code="wrong-type")
         prompt = self.encode(turns)
         if self._separate:
             return OptionTokens(prompt, tuple(self._ids(option) for option in options))
@@ -190,7 +191,8 @@ class Prompts:
         reason = (str(refusal).strip() or type(refusal).__name__).splitlines()[0]
         raise InputError(
             f"the tokenizer's chat template refuses a conversation of the turns {roles} ({reason}): set chat_template"
-            " to 'plain'"
+            " to 'plain'",
+            code="conversation-refused",
         ) from refusal
 
     def _apply(self, messages: list[dict[str, str]], answer: bool) -> str:

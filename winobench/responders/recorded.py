@@ -83,12 +83,14 @@ class RecordedModel:
         if self._response_column is None:
             raise InputError(
                 f"{self.path} has no column with responses, only {', '.join(columns)}: name one of its columns "
-                f"{' or '.join(RESPONSE_COLUMNS)}."
+                f"{' or '.join(RESPONSE_COLUMNS)}.",
+                code="missing-column",
             )
         if not self._prompt_columns and not self._has_ids:
             raise InputError(
                 f"{self.path} does not say what was asked: it has the columns {', '.join(columns)}; add one named "
-                f"{', '.join(PROMPT_COLUMNS)} or id."
+                f"{', '.join(PROMPT_COLUMNS)} or id.",
+                code="missing-column",
             )
         self._rows = rows
         self._by_prompt: dict[str, dict[int, int]] = {}
@@ -155,7 +157,8 @@ class RecordedModel:
         for index, request in enumerate(requests):
             if request.kind not in self.kinds:
                 raise InputError(
-                    f"{PREFIX}{self.path} holds texts and answers no {request.kind} requests: choose another protocol."
+                    f"{PREFIX}{self.path} holds texts and answers no {request.kind} requests: choose another protocol.",
+                    code="kind-not-answered",
                 )
             number = self._find(request)
             if number is None:
@@ -197,7 +200,8 @@ class RecordedModel:
             return int(text)
         except ValueError:
             raise InputError(
-                f"{self.path}, row {number + 1}: the sample {text!r} is no whole number: correct it."
+                f"{self.path}, row {number + 1}: the sample {text!r} is no whole number: correct it.",
+                code="not-a-number",
             ) from None
 
     def _find(self, request: Request) -> int | None:
@@ -244,11 +248,11 @@ def _read(path: pathlib.Path) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist: name a CSV file of responses.") from None
+        raise InputError(f"{path} does not exist: name a CSV file of responses.", code="no-such-file") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.", code="cannot-read") from error
     if not content.strip():
-        raise InputError(f"{path} is empty: name a CSV file with a header and a row a response.")
+        raise InputError(f"{path} is empty: name a CSV file with a header and a row a response.", code="empty-file")
     return content
 
 
@@ -257,7 +261,9 @@ def _parse(path: pathlib.Path, content: bytes) -> tuple[list[str], list[dict[str
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not in UTF-8 (byte {error.start}): save it as a CSV in UTF-8.") from None
+        raise InputError(
+            f"{path} is not in UTF-8 (byte {error.start}): save it as a CSV in UTF-8.", code="not-utf8"
+        ) from None
     before = csv.field_size_limit(_LARGEST_FIELD)
     rows: list[dict[str, str]] = []
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
@@ -265,20 +271,25 @@ def _parse(path: pathlib.Path, content: bytes) -> tuple[list[str], list[dict[str
         columns = [column.strip() for column in next(reader, [])]
         twice = {column for column in columns if columns.count(column) > 1}
         if twice:
-            raise InputError(f"{path} has several columns named {min(twice)!r}: name them differently.")
+            raise InputError(
+                f"{path} has several columns named {min(twice)!r}: name them differently.", code="repeated-column"
+            )
         for fields in reader:
             if not fields:  # an empty line
                 continue
             if len(fields) != len(columns):
                 raise InputError(
                     f"{path}, line {reader.line_num}: {len(fields)} fields under {len(columns)} columns: put fields"
-                    " that hold commas or line breaks in quotation marks."
+                    " that hold commas or line breaks in quotation marks.",
+                    code="wrong-number-of-cells",
                 )
             rows.append(dict(zip(columns, fields, strict=True)))
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num} is no CSV ({error}): correct it.") from None
+        raise InputError(
+            f"{path}, line {reader.line_num} is no CSV ({error}): correct it.", code="damaged-table"
+        ) from None
     finally:
         csv.field_size_limit(before)
     if not rows:
-        raise InputError(f"{path} has a header and no rows: name a file with responses.")
+        raise InputError(f"{path} has a header and no rows: name a file with responses.", code="empty-file")
     return columns, rows

@@ -258,7 +258,8 @@ def entailment_label(labels: Sequence[str]) -> int:
     if len(found) != 1:
         raise InputError(
             f"the labels of this model (id2label in its config.json) are {', '.join(labels)}, but one must be called"
-            f" {ENTAILMENT}: name a model that was fine-tuned for NLI, or correct the config"
+            f" {ENTAILMENT}: name a model that was fine-tuned for NLI, or correct the config",
+            code="bad-labels",
         )
     return found[0]
 
@@ -312,9 +313,14 @@ class ClipText:
 def _check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
     for number, request in enumerate(requests):
         if request.kind not in kinds:
-            raise InputError(f"requests[{number}] asks for {request.kind}, but {who} answers {', '.join(kinds)}")
+            raise InputError(
+                f"requests[{number}] asks for {request.kind}, but {who} answers {', '.join(kinds)}",
+                code="kind-not-answered",
+            )
         if not (request.hypotheses if request.kind == "entailment" else request.others):
-            raise InputError(f"requests[{number}] has nothing to compare with: give at least one text")
+            raise InputError(
+                f"requests[{number}] has nothing to compare with: give at least one text", code="empty-list"
+            )
         check_request(request)
 
 

@@ -107,7 +107,8 @@ class WithoutSamples:
             if scores.shape != (1, len(asked)) or not is_real(scores):
                 raise InputError(
                     f"{type(self.scorer).__name__}.score returned {scores.dtype} {list(scores.shape)} for 1 image and"
-                    f" {len(asked)} texts: give floats [1, {len(asked)}]"
+                    f" {len(asked)} texts: give floats [1, {len(asked)}]",
+                    code="bad-scores",
                 )
             yield np.arange(start, end), -scores[0].astype(np.float32)
 
@@ -128,6 +129,7 @@ def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
     if not callable(getattr(scorer, "score", None)):
         raise InputError(
             f"{options.shown(scorer)} is not a scorer: it has no method score(images, texts); load one, such as"
-            " DiffusionITM.from_pretrained('clevr-tiny')"
+            " DiffusionITM.from_pretrained('clevr-tiny')",
+            code="wrong-type",
         )
     return WithoutSamples(scorer)

@@ -15,14 +15,13 @@ from jax.typing import ArrayLike
 from winobench import options, parallel
 from winobench.errors import InputError
 
-# Memory that copies of the parameters may take where the devices are the cores of one CPU.
-_CPU_COPIES_BYTES = 1 << 31
-
 
 def positive(name: str, value: Any) -> int:
     """Returns a whole number of at least 1; raises InputError, with the argument's name, if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {options.shown(value)}, but it must be a whole number of at least 1")
+        raise InputError(
+            f"{name} is {options.shown(value)}, but it must be a whole number of at least 1", code="out-of-range"
+        )
     return int(value)
 
 
@@ -53,12 +52,14 @@ def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.nd
     if rows.ndim != 2 or rows.shape[1] != len(limits) or not np.issubdtype(rows.dtype, np.integer):
         raise InputError(
             f"{name} has the shape {list(rows.shape)} and the type {rows.dtype}, but it must be an integer array"
-            f" [n, {len(limits)}] of rows ({', '.join(limits)})"
+            f" [n, {len(limits)}] of rows ({', '.join(limits)})",
+            code="wrong-shape",
         )
     for column, (what, limit) in zip(rows.T, limits.items(), strict=True):
         if column.min() < 0 or column.max() >= limit:
             raise InputError(
-                f"{name} names {what}s {column.min()} to {column.max()}, but there are {limit}, numbered from 0"
+                f"{name} names {what}s {column.min()} to {column.max()}, but there are {limit}, numbered from 0",
+                code="out-of-range",
             )
     return rows.astype(np.int32)
 
@@ -86,17 +87,5 @@ def image_key(image: Any) -> Any:
 
 
 def mesh_for(params: Sequence[jax.Array], mesh: Mesh | None) -> Mesh:
-    """The mesh that a scorer was given, or else `default_mesh`; raises InputError if it is none."""
-    return default_mesh(params) if mesh is None else parallel.as_mesh(mesh)
-
-
-def default_mesh(params: Sequence[jax.Array]) -> Mesh:
-    """All devices of this process; of a CPU's cores only as many as there is memory for copies of the parameters.
-
-    In a program of several processes each has its own work, and waits for no other.
-    """
-    devices = jax.local_devices()
-    if devices[0].platform == "cpu":
-        copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
-        devices = devices[: max(1, copies)]
-    return parallel.make_mesh(devices)
+    """The mesh that a scorer was given, or else `winobench.parallel.default_mesh`; raises InputError if it is none."""
+    return parallel.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)

@@ -98,7 +98,8 @@ class DiffusionITM:
         if not isinstance(pipeline, Pipeline):
             raise InputError(
                 f"{options.shown(pipeline)} is not a pipeline: pass one of StableDiffusion.from_pretrained, or call"
-                " DiffusionITM.from_pretrained with a model's name"
+                " DiffusionITM.from_pretrained with a model's name",
+                code="wrong-type",
             )
         common.choice("encoders", encoders, ENCODERS)
         self.error = common.choice("error", error, denoising.ERRORS)
@@ -129,7 +130,8 @@ class DiffusionITM:
         chosen = usual_batch_size(self.pipeline, self.latent_shape, self.mesh, resident)
         if isinstance(batch_size, str) and batch_size != batch_sizes.SEARCH:
             raise InputError(
-                f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or {batch_sizes.SEARCH}"
+                f"batch_size is {batch_size!r}, but it must be a whole number of at least 1, or {batch_sizes.SEARCH}",
+                code="out-of-range",
             )
         if batch_size not in (None, batch_sizes.SEARCH):
             chosen = options.BATCH_SIZE.check("batch_size", batch_size)
@@ -183,7 +185,9 @@ class DiffusionITM:
 
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
-            raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
+            raise InputError(
+                f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out", code="no-lora"
+            )
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
         pipeline = families.load_pipeline(
@@ -320,7 +324,8 @@ class DiffusionITM:
             said = options.shown(texts[first_text[text]])
             raise InputError(
                 f"the error of images[{int(first_image[image])}] under the text {said},"
-                f" sample {sample}, is not a number: try dtype='float32', or check the weights, the LoRA and the noise"
+                f" sample {sample}, is not a number: try dtype='float32', or check the weights, the LoRA and the noise",
+                code="not-finite",
             )
         return errors.reshape(grid)[np.ix_(image_of, text_of)]
 

@@ -152,13 +152,15 @@ class ItmHead:
         self.max_text_tokens = common.positive("max_text_tokens", max_text_tokens)
         if not 3 <= self.max_text_tokens <= text.max_position_embeddings:
             raise InputError(
-                f"max_text_tokens is {max_text_tokens}, but this model takes 3 to {text.max_position_embeddings}"
+                f"max_text_tokens is {max_text_tokens}, but this model takes 3 to {text.max_position_embeddings}",
+                code="out-of-range",
             )
         self._check_vocabulary()
         if processor.size != (vision.image_size, vision.image_size):
             raise InputError(
                 f"the image processor makes images of {processor.size[0]} x {processor.size[1]} pixels, but the network"
-                f" takes {vision.image_size} x {vision.image_size}: check that both are of the same model"
+                f" takes {vision.image_size} x {vision.image_size}: check that both are of the same model",
+                code="mismatched-parts",
             )
 
         structure, self._params, self.mesh = networks.place(model, mesh)
@@ -345,13 +347,15 @@ class ItmHead:
         if (count := tokenizer_files.num_ids(self.tokenizer)) > text.vocab_size:
             raise InputError(
                 f"the tokenizer has {count} tokens, but the text encoder knows {text.vocab_size}: check"
-                " that both are of the same model"
+                " that both are of the same model",
+                code="mismatched-parts",
             )
         enc = None if text.bos_token_id is None else text.bos_token_id + 1
         if self.first_token == "enc" and (enc is None or enc >= text.vocab_size):
             raise InputError(
                 f"the text encoder with {text.vocab_size} token ids has no [ENC], which comes after"
-                f" bos_token_id={text.bos_token_id}: choose first_token='cls'"
+                f" bos_token_id={text.bos_token_id}: choose first_token='cls'",
+                code="no-first-token",
             )
 
     def _default_rows(self, encode: Callable[..., Any], example: np.ndarray) -> int:
@@ -373,4 +377,4 @@ def _read_processor(source: sources.Source) -> ImageProcessor:
     try:
         return ImageProcessor.from_config("blip", options)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}", code=error.code) from error

@@ -112,7 +112,8 @@ def scorer_kind(name: str, revision: str | None = None) -> str | None:
     source = registry.model_source(name)
     if name in registry.LANGUAGE_MODELS:
         raise InputError(
-            f"{name!r} is a language model, which sees no images: judge it with --config=winoviz or --config=wscplus"
+            f"{name!r} is a language model, which sees no images: judge it with --config=winoviz or --config=wscplus",
+            code="wrong-kind-of-model",
         )
     if name in registry.MODELS:
         return registry.MODELS[name].scorer
@@ -171,7 +172,7 @@ def check_scorer(
         denoiser = description.configs[description.family.DENOISER]
         factor = description.autoencoder_config.downsampling * description.family.latents_a_side(denoiser)
         if size % factor:
-            raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}")
+            raise InputError(f"image_size is {size}, but {name!r} needs a multiple of {factor}", code="not-a-multiple")
         memory_checks.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
@@ -203,12 +204,17 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
             return name
     hint = place.hint()
     if config is None and hint:
-        raise InputError(f"model_index.json of {place} is not at hand: {hint}")
+        raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values())
-    raise InputError(f"{place} is no {', '.join(others)} or {last}: {found}; name another model")
+    raise InputError(
+        f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
+    )
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:
     if options:
-        raise InputError(f"{next(iter(options))} is an option of diffusion models, but {name!r} is none: leave it out")
+        raise InputError(
+            f"{next(iter(options))} is an option of diffusion models, but {name!r} is none: leave it out",
+            code="option-of-others",
+        )

@@ -78,4 +78,6 @@ def check_options(cls: type, options: dict[str, Any]) -> None:
     parameters = inspect.signature(cls).parameters.values()
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     if unknown := sorted(options.keys() - set(known)):
-        raise InputError(f"{unknown[0]!r} is no option of {cls.__name__}: it has {', '.join(known)}")
+        raise InputError(
+            f"{unknown[0]!r} is no option of {cls.__name__}: it has {', '.join(known)}", code="unknown-option"
+        )

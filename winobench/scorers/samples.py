@@ -146,19 +146,24 @@ def choose_timesteps(
     if not isinstance(rule, str):
         return _given_timesteps(rule, num_samples, num_train_timesteps)
     if rule not in TIMESTEP_RULES:
-        raise InputError(f"timesteps is {rule!r}, but it must be one of {', '.join(TIMESTEP_RULES)}, or an array")
+        raise InputError(
+            f"timesteps is {rule!r}, but it must be one of {', '.join(TIMESTEP_RULES)}, or an array",
+            code="unknown-name",
+        )
     count = DEFAULT_NUM_SAMPLES if num_samples is None else check_num_samples(num_samples)
     if rule == "published":
         if count > _PUBLISHED_SPAN:
             raise InputError(
                 f"num_samples is {count}, but timesteps='published' allows at most {_PUBLISHED_SPAN}: choose fewer, or"
-                " another rule"
+                " another rule",
+                code="out-of-range",
             )
         timesteps = np.arange(_PUBLISHED_FIRST, _PUBLISHED_LAST, int(_PUBLISHED_SPAN / count), dtype=np.int32)
         if timesteps[-1] >= num_train_timesteps:
             raise InputError(
                 f"timesteps='published' reaches {timesteps[-1]}, but this model has {num_train_timesteps} timesteps:"
-                " choose another rule"
+                " choose another rule",
+                code="out-of-range",
             )
         return timesteps
     if rule == "uniform":
@@ -267,9 +272,14 @@ def check_noise(noise: ArrayLike, latent_shape: tuple[int, ...]) -> np.ndarray:
     noise = np.asarray(noise)
     expected = f"[num_samples, {', '.join(map(str, latent_shape))}]"
     if noise.shape[1:] != latent_shape or noise.ndim != 4 or not len(noise):
-        raise InputError(f"noise has the shape {list(noise.shape)}, but this model needs {expected}, channels last")
+        raise InputError(
+            f"noise has the shape {list(noise.shape)}, but this model needs {expected}, channels last",
+            code="wrong-shape",
+        )
     if not np.issubdtype(noise.dtype, np.floating):
-        raise InputError(f"noise has the type {noise.dtype}, but it must be an array of floats {expected}")
+        raise InputError(
+            f"noise has the type {noise.dtype}, but it must be an array of floats {expected}", code="wrong-shape"
+        )
     return noise
 
 
@@ -280,7 +290,10 @@ def padded_noise(noise: np.ndarray, num_samples: int) -> np.ndarray:
       InputError: it is not the noise of ``num_samples`` samples.
     """
     if len(noise) != num_samples:
-        raise InputError(f"noise holds {len(noise)} samples, but there are {num_samples} timesteps: give one for each")
+        raise InputError(
+            f"noise holds {len(noise)} samples, but there are {num_samples} timesteps: give one for each",
+            code="wrong-shape",
+        )
     # A power of two, so that other numbers of samples seldom compile again.
     rows = max(_MIN_NOISE_ROWS, 1 << (len(noise) - 1).bit_length())
     padded = np.zeros((rows, *noise.shape[1:]), np.float32)
@@ -293,12 +306,14 @@ def _given_timesteps(values: ArrayLike, num_samples: int | None, num_train_times
     if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, np.integer):
         raise InputError(
             f"timesteps is an array of shape {timesteps.shape} and type {timesteps.dtype}, but it must be a list of at"
-            " least one whole number, the timestep of each sample"
+            " least one whole number, the timestep of each sample",
+            code="wrong-shape",
         )
     if timesteps.min() < 0 or timesteps.max() >= num_train_timesteps:
         raise InputError(
             f"timesteps runs from {timesteps.min()} to {timesteps.max()}, but this model's timesteps are 0 to"
-            f" {num_train_timesteps - 1}"
+            f" {num_train_timesteps - 1}",
+            code="out-of-range",
         )
     _check_length(timesteps, num_samples)
     return timesteps.astype(np.int32)
@@ -309,12 +324,14 @@ def _given_levels(values: ArrayLike, num_samples: int | None) -> np.ndarray:
     if levels.ndim != 1 or not levels.size or not np.issubdtype(levels.dtype, np.floating):
         raise InputError(
             f"timesteps is an array of shape {levels.shape} and type {levels.dtype}, but this model's must be a list of"
-            " at least one noise level, a number above 0 and up to 1, of each sample"
+            " at least one noise level, a number above 0 and up to 1, of each sample",
+            code="wrong-shape",
         )
     if not (levels.min() > 0 and levels.max() <= 1):  # NaN compares as false
         raise InputError(
             f"timesteps runs from {levels.min():g} to {levels.max():g}, but this model's are noise levels above 0 and"
-            " up to 1"
+            " up to 1",
+            code="out-of-range",
         )
     _check_length(levels, num_samples)
     return levels.astype(np.float32)
@@ -323,5 +340,6 @@ def _given_levels(values: ArrayLike, num_samples: int | None) -> np.ndarray:
 def _check_length(timesteps: np.ndarray, num_samples: int | None) -> None:
     if num_samples is not None and check_num_samples(num_samples) != len(timesteps):
         raise InputError(
-            f"timesteps lists {len(timesteps)} timesteps, but num_samples is {num_samples}: leave num_samples out"
+            f"timesteps lists {len(timesteps)} timesteps, but num_samples is {num_samples}: leave num_samples out",
+            code="two-numbers-of-samples",
         )

@@ -1,7 +1,8 @@
 """What is asked: one short file a data set.
 
 Every module of this package that has a ``TASKS`` tuple declares tasks about images, and one with a ``TEXT_TASKS``
-tuple tasks about texts alone. Other people's packages add theirs by an entry point of the group ``winobench.tasks``
+tuple tasks about texts alone. One with a table ``SOURCES`` makes tasks of data that the user names, as in
+``selfbench:FOLDER``. Other people's packages add theirs by an entry point of the group ``winobench.tasks``
 that names a `Task`, a `TextTask`, or a sequence of them.
 """
 
@@ -13,9 +14,10 @@ import importlib
 import importlib.metadata
 import pkgutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from winobench import options
 from winobench.errors import InputError
 from winobench.tasks.base import Association, Example, ImageSource, TargetPair, Task
 from winobench.tasks.questions import TextTask
@@ -34,6 +36,7 @@ __all__ = [
     "TextTask",
     "get_task",
     "get_text_task",
+    "tasks_from",
 ]
 
 _Kind = TypeVar("_Kind", Task, TextTask)
@@ -80,14 +83,50 @@ def get_text_task(name: str) -> TextTask:
     return _get(TEXT_TASKS, name, "text task")
 
 
+def tasks_from(words: Iterable[str | Task]) -> list[str | Task]:
+    """The same with tasks in the place of words such as ``selfbench:FOLDER``; all such words of a kind make one set.
+
+    Raises:
+      InputError: there is no such kind of source, or no tasks can be made of one.
+    """
+    places: dict[str, list[str]] = {}
+    result: list[str | Task] = []
+    for word in words:
+        kind, colon, place = word.partition(":") if isinstance(word, str) else ("", "", "")
+        if not colon:
+            result.append(word)
+        elif kind in places:
+            places[kind].append(place)
+        else:
+            places[kind] = [place]
+            result.append(f"{kind}:")
+    makers = _sources()
+    for kind, named in places.items():
+        if kind not in makers:
+            raise InputError(
+                f"there are no tasks from {options.shown(f'{kind}:{named[0]}')}: what comes before the colon is one of"
+                f" {', '.join(makers)}"
+            )
+        place = result.index(f"{kind}:")
+        result[place : place + 1] = makers[kind](named)
+    return result
+
+
 def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
     if not isinstance(name, str):
-        raise InputError(f"a {noun} is called by its name, a text, not {name!r:.80}")
+        raise InputError(f"a {noun} is called by its name, a text, not {name!r:.80}", code="wrong-type")
     if name not in tasks:
         near = difflib.get_close_matches(name, tasks, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no {noun} {name!r}: {hint}the {noun}s are {', '.join(tasks)}")
+        raise InputError(f"there is no {noun} {name!r}: {hint}the {noun}s are {', '.join(tasks)}", code="unknown-name")
     return tasks[name]
+
+
+@functools.cache
+def _sources() -> dict[str, Callable[[Sequence[str]], Sequence[Task]]]:
+    """Kind -> what makes tasks of the places that the user names, of this package's modules."""
+    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
+    return {kind: make for module in modules for kind, make in getattr(module, "SOURCES", {}).items()}
 
 
 @functools.cache

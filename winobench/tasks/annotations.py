@@ -34,15 +34,15 @@ class Entry:
     value: Any
     where: str
 
-    def wrong(self, problem: str) -> InputError:
-        """An error that says what is wrong with this entry, to be raised."""
-        return InputError(f"{self.where} {problem}: restore the file as it was published")
+    def wrong(self, problem: str, code: str) -> InputError:
+        """An error that says what is wrong with this entry, to be raised; the code is the fault's."""
+        return InputError(f"{self.where} {problem}: restore the file as it was published", code=code)
 
     def __getitem__(self, key: str) -> Entry:
         if not isinstance(self.value, dict):
-            raise self.wrong(f"is no object with the key {key!r}")
+            raise self.wrong(f"is no object with the key {key!r}", "not-an-object")
         if key not in self.value:
-            raise self.wrong(f"has no {key!r}")
+            raise self.wrong(f"has no {key!r}", "missing-field")
         return Entry(self.value[key], f"{key!r} in {self.where}")
 
     def __contains__(self, key: str) -> bool:
@@ -51,40 +51,40 @@ class Entry:
     def rows(self) -> Iterator[Entry]:
         """The elements of a list."""
         if not isinstance(self.value, list):
-            raise self.wrong("is no list")
+            raise self.wrong("is no list", "not-a-list")
         for number, value in enumerate(self.value, start=1):
             yield Entry(value, f"row {number} of {self.where}")
 
     def items(self) -> Iterator[tuple[str, Entry]]:
         """The keys and values of an object."""
         if not isinstance(self.value, dict):
-            raise self.wrong("is no object")
+            raise self.wrong("is no object", "not-an-object")
         for key, value in self.value.items():
             yield key, Entry(value, f"{key!r} in {self.where}")
 
     def text(self) -> str:
         """A text that is not empty."""
         if not isinstance(self.value, str) or not self.value.strip():
-            raise self.wrong("is no text")
+            raise self.wrong("is no text", "not-a-text")
         return self.value
 
     def texts(self, count: int | None = None) -> tuple[str, ...]:
         """A list of texts, of ``count`` of them if that is given."""
         texts = tuple(row.text() for row in self.rows())
         if count is not None and len(texts) != count:
-            raise self.wrong(f"has {len(texts)} entries, not {count}")
+            raise self.wrong(f"has {len(texts)} entries, not {count}", "wrong-number-of-entries")
         return texts
 
     def integer(self) -> int:
         """A whole number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int):
-            raise self.wrong("is no whole number")
+            raise self.wrong("is no whole number", "not-a-number")
         return self.value
 
     def number(self) -> float:
         """A finite number."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not math.isfinite(self.value):
-            raise self.wrong("is no number")
+            raise self.wrong("is no number", "not-a-number")
         return self.value
 
 
@@ -118,11 +118,12 @@ def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
             raise _broken_off(str(path)) from None
         raise InputError(
             f"line {reader.reader.line_num} of {path} is no row of a tab-separated table ({error}): restore the file as"
-            " it was published"
+            " it was published",
+            code="damaged-table",
         ) from None
     for column in columns:
         if column not in (reader.fieldnames or ()):
-            raise InputError(f"{path} has no column {column!r}: restore it as it was published")
+            raise InputError(f"{path} has no column {column!r}: restore it as it was published", code="missing-column")
     return Entry(rows, str(path))
 
 
@@ -138,7 +139,7 @@ def python_list(entry: Entry) -> Entry:
     except (ValueError, SyntaxError):
         value = None
     if not isinstance(value, list):
-        raise entry.wrong("is no list in Python's notation")
+        raise entry.wrong("is no list in Python's notation", "not-a-list")
     return Entry(value, entry.where)
 
 
@@ -151,13 +152,17 @@ def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
     except OSError:
-        raise InputError(f"there is no folder {folder}: make it, with the task's .jpg files in it") from None
+        raise InputError(
+            f"there is no folder {folder}: make it, with the task's .jpg files in it", code="no-such-folder"
+        ) from None
     found = [path for path in found if not path.name.startswith(".")]
     if not found:
-        raise InputError(f"the folder {folder} has no .jpg file: put the task's images there")
+        raise InputError(f"the folder {folder} has no .jpg file: put the task's images there", code="missing-images")
     for first, second in itertools.pairwise(found):
         if first.stem == second.stem:
-            raise InputError(f"{folder} has both {first.name} and {second.name}: remove or rename one of them")
+            raise InputError(
+                f"{folder} has both {first.name} and {second.name}: remove or rename one of them", code="two-files"
+            )
     return found
 
 
@@ -178,15 +183,17 @@ def _parse(text: str, where: str) -> Any:
         value = json_files.parse(text, pairs=to_dict, largest=json_files.LARGEST_DATA)
     except json_files.NotJSON as error:
         if not text.strip():
-            raise InputError(f"{where} is empty: restore the file as it was published") from None
+            raise InputError(f"{where} is empty: restore the file as it was published", code="empty-file") from None
         if error.cut_off:
             raise _broken_off(where) from None
-        raise InputError(f"{where} is not JSON ({error}): restore the file as it was published") from None
+        raise InputError(
+            f"{where} is not JSON ({error}): restore the file as it was published", code=error.code
+        ) from None
     if repeated:
         # An object that was left out for a later one with its key is in no place, but then that key is noted as well.
         keys = {id(values): key for values, key in repeated}
         entry = next(entry for entry in _nested(Entry(value, where)) if id(entry.value) in keys)
-        raise entry.wrong(f"has the key {keys[id(entry.value)]!r} twice")
+        raise entry.wrong(f"has the key {keys[id(entry.value)]!r} twice", "repeated-key")
     return value
 
 
@@ -202,13 +209,19 @@ def _nested(entry: Entry) -> Iterator[Entry]:
 
 
 def _broken_off(where: str) -> InputError:
-    return InputError(f"{where} breaks off in the middle, as after an unfinished download: get the file again")
+    return InputError(
+        f"{where} breaks off in the middle, as after an unfinished download: get the file again", code="incomplete-file"
+    )
 
 
 def _read(path: pathlib.Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}, which the task needs: get it as it was published") from None
+        raise InputError(
+            f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}): restore it as it was published") from None
+        raise InputError(
+            f"{path} cannot be read ({error}): restore it as it was published", code="cannot-read"
+        ) from None

@@ -49,7 +49,7 @@ def read(folder: pathlib.Path, file: str) -> Iterator[Item]:
         for number, caption in enumerate(row["caption"].texts()):
             texts = word_order.reordered_captions(caption, tagger, seed=_SEED)
             if len(texts) == 1:
-                raise row["caption"].wrong(f"has {caption!r}, whose words have no other order")
+                raise row["caption"].wrong(f"has {caption!r}, whose words have no other order", "no-other-order")
             yield Item(f"{pathlib.PurePosixPath(path).stem}/{number}", (image,), texts)
 
 

@@ -75,7 +75,7 @@ def _item(number: int, row: Entry, folder: pathlib.Path, groups: tuple[str, ...]
     x, y, width, height = (row[f"bbox_{side}"].number() for side in "xywh")
     left, top, right, bottom = map(round, (x, y, x + width, y + height))  # as PIL's crop rounds them
     if left >= right or top >= bottom or right <= 0 or bottom <= 0:
-        raise row.wrong(f"has a box outside of the image: {width} x {height} pixels at ({x}, {y})")
+        raise row.wrong(f"has a box outside of the image: {width} x {height} pixels at ({x}, {y})", "bad-box")
     image = ImageFile(folder / "images" / row["image_path"].text(), (left, top, right, bottom))
     texts = (row["true_caption"].text(), row["false_caption"].text())
     return Item(f"row-{number:06d}", (image,), texts, 0, groups)

@@ -44,7 +44,7 @@ def read_texts(folder: pathlib.Path) -> Iterator[Item]:
     for number, row in enumerate(_rows(folder)):
         caption, negatives = row["title"].text(), python_list(row["neg_caption"]).texts()
         if not negatives:
-            raise row["neg_caption"].wrong("has no negative caption")
+            raise row["neg_caption"].wrong("has no negative caption", "no-negative")
         others = [text for text in negatives if letters(text) != letters(caption)]
         negative = _draw(number, "caption", others or negatives)
         yield Item(f"row-{number:06d}", (_image(folder, row),), (caption, negative))
@@ -56,10 +56,12 @@ def read_images(folder: pathlib.Path) -> Iterator[Item]:
     for number, row in enumerate(rows):
         neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
         if not neighbours:
-            raise row["neg_image"].wrong("has no negative image")
+            raise row["neg_image"].wrong("has no negative image", "no-negative")
         for neighbour in neighbours:
             if not 0 <= neighbour < len(rows):
-                raise row["neg_image"].wrong(f"names number {neighbour}, but the numbers end with {len(rows) - 1}")
+                raise row["neg_image"].wrong(
+                    f"names number {neighbour}, but the numbers end with {len(rows) - 1}", "no-such-image"
+                )
         negative = rows[_draw(number, "image", neighbours)]
         yield Item(f"row-{number:06d}", (_image(folder, row), _image(folder, negative)), (row["title"].text(),))
 
@@ -69,7 +71,7 @@ def _rows(folder: pathlib.Path) -> list[Entry]:
     rows = list(read_table(folder / _FILE, ("", "title", "filepath", "neg_caption", "neg_image")).rows())
     for number, row in enumerate(rows):
         if row[""].value != str(number):
-            raise row.wrong(f"has the number {row[''].value!r} where {number} is next")
+            raise row.wrong(f"has the number {row[''].value!r} where {number} is next", "rows-out-of-order")
     return rows
 
 

@@ -49,7 +49,7 @@ def read_image_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Itera
         caption, images = captions[number]
         paths = images.texts(NUM_CANDIDATES)
         if len(set(paths)) < len(paths):
-            raise images.wrong("names an image twice")
+            raise images.wrong("names an image twice", "repeated-image")
         yield Item(f"caption-{number:06d}", tuple(_image(folder, path) for path in paths), (caption,))
 
 
@@ -62,7 +62,7 @@ def read_text_side(folder: pathlib.Path, lists: str = PUBLISHED_LISTS) -> Iterat
     for path, captions in read_json(folder / _file(lists, "_text")).items():
         texts = captions.texts(NUM_CANDIDATES)
         if texts.count(texts[0]) > 1:
-            raise captions.wrong("offers the right caption twice")
+            raise captions.wrong("offers the right caption twice", "repeated-text")
         yield Item(pathlib.PurePosixPath(path).stem, (_image(folder, path),), tuple(dict.fromkeys(texts)))
 
 
@@ -95,7 +95,9 @@ def build_lists(folder: pathlib.Path, scorer: ContrastiveScorer, name: str) -> t
     files = [(listed, karpathy_image(folder, path)) for listed, path in images]
     missing = [file for _, file in files if not file.is_file()]
     if missing:
-        raise InputError(f"{len(missing)} of {len(files)} images are missing, {missing[0]} first: add them")
+        raise InputError(
+            f"{len(missing)} of {len(files)} images are missing, {missing[0]} first: add them", code="missing-images"
+        )
     return write_top_k_lists(folder, name, scorer, files, [captions for _, captions in rows], NUM_CANDIDATES)
 
 
@@ -107,12 +109,12 @@ def karpathy_rows(path: pathlib.Path) -> list[Entry]:
     """
     rows = list(read_json(path).rows())
     if not rows:
-        raise InputError(f"{path} has no rows: restore it as it was published")
+        raise InputError(f"{path} has no rows: restore it as it was published", code="empty-file")
     seen = set()
     for row in rows:
         name = row["image"].text()
         if name in seen:
-            raise row["image"].wrong(f"names {name!r} a second time")
+            raise row["image"].wrong(f"names {name!r} a second time", "repeated-image")
         seen.add(name)
     return rows
 

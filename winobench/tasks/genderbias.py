@@ -35,14 +35,17 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
         for word in words:
             for image in image_names(folder / f"{word}-images"):
                 if not (image.stem.isascii() and image.stem.isdigit()):
-                    raise InputError(f"{image} is not named by its number: rename it, e.g. to 7.jpg")
+                    raise InputError(
+                        f"{image} is not named by its number: rename it, e.g. to 7.jpg", code="bad-file-name"
+                    )
                 gender = "male" if int(image.stem) <= _LAST_MALE_NUMBER else "female"
                 missing.pop(gender, None)
                 yield Item(f"{word}/{image.stem}", (ImageFile(image),), words, None, (f"{gender}_{topic}",))
         if missing:
             raise InputError(
                 f"the folders {words[0]}-images and {words[1]}-images in {folder} have no image of"
-                f" {' or '.join(missing.values())}: add some"
+                f" {' or '.join(missing.values())}: add some",
+                code="missing-images",
             )
 
 

@@ -33,7 +33,9 @@ def read(folder: pathlib.Path, static: bool) -> Iterator[Item]:
         images = tuple(ImageFile(folder / "image-sets" / name / f"img{index}.jpg") for index in range(_NUM_IMAGES))
         for key, description in descriptions.items():
             if key not in map(str, range(_NUM_IMAGES)):
-                raise description.wrong(f"stands for image {key!r}, but images are numbered from 0 to 9")
+                raise description.wrong(
+                    f"stands for image {key!r}, but images are numbered from 0 to 9", "no-such-image"
+                )
             item = Item(f"{name}/{key}", images, (description.text(),), int(key))
             if ("open-images" in name) == static:
                 yield item

@@ -75,7 +75,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     phrases = read_json(path if path.exists() else folder / "data" / "textual_phrases.txt")
     for key, expected in (("pleasant_phrases", PLEASANT), ("unpleasant_phrases", UNPLEASANT)):
         if phrases[key].texts(len(expected)) != expected:
-            raise phrases[key].wrong("are not the published phrases")
+            raise phrases[key].wrong("are not the published phrases", "not-as-published")
     for group, category in GROUPS.items():
         for image in image_names(folder / "data" / "Images" / category / group):
             yield Item(f"{group}/{image.stem}", (ImageFile(image),), PLEASANT + UNPLEASANT, None, (group,))

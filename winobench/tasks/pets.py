@@ -36,12 +36,14 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
     classes = read_lines(classes_file)
     if len(classes) != _NUM_CLASSES:
         raise InputError(
-            f"{classes_file} has {len(classes)} breeds, not {_NUM_CLASSES}: restore it as it was published"
+            f"{classes_file} has {len(classes)} breeds, not {_NUM_CLASSES}: restore it as it was published",
+            code="bad-annotations",
         )
     for breed, count in collections.Counter(classes).items():
         if count > 1:
             raise InputError(
-                f"{classes_file} has the breed {options.shown(breed)} {count} times: restore it as it was published"
+                f"{classes_file} has the breed {options.shown(breed)} {count} times: restore it as it was published",
+                code="bad-annotations",
             )
     texts = tuple(prompt.format(name) for name in classes)
     split = folder / "annotations" / "test.txt"
@@ -54,10 +56,14 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
         if breed not in classes:
             raise InputError(
                 f"{split} has the image {options.shown(name)}, which is named for no breed in {classes_file}: restore"
-                " both files as they were published"
+                " both files as they were published",
+                code="bad-annotations",
             )
         if name in names:
-            raise InputError(f"{split} has the image {options.shown(name)} twice: restore it as it was published")
+            raise InputError(
+                f"{split} has the image {options.shown(name)} twice: restore it as it was published",
+                code="bad-annotations",
+            )
         names.add(name)
         yield Item(name, (ImageFile(folder / "images" / f"{name}.jpg"),), texts, classes.index(breed))
 

@@ -106,7 +106,7 @@ def published_task(*, source: PublishedData, **fields: Any) -> Task:
 
         reason = ready(data_dir)
         if reason is not None:
-            raise InputError(f"the data of task {name!r} are not ready: {reason}")
+            raise InputError(f"the data of task {name!r} are not ready: {reason}", code="data-not-ready")
         return prepared_sets.PreparedSet(prepared_sets.task_folder(name, data_dir))
 
     def ready(data_dir: str | None) -> str | None:

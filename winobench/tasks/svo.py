@@ -30,7 +30,7 @@ def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
     for number, row in enumerate(read_json(folder / "svo.json").rows()):
         kind = row["neg_type"]
         if kind.text() not in _PARTS:
-            raise kind.wrong(f"is {kind.value!r}, which is none of {', '.join(_PARTS)}")
+            raise kind.wrong(f"is {kind.value!r}, which is none of {', '.join(_PARTS)}", "unknown-name")
         files = tuple(ImageFile(images / row[key].text()) for key in ("pos_id", "neg_id"))
         sentence = row["sentence"].text()
         if kind.value == part:

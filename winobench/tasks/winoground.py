@@ -39,7 +39,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     for row in rows.rows():
         item = _item(row, images)
         if item.id in seen:
-            raise row["id"].wrong(f"is {item.id}, as in an earlier row")
+            raise row["id"].wrong(f"is {item.id}, as in an earlier row", "repeated-id")
         seen.add(item.id)
         yield item
 
@@ -65,7 +65,7 @@ def _groups(row: Entry) -> tuple[str, ...]:
 def _tags(tags: Entry) -> list[str]:
     """Several tags are separated by commas; most items have no secondary tag."""
     if not isinstance(tags.value, str):
-        raise tags.wrong("is no text")
+        raise tags.wrong("is no text", "not-a-text")
     return [tag.strip() for tag in tags.value.split(",") if tag.strip()]
 
 

@@ -239,10 +239,11 @@ def user_file(data_dir: str | None) -> pathlib.Path:
     if not found:
         raise InputError(
             f"{folder} has neither {' nor '.join(data.FILE_NAMES)}: write the WinoViz items into one of them (for the"
-            " layout see docs/winoviz.md), or ask the tasks winoviz_mini_..., which need no data"
+            " layout see docs/winoviz.md), or ask the tasks winoviz_mini_..., which need no data",
+            code="data-not-ready",
         )
     if len(found) > 1:
-        raise InputError(f"{folder} has both {' and '.join(data.FILE_NAMES)}: keep one of them")
+        raise InputError(f"{folder} has both {' and '.join(data.FILE_NAMES)}: keep one of them", code="two-files")
     return found[0]
 
 
@@ -269,12 +270,13 @@ def _units(version: str, items: Sequence[data.Item], where: str) -> list[dict[st
                 if one is None:
                     raise InputError(
                         f"{where} has no {step} item of the source {item.id!r}: add it, so that all steps are asked"
-                        " about the same subset"
+                        " about the same subset",
+                        code="missing-items",
                     )
             units.append({COMBINED: item, **steps})
     if not units:
         hint = ": build some with python -m winobench.data.winoviz multi_hop" if version == "multi" else ": add some"
-        raise InputError(f"{where} has no {version} items{hint}")
+        raise InputError(f"{where} has no {version} items{hint}", code="missing-items")
     return units
 
 

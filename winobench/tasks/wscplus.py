@@ -325,7 +325,10 @@ def _validation(data_dir: str | None, limit: int | None, results: str | os.PathL
     items = data.validation(path, results)
     expected = len(data.validation_ids())
     if not items:
-        raise InputError(f"{path} has none of the {expected} validation items of WSC+: put the published file there")
+        raise InputError(
+            f"{path} has none of the {expected} validation items of WSC+: put the published file there",
+            code="missing-items",
+        )
     if results is None and len(items) < expected:
         warnings.warn(
             f"{path} has {len(items)} of the {expected} validation items of WSC+: numbers over the others are not"

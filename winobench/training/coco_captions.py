@@ -73,7 +73,7 @@ class TrainingSet:
 
         problem = self.ready(data_dir)
         if problem is not None:
-            raise InputError(f"the training set {self.name!r} is not ready: {problem}")
+            raise InputError(f"the training set {self.name!r} is not ready: {problem}", code="data-not-ready")
         return hard_negatives.PreparedSource(prepared.task_folder(self.name, data_dir))
 
 
@@ -112,12 +112,14 @@ def read_rows(path: pathlib.Path, prefix: str = "") -> Iterator[Item]:
         caption, captions = row["title"].text(), python_list(row["neg_caption"]).texts()
         neighbours = [entry.integer() for entry in python_list(row["neg_image"]).rows()]
         if not captions:
-            raise row["neg_caption"].wrong("has no negative caption")
+            raise row["neg_caption"].wrong("has no negative caption", "no-negative")
         if not neighbours:
-            raise row["neg_image"].wrong("has no negative image")
+            raise row["neg_image"].wrong("has no negative image", "no-negative")
         for neighbour in neighbours:
             if not 0 <= neighbour < len(rows):
-                raise row["neg_image"].wrong(f"names number {neighbour}, but the numbers end with {len(rows) - 1}")
+                raise row["neg_image"].wrong(
+                    f"names number {neighbour}, but the numbers end with {len(rows) - 1}", "no-such-image"
+                )
         texts = dict.fromkeys(text for text in captions if letters(text) != letters(caption))
         others = dict.fromkeys(images[n] for n in neighbours if images[n] != images[number])
         if texts and others:
@@ -162,7 +164,8 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
     missing = [image for image in captioned if not (folder / image).is_file()]
     if missing:
         raise InputError(
-            f"{len(missing)} of {len(captioned)} images are missing, {folder / missing[0]} first: add them"
+            f"{len(missing)} of {len(captioned)} images are missing, {folder / missing[0]} first: add them",
+            code="missing-images",
         )
     swapped = {
         image: own
@@ -170,7 +173,9 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
         if (own := {text: found for text in captions if (found := negatives.swapped_captions(text, tagger, seed=seed))})
     }
     if not swapped:
-        raise InputError(f"{folder} has no caption with two words of the same kind to exchange: add captions")
+        raise InputError(
+            f"{folder} has no caption with two words of the same kind to exchange: add captions", code="no-negative"
+        )
     vectors = scorer.encode_images([folder / image for image in swapped])
     # Captions that were left out still tell which images must not be each other's negatives.
     neighbours = negatives.nearest_images(vectors, [captioned[image] for image in swapped])
@@ -198,14 +203,15 @@ def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
             texts = caption.texts() if isinstance(caption.value, list) else (caption.text(),)
             captions.setdefault(row["image"].text(), []).extend(texts)
         if not captions:
-            raise InputError(f"{path} has no rows: give it one for each caption")
+            raise InputError(f"{path} has no rows: give it one for each caption", code="empty-file")
         return captions
     splits = sorted(folder.glob(_KARPATHY))
     if len(splits) != 1:
         found = f"{len(splits)} files {_KARPATHY}" if splits else f"no file {_CAPTIONS} or {_KARPATHY}"
         raise InputError(
             f'{folder} has {found}: put {_CAPTIONS} there, with rows {{"image": file, "caption": text}}, or one file'
-            " of Karpathy's splits"
+            " of Karpathy's splits",
+            code="missing-files",
         )
     for image in read_json(splits[0])["images"].rows():
         if image["split"].text() in _KARPATHY_SPLITS:
@@ -213,7 +219,7 @@ def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
             texts = [sentence["raw"].text() for sentence in image["sentences"].rows()]
             captions[f"{place}/{image['filename'].text()}"] = texts
     if not captions:
-        raise InputError(f"{splits[0]} has no training images: get the file again")
+        raise InputError(f"{splits[0]} has no training images: get the file again", code="empty-file")
     return captions
 
 

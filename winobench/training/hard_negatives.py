@@ -78,17 +78,20 @@ class LossConfig:
         for name, choices in known.items():
             if getattr(self, name) not in choices:
                 raise InputError(
-                    f"hard negatives: {name} is {getattr(self, name)!r}, but must be one of {', '.join(choices)}"
+                    f"hard negatives: {name} is {getattr(self, name)!r}, but must be one of {', '.join(choices)}",
+                    code="unknown-name",
                 )
         if self.threshold is not None and not (_is_number(self.threshold) and 0 < self.threshold < math.inf):
             raise InputError(
                 f"hard negatives: threshold is {self.threshold!r}, but must be a positive number, or none for no"
-                " threshold"
+                " threshold",
+                code="out-of-range",
             )
         span = self.timestep_range
         if span is not None and not (isinstance(span, tuple) and len(span) == 2 and all(map(_is_whole, span))):
             raise InputError(
-                f"hard negatives: timestep_range is {span!r}, but must be two whole numbers, first and last"
+                f"hard negatives: timestep_range is {span!r}, but must be two whole numbers, first and last",
+                code="out-of-range",
             )
 
     def timesteps(self, schedule: Schedule) -> tuple[int, int]:
@@ -102,7 +105,8 @@ class LossConfig:
         if not 0 <= first < last <= total:
             raise InputError(
                 f"hard negatives: timestep_range is {first} to {last}, but must lie within 0 to {total}, the timesteps"
-                " of this checkpoint's schedule, and not be empty"
+                " of this checkpoint's schedule, and not be empty",
+                code="out-of-range",
             )
         return first, last
 
@@ -401,7 +405,8 @@ def _entry(batch: Batch, name: str, kind: str) -> jax.Array:
     if name not in batch:
         raise InputError(
             f"hard negatives: the loss of kind {kind!r} needs {name!r}, but the batches have"
-            f" {', '.join(sorted(batch)) or 'nothing'}: choose another kind, or data with such negatives"
+            f" {', '.join(sorted(batch)) or 'nothing'}: choose another kind, or data with such negatives",
+            code="loss-misfit",
         )
     return jax.tree.map(jnp.asarray, batch[name])
 

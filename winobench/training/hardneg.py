@@ -321,11 +321,16 @@ def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
     settings = config.data
     if settings.name == CLEVR:
         if settings.num_scenes < 2:
-            raise InputError(f"config.data.num_scenes is {settings.num_scenes}, but must be at least 2")
+            raise InputError(
+                f"config.data.num_scenes is {settings.num_scenes}, but must be at least 2", code="out-of-range"
+            )
         return ClevrNegatives(settings.num_scenes, seed=config.seed)
     if settings.name not in TRAINING_SETS:
         known = ", ".join(registry.near_first(settings.name, [CLEVR, *TRAINING_SETS]))
-        raise InputError(f"the training set {settings.name!r} (config.data.name) is unknown: choose one of {known}")
+        raise InputError(
+            f"the training set {settings.name!r} (config.data.name) is unknown: choose one of {known}",
+            code="unknown-name",
+        )
     return TRAINING_SETS[settings.name].load(settings.data_dir)
 
 

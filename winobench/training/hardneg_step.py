@@ -121,7 +121,9 @@ def pair(name: str, value: Any) -> tuple[int, int] | str | None:
         return value
     value = tuple(value)
     if len(value) != 2 or not all(isinstance(part, int) for part in value):
-        raise InputError(f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma")
+        raise InputError(
+            f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma", code="out-of-range"
+        )
     return value
 
 

@@ -62,7 +62,8 @@ class LatentSet:
             self.latents: Sequence[np.ndarray] = _Latents(array_records.ShardSource(self.folder))
         except FileNotFoundError:
             raise InputError(
-                f"{self.folder} holds no finished latents: encode the training set's images again"
+                f"{self.folder} holds no finished latents: encode the training set's images again",
+                code="unfinished-latents",
             ) from None
 
     @functools.cached_property
@@ -75,7 +76,8 @@ class LatentSet:
         except (OSError, parquet_files.DamagedError) as error:
             raise InputError(
                 f"{self.folder / _ROWS} cannot be read ({error}): delete {self.folder}, and the training set's images"
-                " are encoded again"
+                " are encoded again",
+                code="cannot-read",
             ) from error
         return [
             hard_negatives.Row(image, caption, tuple(captions), tuple(images))
@@ -137,7 +139,9 @@ def encode(
             place.mkdir(parents=True, exist_ok=True)
             _encode_shards(pipeline, source, place, about, size, batch_size, on_start, on_progress)
         except OSError as error:
-            raise InputError(f"{place} cannot be written ({error.strerror or error}): name another folder") from error
+            raise InputError(
+                f"{place} cannot be written ({error.strerror or error}): name another folder", code="cannot-write"
+            ) from error
     return LatentSet(place)
 
 
@@ -184,7 +188,8 @@ def _encode_shards(
     missing = [name for name in names if not (place / name).exists()]
     if missing:
         raise InputError(
-            f"{place} lacks {missing[0]}, which another process has written: name a folder that all processes share"
+            f"{place} lacks {missing[0]}, which another process has written: name a folder that all processes share",
+            code="folder-not-shared",
         )
     if process == 0:
         array_records.write_index(place, names, num_images, about)
@@ -194,7 +199,7 @@ def _encode_shards(
 def _encoder(pipeline: Pipeline, batch_size: int | None) -> tables.Encoder:
     """Of this process's devices; one compiled shape."""
     function, params = pipeline.image_function()
-    mesh = common.default_mesh(params)
+    mesh = parallel.default_mesh(params)
     if batch_size is None:
         batch_size = _BATCH.on(mesh)
     params = parallel.place_parameters(params, mesh)
@@ -217,7 +222,8 @@ def _records(
             if not np.isfinite(latents).all():
                 raise InputError(
                     f"the latents of image {number} are not finite in float16: load the model with"
-                    " encoder_dtype='float32', and see whether the image is a picture"
+                    " encoder_dtype='float32', and see whether the image is a picture",
+                    code="not-finite",
                 )
             yield {"latents": latents}
         on_progress(count)

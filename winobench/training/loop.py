@@ -179,7 +179,9 @@ def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> Non
         lower, higher = batch_size // parts * parts, -(-batch_size // parts) * parts or parts
         near = f"{lower} or {higher}" if lower else f"{higher}"
         many = f"{accumulate} micro-batches on {devices} devices" if accumulate > 1 else f"{devices} devices"
-        raise InputError(f"a batch of {batch_size} cannot be shared by {many}: make batch_size {near}")
+        raise InputError(
+            f"a batch of {batch_size} cannot be shared by {many}: make batch_size {near}", code="indivisible-batch"
+        )
 
 
 def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
@@ -431,7 +433,7 @@ class _Journal:
             output.write(step, values)
 
     def stop(self, fault: str) -> None:
-        raise DivergenceError(f"{self._name}: {fault}; {what_is_kept(self._checkpoints)}.")
+        raise DivergenceError(f"{self._name}: {fault}; {what_is_kept(self._checkpoints)}.", code="diverged")
 
 
 class _Clock:

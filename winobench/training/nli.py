@@ -170,7 +170,8 @@ class Training:
         longest = self._bert.max_position_embeddings
         if not 3 < config.data.max_tokens <= longest:
             raise InputError(
-                f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens"
+                f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens",
+                code="out-of-range",
             )
         rows = config.batch_size // (config.accumulate * self._mesh.size)
         memory.check(
@@ -262,11 +263,14 @@ def _check(config: ml_collections.ConfigDict) -> None:
     if config.num_steps is not None:
         common.positive("config.num_steps", config.num_steps)
     elif config.epochs <= 0:
-        raise InputError(f"config.epochs is {config.epochs}, but must be above 0")
+        raise InputError(f"config.epochs is {config.epochs}, but must be above 0", code="out-of-range")
     if config.validation.limit is not None:
         common.positive("config.validation.limit", config.validation.limit)
     if not 0 <= config.optimizer.warmup_share < 1:
-        raise InputError(f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1")
+        raise InputError(
+            f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1",
+            code="out-of-range",
+        )
     _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS)
 
 
@@ -305,7 +309,10 @@ class PairSet:
     def check_size(self, size: int) -> None:
         """Raises InputError if there are fewer pairs than a batch has."""
         if len(self) < size:
-            raise InputError(f"there are {len(self)} pairs to train on, fewer than config.batch_size={size}: lower it")
+            raise InputError(
+                f"there are {len(self)} pairs to train on, fewer than config.batch_size={size}: lower it",
+                code="too-few-examples",
+            )
 
     def by_length(self) -> list[int]:
         """The numbers of all pairs, the shortest first."""

@@ -51,7 +51,8 @@ def make_schedule(kind: str, peak: float, *, warmup_steps: int, total_steps: int
     decay_steps = total_steps - warmup_steps
     if kind != "constant" and decay_steps < 1:
         raise InputError(
-            f"a warm-up of {warmup_steps} steps leaves nothing of {total_steps} for the {kind} schedule: shorten it"
+            f"a warm-up of {warmup_steps} steps leaves nothing of {total_steps} for the {kind} schedule: shorten it",
+            code="out-of-range",
         )
     after = {
         "constant": lambda: optax.constant_schedule(peak),

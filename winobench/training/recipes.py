@@ -35,7 +35,9 @@ def load(name: str) -> Any:
       InputError: there is none of this name.
     """
     if name not in RECIPES:
-        raise InputError(f"the config's recipe is {name!r}, but must be one of {', '.join(RECIPES)}")
+        raise InputError(
+            f"the config's recipe is {name!r}, but must be one of {', '.join(RECIPES)}", code="unknown-name"
+        )
     module = importlib.import_module(RECIPES[name])
     return getattr(module, "RECIPE", module)
 
@@ -70,7 +72,8 @@ def run_folder(
         differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
         if differing:
             raise InputError(
-                f"{workdir} holds a run with another {', '.join(differing)}: give its settings or another --workdir"
+                f"{workdir} holds a run with another {', '.join(differing)}: give its settings or another --workdir",
+                code="another-run",
             )
     made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
     with files.writing(workdir):

@@ -59,7 +59,10 @@ class Validation:
     ):
         for task in tasks:
             if task.metric != "accuracy":
-                raise InputError(f"task {task.name!r} has the metric {task.metric}: validate on tasks with accuracy")
+                raise InputError(
+                    f"task {task.name!r} has the metric {task.metric}: validate on tasks with accuracy",
+                    code="unknown-metric",
+                )
         self._tasks = list(tasks)
         self._plan = planning.make_plan(tasks, data_dir=data_dir, limit=limit, normalize="auto")
         self._sampling = {"num_samples": samples.check_num_samples(num_samples), "seed": seed}
@@ -102,7 +105,9 @@ class Validation:
         for rows, part in scorer.iter_errors(plan.images, plan.texts, triples, **self._sampling):
             errors[rows] = part
         if not np.isfinite(errors).all():
-            raise InputError("validation met an error that is not finite: train in float32, or at a lower rate")
+            raise InputError(
+                "validation met an error that is not finite: train in float32, or at a lower rate", code="not-finite"
+            )
         errors = errors.reshape(-1, num_samples)
         values = {}
         for task in self._tasks:

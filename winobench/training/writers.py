@@ -178,7 +178,8 @@ def for_run(workdir: str | os.PathLike, *, project: str | None, config: Mapping[
     if project is not None and not is_installed:
         raise InputError(
             f"config.wandb names the project {project!r}, but wandb is not installed: pip install wandb, or leave"
-            " --config.wandb out"
+            " --config.wandb out",
+            code="missing-package",
         )
     if project is not None or (is_installed and any(name.startswith("WANDB_") for name in os.environ)):
         writers.append(WeightsAndBiases(workdir, project, config))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import html
-import importlib.resources
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +18,12 @@ from winobench.wscplus_items.items import Item
 
 LABELS = VALID, SEMI_VALID, INVALID = "valid", "semi-valid", "invalid"
 """What an item can be, from best to worst."""
+
+_CHOICES = (
+    judging.Choice(VALID, "Valid", "blue"),
+    judging.Choice(SEMI_VALID, "Semi-valid", "amber"),
+    judging.Choice(INVALID, "Invalid", "red"),
+)
 
 
 def annotations(folder: str | os.PathLike, name: str) -> judging.Labels:
@@ -52,8 +56,9 @@ def serve(
 
 def page(annotator: str) -> str:
     """The page's HTML, which loads nothing but its own server's items."""
-    template = importlib.resources.files(__package__).joinpath("templates/annotate.html").read_text(encoding="utf-8")
-    return template.replace("%ANNOTATOR%", html.escape(annotator))
+    return judging.render(
+        __package__, "annotate.html.jinja", title="Is it valid?", person=f"annotator {annotator}", choices=_CHOICES
+    )
 
 
 def _shown(item: Item) -> dict[str, Any]:

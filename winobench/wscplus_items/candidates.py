@@ -109,7 +109,8 @@ def collect(
     """
     if "generation" not in responder.kinds:
         raise InputError(
-            f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model."
+            f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model.",
+            code="wrong-kind-of-model",
         )
     fingerprint = responder.fingerprint()
     keys = [responses.key(fingerprint, prompt.request) for prompt in prompts]

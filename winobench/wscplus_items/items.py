@@ -130,7 +130,10 @@ def read_lines(path: pathlib.Path) -> list[dict[str, Any]]:
     rows = []
     for number, row in json_files.read_lines(path, "give the same command again, which writes it"):
         if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number} is not an object: give the same command again, which writes it.")
+            raise InputError(
+                f"{path}, line {number} is not an object: give the same command again, which writes it.",
+                code="not-an-object",
+            )
         rows.append(row)
     return rows
 

@@ -120,11 +120,14 @@ def choose_queries(names: Iterable[str], offensive: bool) -> list[str]:
     for name in chosen:
         _require(name, known, "query")
         if known[name]["category"] == OFFENSIVE and not offensive:
-            raise InputError(f"query {name!r} asks for offensive questions: say so with --config.offensive=true.")
+            raise InputError(
+                f"query {name!r} asks for offensive questions: say so with --config.offensive=true.",
+                code="offensive-not-allowed",
+            )
     if offensive and not any(known[name]["category"] == OFFENSIVE for name in chosen):
         chosen += [name for name, query in known.items() if query["category"] == OFFENSIVE]
     if not chosen:
-        raise InputError(f"no query is named: choose of {', '.join(known)}.")
+        raise InputError(f"no query is named: choose of {', '.join(known)}.", code="nothing-named")
     return chosen
 
 
@@ -155,13 +158,14 @@ def make_prompts(
     for name in chosen:
         _require(name, templates(), "template")
     if not chosen:
-        raise InputError(f"no template is named: choose of {', '.join(templates())}.")
+        raise InputError(f"no template is named: choose of {', '.join(templates())}.", code="nothing-named")
     for name, number in (("batch", batch), ("requests", requests), ("max_tokens", max_tokens)):
         if number < 1:
-            raise InputError(f"{name} is {number}, but it must be at least 1.")
+            raise InputError(f"{name} is {number}, but it must be at least 1.", code="out-of-range")
     if requests > 1 and not temperature > 0:
         raise InputError(
-            f"{requests} equal requests at temperature {temperature:g} have equal answers: raise the temperature."
+            f"{requests} equal requests at temperature {temperature:g} have equal answers: raise the temperature.",
+            code="equal-requests",
         )
     prompts = []
     for query in choose_queries(query_names, offensive):
@@ -189,7 +193,7 @@ def _require(name: str, known: Mapping[str, Any], what: str) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no {what} {name!r}: {hint}choose of {', '.join(known)}.")
+        raise InputError(f"there is no {what} {name!r}: {hint}choose of {', '.join(known)}.", code="unknown-name")
 
 
 def _examples(shots: str) -> str:

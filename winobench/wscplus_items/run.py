@@ -126,7 +126,7 @@ def _read_answers(path: pathlib.Path) -> list[candidates.Answer]:
             answers.append(candidates.answer_from_json(record))
         except InputError as error:
             raise InputError(
-                f"{path}, record {number}: {error}; give the same command again, which writes it."
+                f"{path}, record {number}: {error}; give the same command again, which writes it.", code=error.code
             ) from None
     return answers
 
@@ -203,7 +203,10 @@ def accepted_items(workdir: str | os.PathLike) -> list[Item]:
     """
     items = [item for item, verdict in _candidates(_folder(workdir)) if verdict is None]
     if not items:
-        raise InputError(f"no item in {workdir} has passed the checks: {CANDIDATES} says why; ask for more requests.")
+        raise InputError(
+            f"no item in {workdir} has passed the checks: {CANDIDATES} says why; ask for more requests.",
+            code="no-examples",
+        )
     return items
 
 
@@ -230,11 +233,15 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
     annotations = annotate.read_annotations(folder / ANNOTATIONS)
     if len(annotations) < FEWEST_ANNOTATORS:
         there = f"only {next(iter(annotations))} has" if annotations else "nobody has"
-        raise InputError(f"{there} judged the items in {folder}, and two people must: give --annotate=NAME first.")
+        raise InputError(
+            f"{there} judged the items in {folder}, and two people must: give --annotate=NAME first.",
+            code="too-few-annotators",
+        )
     for name, missing in validity.unlabelled(items, annotations).items():
         if missing:
             raise InputError(
-                f"annotator {name} has {missing:,} of {len(items):,} items left to judge: give --annotate={name} again."
+                f"annotator {name} has {missing:,} of {len(items):,} items to judge: give --annotate={name} again.",
+                code="unfinished-annotation",
             )
     outcomes = [validity.worst(labels[item.id] for labels in annotations.values()) for item in items]
     kept = [item for item, outcome in zip(items, outcomes, strict=True) if outcome == annotate.VALID]
@@ -289,7 +296,8 @@ def _folder(workdir: str | os.PathLike) -> pathlib.Path:
     folder = pathlib.Path(user_path(workdir))
     if not (folder / ANSWERS).is_file():
         raise InputError(
-            f"nothing was generated in {folder} (no {ANSWERS}): generate first, or name another --workdir."
+            f"nothing was generated in {folder} (no {ANSWERS}): generate first, or name another --workdir.",
+            code="not-a-run",
         )
     return folder
 
@@ -303,7 +311,7 @@ def _candidates(folder: pathlib.Path) -> list[tuple[Item, str | None]]:
         ]
     except (KeyError, TypeError) as error:
         raise InputError(
-            f"{folder / CANDIDATES} is damaged ({error!r}): give --check, which writes it again."
+            f"{folder / CANDIDATES} is damaged ({error!r}): give --check, which writes it again.", code="damaged-file"
         ) from None
 
 

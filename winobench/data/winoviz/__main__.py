@@ -41,7 +41,9 @@ def main(arguments: Sequence[str]) -> None:
                 write_items(new, [*(one for one in read_items(path) if one.id in sources), *built.items])
                 print(f"{new}: {len(built.items)} multi-hop items, with the single-hop items that they are made of")
             case _:
-                raise InputError("say 'check FILE' or 'multi_hop FILE NEW_FILE', each file .jsonl or .csv")
+                raise InputError(
+                    "say 'check FILE' or 'multi_hop FILE NEW_FILE', each file .jsonl or .csv", code="bad-command"
+                )
     except InputError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

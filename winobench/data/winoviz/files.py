@@ -46,17 +46,23 @@ def read_items(path: str | os.PathLike) -> list[Item]:
     path = pathlib.Path(path)
     rows = {".jsonl": _json_rows, ".csv": _csv_rows}.get(path.suffix.lower())
     if rows is None:
-        raise InputError(f"{path} is neither a .jsonl nor a .csv file: give WinoViz items in one of these layouts")
+        raise InputError(
+            f"{path} is neither a .jsonl nor a .csv file: give WinoViz items in one of these layouts",
+            code="unsupported-file-format",
+        )
     items, lines = [], {}
     for line, values in rows(path):
         where = f"line {line} of {path}"
         item = _item(values, where)
         if item.id in lines:
-            raise InputError(f"'id' in {where} is {item.id!r}, as in line {lines[item.id]}: give each item its own id")
+            raise InputError(
+                f"'id' in {where} is {item.id!r}, as in line {lines[item.id]}: give each item its own id",
+                code="repeated-id",
+            )
         lines[item.id] = line
         items.append(item)
     if not items:
-        raise InputError(f"{path} has no items: add one a line")
+        raise InputError(f"{path} has no items: add one a line", code="empty-file")
     _check_sources(items, lines, path)
     return items
 
@@ -80,11 +86,13 @@ def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
             rows.append(row)
         text = csv_cells.write_rows(_columns(), rows, line_end="\n")
     else:
-        raise InputError(f"{path} is neither a .jsonl nor a .csv file: name one of these")
+        raise InputError(
+            f"{path} is neither a .jsonl nor a .csv file: name one of these", code="unsupported-file-format"
+        )
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be written ({error}): name another file") from None
+        raise InputError(f"{path} cannot be written ({error}): name another file", code="cannot-write") from None
 
 
 def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -93,10 +101,10 @@ def _json_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             values = json_files.parse(line)
-        except ValueError as error:
-            raise InputError(f"line {number} of {path} is not JSON ({error}): mend the line") from None
+        except json_files.NotJSON as error:
+            raise InputError(f"line {number} of {path} is not JSON ({error}): mend the line", code=error.code) from None
         if not isinstance(values, dict):
-            raise InputError(f"line {number} of {path} is no object: write one item a line")
+            raise InputError(f"line {number} of {path} is no object: write one item a line", code="not-an-object")
         yield number, values
 
 
@@ -106,21 +114,29 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
     needed = [column for column in _columns() if column.rsplit("_", 1)[0] in ("premise", "hypothesis")]
     for column in ("id", "object", "version", *needed):
         if column not in columns:
-            raise InputError(f"{path} has no column {column!r}: add it")
+            raise InputError(f"{path} has no column {column!r}: add it", code="missing-column")
     for column in columns:
         if column not in _columns() or columns.count(column) > 1:
-            raise InputError(f"{path} has a column {column!r} too many: the columns are {', '.join(_columns())}")
+            raise InputError(
+                f"{path} has a column {column!r} too many: the columns are {', '.join(_columns())}",
+                code="unknown-column",
+            )
     while True:
         # A quoted cell may go over several lines; the item is where it begins.
         line = reader.line_num + 1
         try:
             row = next(reader, None)
         except csv.Error as error:
-            raise InputError(f"line {line} of {path} is no row of a table ({error}): mend the line") from None
+            raise InputError(
+                f"line {line} of {path} is no row of a table ({error}): mend the line", code="damaged-table"
+            ) from None
         if row is None:
             return
         if None in row or None in row.values():
-            raise InputError(f"line {line} of {path} has not {len(columns)} cells, as the header has: mend the line")
+            raise InputError(
+                f"line {line} of {path} has not {len(columns)} cells, as the header has: mend the line",
+                code="wrong-number-of-cells",
+            )
         row = {column: csv_cells.restored(cell) for column, cell in row.items()}
         values: dict[str, Any] = {}
         for field in PAIRS:
@@ -140,27 +156,44 @@ def _item(values: dict[str, Any], where: str) -> Item:
     known = [field.name for field in dataclasses.fields(Item)]
     for field in values:
         if field not in known:
-            raise InputError(f"{where} has the unknown field {field!r}: the fields are {', '.join(known)}")
+            raise InputError(
+                f"{where} has the unknown field {field!r}: the fields are {', '.join(known)}", code="unknown-field"
+            )
     for field in _REQUIRED:
         if field not in values:
-            raise InputError(f"{where} has no {field!r}: add it")
+            raise InputError(f"{where} has no {field!r}: add it", code="missing-field")
     for field, value in values.items():
         if field in PAIRS:
             if not isinstance(value, list) or len(value) != 2 or not all(_is_text(one) for one in value):
-                raise InputError(f"{field!r} in {where} is no pair of texts: give two, in the order of the premises")
+                raise InputError(
+                    f"{field!r} in {where} is no pair of texts: give two, in the order of the premises",
+                    code="not-a-pair",
+                )
             if value[0].strip() == value[1].strip():
-                raise InputError(f"{field!r} in {where} has the same text twice: a pair has two different ones")
+                raise InputError(
+                    f"{field!r} in {where} has the same text twice: a pair has two different ones", code="repeated-text"
+                )
         elif not _is_text(value):
-            raise InputError(f"{field!r} in {where} is no text: mend it")
+            raise InputError(f"{field!r} in {where} is no text: mend it", code="not-a-text")
     version, kind = values["version"], values.get("attribute_kind", "other")
     if version not in VERSIONS:
-        raise InputError(f"'version' in {where} is {version!r}: it is one of {', '.join(VERSIONS)}")
+        raise InputError(
+            f"'version' in {where} is {version!r}: it is one of {', '.join(VERSIONS)}", code="unknown-name"
+        )
     if kind not in ATTRIBUTE_KINDS:
-        raise InputError(f"'attribute_kind' in {where} is {kind!r}: it is one of {', '.join(ATTRIBUTE_KINDS)}")
+        raise InputError(
+            f"'attribute_kind' in {where} is {kind!r}: it is one of {', '.join(ATTRIBUTE_KINDS)}", code="unknown-name"
+        )
     if version in ("pragmatic", "visual") and "source" not in values:
-        raise InputError(f"{where} has no 'source': a {version} item names the single-hop item that it was made of")
+        raise InputError(
+            f"{where} has no 'source': a {version} item names the single-hop item that it was made of",
+            code="missing-field",
+        )
     if version == "single" and "source" in values:
-        raise InputError(f"'source' in {where} is given for a single-hop item: take it away or correct the version")
+        raise InputError(
+            f"'source' in {where} is given for a single-hop item: take it away or correct the version",
+            code="field-not-allowed",
+        )
     texts = {field: tuple(one.strip() for one in values[field]) for field in PAIRS if field in values}
     return Item(**{**values, **texts})
 
@@ -178,12 +211,14 @@ def _check_sources(items: Sequence[Item], lines: Mapping[str, int], path: pathli
             continue
         if item.source not in singles:
             raise InputError(
-                f"'source' in {where} is {item.source!r}, which is no single-hop item of the file: correct it"
+                f"'source' in {where} is {item.source!r}, which is no single-hop item of the file: correct it",
+                code="unknown-source",
             )
         other = made.setdefault((item.source, item.version), item.id)
         if other != item.id and item.version != "multi":
             raise InputError(
-                f"'source' in {where} is {item.source!r}, as in the {item.version} item {other!r}: keep one"
+                f"'source' in {where} is {item.source!r}, as in the {item.version} item {other!r}: keep one",
+                code="repeated-source",
             )
 
 
@@ -196,6 +231,6 @@ def read_text(path: pathlib.Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}: name an existing one") from None
+        raise InputError(f"there is no file {path}: name an existing one", code="no-such-file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error}): it must be a UTF-8 text") from None
+        raise InputError(f"{path} cannot be read ({error}): it must be a UTF-8 text", code="cannot-read") from None

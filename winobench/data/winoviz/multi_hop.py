@@ -41,17 +41,21 @@ def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Pro
     path = pathlib.Path(path)
     try:
         content = json_files.parse(read_text(path))
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}): mend it") from None
+    except json_files.NotJSON as error:
+        raise InputError(f"{path} is not JSON ({error}): mend it", code=error.code) from None
     if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in ("phrases", "table")):
-        raise InputError(f"{path} is no object with the objects 'phrases' and 'table': mend it")
+        raise InputError(f"{path} is no object with the objects 'phrases' and 'table': mend it", code="not-an-object")
     for kind, attributes in content["table"].items():
         phrase = content["phrases"].get(kind)
         if not isinstance(phrase, str) or phrase.count("{}") != 1:
-            raise InputError(f"'phrases' in {path} has no text with one {{}} for the kind {kind!r}: add it")
+            raise InputError(
+                f"'phrases' in {path} has no text with one {{}} for the kind {kind!r}: add it", code="missing-field"
+            )
         for attribute, objects in attributes.items() if isinstance(attributes, dict) else [("", None)]:
             if not isinstance(objects, list) or not objects or not all(isinstance(one, str) and one for one in objects):
-                raise InputError(f"{attribute!r} of {kind!r} in {path} is no list of objects: mend it")
+                raise InputError(
+                    f"{attribute!r} of {kind!r} in {path} is no list of objects: mend it", code="not-an-object"
+                )
     return Prototypes(content["phrases"], content["table"])
 
 

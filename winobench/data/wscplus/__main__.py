@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> None:
     """Runs one command: the program's name and the words after it."""
     try:
         if len(arguments) != 3 or arguments[1] != "composition":
-            raise InputError("say 'composition FILE', the file WSC+.csv or one in its layout")
+            raise InputError("say 'composition FILE', the file WSC+.csv or one in its layout", code="bad-command")
         printed = json_files.read(ASSETS / "published.json")["numbers"]
         shares = {number["metric"]: number["printed"] for number in printed if number["place"] == "Table 2"}
         print(f"{'':<24}{'items':>8}{'%':>8}{'paper (Table 2)':>18}")

@@ -123,19 +123,22 @@ def _rows(path: pathlib.Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
         table = [row for row in reader if row]
     except csv.Error as error:
         raise InputError(
-            f"line {reader.line_num} of {path} is no row of a CSV table ({error}): save the table once more as CSV"
+            f"line {reader.line_num} of {path} is no row of a CSV table ({error}): save the table once more as CSV",
+            code="damaged-table",
         ) from None
     header = tuple(name.strip() for name in table[0]) if table else ()
     lacking = [name for name in COLUMNS if name not in header]
     if lacking:
         raise InputError(
             f"{path} lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}: a file of WSC+ has the columns"
-            f" {', '.join(COLUMNS)}"
+            f" {', '.join(COLUMNS)}",
+            code="missing-column",
         )
     for number, row in enumerate(table[1:], start=1):
         if len(row) != len(header):
             raise InputError(
-                f"row {number} of {path} has {len(row)} cells, not {len(header)} as the header: restore the row"
+                f"row {number} of {path} has {len(row)} cells, not {len(header)} as the header: restore the row",
+                code="wrong-number-of-cells",
             )
     return header, [dict(zip(header, map(csv_cells.restored, row), strict=True)) for row in table[1:]]
 
@@ -144,12 +147,14 @@ def _text(path: pathlib.Path) -> str:
     try:
         content = path.read_bytes()
     except OSError:
-        raise InputError(f"there is no file {path}: name a CSV file of WSC+") from None
+        raise InputError(f"there is no file {path}: name a CSV file of WSC+", code="no-such-file") from None
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         try:
             return content.decode("utf-16")
         except UnicodeDecodeError:
-            raise InputError(f"{path} is broken off in the middle of a character: get the file once more") from None
+            raise InputError(
+                f"{path} is broken off in the middle of a character: get the file once more", code="incomplete-file"
+            ) from None
     text = content.decode("utf-8-sig", "surrogateescape")
     # A byte that is no UTF-8 becomes the character of its number, which `repair` reads as Windows-1252.
     return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match[0]) - 0xDC00), text)
@@ -160,7 +165,7 @@ def _item(row: Mapping[str, str], number: int, path: pathlib.Path) -> Item:
     original = {name: row[name] for name in _TEXT_COLUMNS if row[name] != texts[name]}
 
     def wrong(column: str, problem: str) -> InputError:
-        return InputError(f"{column!r} in row {number} of {path} {problem}")
+        return InputError(f"{column!r} in row {number} of {path} {problem}", code="bad-cell")
 
     for name in ("statement", "pronoun", "snippet"):
         if not texts[name].strip():

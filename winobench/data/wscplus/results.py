@@ -41,7 +41,10 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
     found = []
     for row, cells, item in zip(rows, read_rows(results), join(rows, items).items, strict=True):
         if _QUERY_COLUMN not in cells:
-            raise InputError(f"{results} lacks the column {_QUERY_COLUMN}: name a file of recorded answers of WSC+")
+            raise InputError(
+                f"{results} lacks the column {_QUERY_COLUMN}: name a file of recorded answers of WSC+",
+                code="missing-column",
+            )
         # Some rows were edited after they had been asked.
         asked = _QUERY.fullmatch(repair(cells[_QUERY_COLUMN]).strip())
         changes: dict[str, Any] = {} if asked is None else asked.groupdict()

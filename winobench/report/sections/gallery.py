@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from winobench.data.edits import Edit, read_edits
 from winobench.evaluation.gallery import margin
 from winobench.report.cards import Card, make_card
 from winobench.report.runs import Run, TaskRun
@@ -77,13 +80,24 @@ def task_gallery(
     right = [int(row) for row in order[::-1] if examples.correct[row]][:count]
     rest = [int(row) for row in np.random.default_rng(seed).permutation(rows) if row not in {*wrong, *right}][:count]
     named = {"Surely wrong": wrong, "Surely right": right, "At random": rest}
+    edits = _edits(run, record, [row for members in named.values() for row in members])
     kinds = [
-        (heading, [make_card(record, row, float(margins[row]), pictures) for row in members])
+        (heading, [make_card(record, row, float(margins[row]), pictures, edits) for row in members])
         for heading, members in named.items()
         if members
     ]
     records = [line for kind, members in named.items() for row in members for line in _lines(run, record, row, kind)]
     return Gallery(task, run.label, kinds, not shown), records
+
+
+def _edits(run: Run, record: TaskRun, rows: Sequence[int]) -> dict[tuple[str, str], tuple[Edit, bytes]]:
+    """Edits of the pictures of some examples, where a run has edited pictures."""
+    known, examples, found = read_edits(run.path), record.examples, {}
+    for pair in {pair for row in rows for pair in itertools.product(examples.images[row], examples.texts[row])}:
+        if pair in known:
+            with contextlib.suppress(OSError):  # a report is made of what is there
+                found[pair] = known[pair], (run.path / known[pair].after).read_bytes()
+    return found
 
 
 def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any]]:

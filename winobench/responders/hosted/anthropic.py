@@ -74,5 +74,8 @@ def _without_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
     """The system's text, and the other turns."""
     rest = list(itertools.dropwhile(lambda turn: turn.role == "system", turns))
     if any(turn.role == "system" for turn in rest):
-        raise InputError("a system turn comes after another one, which Anthropic's API cannot express: put it first.")
+        raise InputError(
+            "a system turn comes after another one, which Anthropic's API cannot express: put it first.",
+            code="system-turn-not-first",
+        )
     return "\n\n".join(turn.text for turn in turns[: len(turns) - len(rest)]), rest

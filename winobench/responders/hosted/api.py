@@ -40,7 +40,7 @@ class Failure:
         ``client`` or ``refused``.
       message: the server's words.
       passing: whether it is worth another attempt.
-      fatal: a sentence, if every call would fail alike.
+      fatal: what every call would fail of alike, and how to mend it.
       wait: seconds that the server asks for.
     """
 
@@ -48,7 +48,7 @@ class Failure:
     message: str
     status: int | None = None
     passing: bool = False
-    fatal: str | None = None
+    fatal: InputError | None = None
     wait: float | None = None
     request_id: str | None = None
 
@@ -68,7 +68,8 @@ class Api(abc.ABC):
             self._package = importlib.import_module(self.package)
         except ImportError as error:
             raise InputError(
-                f"{self.package}:{model} needs the package {self.package} ({error}): pip install 'winobench[api]'."
+                f"{self.package}:{model} needs the package {self.package} ({error}): pip install 'winobench[api]'.",
+                code="missing-package",
             ) from error
         self._model, self._settings = model, settings
         self._url, self._key = url, key
@@ -80,7 +81,8 @@ class Api(abc.ABC):
         except Exception as error:  # such as a proxy's address in the environment that is none
             raise InputError(
                 f"the client of {self.package}:{model} cannot be set up ({one_line(str(error))}): see to the proxies"
-                " and certificates that the environment names."
+                " and certificates that the environment names.",
+                code="cannot-connect",
             ) from error
 
     @abc.abstractmethod
@@ -122,7 +124,8 @@ class Api(abc.ABC):
             words = one_line(f"{type(reason).__name__}: {reason}")
             # By its name, as the clients bring their own library for this. It is raised before anything is sent.
             if type(reason).__name__ == "LocalProtocolError" or isinstance(reason, UnicodeError):
-                fatal = f"no request can be sent ({words}): see to the environment variables of {self.package}."
+                advice = f"see to the environment variables of {self.package}."
+                fatal = InputError(f"no request can be sent ({words}): {advice}", code="cannot-connect")
                 return Failure("client", words, fatal=fatal)
             if isinstance(error, getattr(package, self.base_error)):
                 return Failure("connection", words, passing=True)
@@ -145,22 +148,30 @@ class Api(abc.ABC):
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
         return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
 
-    def _fatal(self, status: int, message: str, codes: Sequence[str]) -> str | None:
-        """A sentence if an error is one that every call would meet."""
+    def _fatal(self, status: int, message: str, codes: Sequence[str]) -> InputError | None:
+        """What an error is, if every call would meet it."""
         if status == 401:
-            return f"{self._url} does not accept the key (401): set {self.key_variable} to a valid one."
+            advice = f"set {self.key_variable} to a valid one."
+            return InputError(f"{self._url} does not accept the key (401): {advice}", code="key-refused")
         if status in (402, 403):
-            return f"{self._url} refuses this account ({status}: {message}): see to its rights and credit."
+            advice = "see to its rights and credit."
+            return InputError(
+                f"{self._url} refuses this account ({status}: {message}): {advice}", code="account-refused"
+            )
         if status == 404:
-            return (
-                f"{self._url} has no such model or address (404: {message}): correct the model's name or the base URL."
+            return InputError(
+                f"{self._url} has no such model or address (404: {message}): correct the model's name or the base URL.",
+                code="no-such-model",
             )
         if 300 <= status < 400:
-            return f"{self._url} has moved ({status}): give the new base URL."
+            return InputError(f"{self._url} has moved ({status}): give the new base URL.", code="server-moved")
         if {"insufficient_quota", "billing_hard_limit_reached", "billing_error"} & set(codes) or (
             status == 400 and "credit balance" in message
         ):
-            return f"the account has no credit left ({status}: {message}): see to that and give the same command again."
+            return InputError(
+                f"the account has no credit left ({status}: {message}): see to that and give the same command again.",
+                code="no-credit",
+            )
         if status in (400, 422):
             for field, advice in (
                 ("temperature", "set send_temperature to False"),
@@ -172,7 +183,9 @@ class Api(abc.ABC):
                     {"unsupported_parameter", "unsupported_value"} & set(codes)
                     or re.search(r"not support|unsupported|deprecated|extra inputs", message, re.IGNORECASE)
                 ):
-                    return f"the model refuses the field {field} ({message}): {advice}."
+                    return InputError(
+                        f"the model refuses the field {field} ({message}): {advice}.", code="field-refused"
+                    )
         return None
 
 

@@ -153,4 +153,6 @@ class AttemptsLog:
             with self._lock, open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise InputError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+            raise InputError(
+                f"{self.path} cannot be written: {error.strerror or error}.", code="cannot-write"
+            ) from error

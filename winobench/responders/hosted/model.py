@@ -108,7 +108,9 @@ class HostedModel:
         """
         self.api, self.model, named_url = _split(name)
         if base_url is not None and named_url is not None and base_url != named_url:
-            raise InputError(f"{name!r} names a server, but base_url is {base_url!r}: give one of them.")
+            raise InputError(
+                f"{name!r} names a server, but base_url is {base_url!r}: give one of them.", code="bad-url"
+            )
         kind = APIS[self.api]
         variable = kind.url_variable
         given = base_url or named_url or (os.environ.get(variable) or "").strip() or None
@@ -119,12 +121,7 @@ class HostedModel:
         _check_seconds(
             name, "from 0 on", first_wait=first_wait, longest_wait=longest_wait, seconds_to_finish=seconds_to_finish
         )
-        fields = ("max_tokens", "max_completion_tokens")
-        if max_tokens_field is not None and max_tokens_field not in fields:
-            raise InputError(f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.")
-        if self.api != "openai" and (seed is not None or max_tokens_field is not None):
-            option = "seed" if seed is not None else "max_tokens_field"
-            raise InputError(f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.")
+        _check_fields(name, self.api, seed, max_tokens_field)
         _check_prices(prices)
         self.concurrency = concurrency
         self._name = name
@@ -234,7 +231,8 @@ class HostedModel:
         for index, request in enumerate(requests):
             if request.kind not in self.kinds:
                 raise InputError(
-                    f"{self._name!r} writes texts and answers no {request.kind} requests: choose another protocol."
+                    f"{self._name!r} writes texts and answers no {request.kind} requests: choose another protocol.",
+                    code="kind-not-answered",
                 )
             check_request(request)
             bodies[index] = self._server.body(request)
@@ -255,7 +253,8 @@ class HostedModel:
     def _all_failed(self, count: int, last: str) -> InputError:
         return InputError(
             f"{self._name}: the last {count} calls have all failed ({last}): see whether {self.base_url} is"
-            " in order and give the same command again; what has been answered is kept."
+            " in order and give the same command again; what has been answered is kept.",
+            code="all-calls-failed",
         )
 
     def read(self, request: Request, raw: Raw) -> Response:
@@ -330,13 +329,15 @@ class HostedModel:
             level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
             logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt, self._attempts, outcome, then)
             if failure.fatal is not None:
-                return Outcome(error=InputError(f"{self._name}: {self._blank(failure.fatal)}"))
+                return Outcome(
+                    error=InputError(f"{self._name}: {self._blank(str(failure.fatal))}", code=failure.fatal.code)
+                )
             if failure.passing and asked > self._longest_wait:
                 end = (
                     f"{self._name}: the server asks to be left alone for {asked:.0f} s ({message}): give the same"
                     " command again after that; what has been answered is kept."
                 )
-                return Outcome(error=InputError(end))
+                return Outcome(error=InputError(end, code="rate-limited"))
             if last:
                 error = {"kind": failure.kind, "message": message, "attempts": attempt}
                 return Outcome(raw={"error": error}, passing=failure.passing)
@@ -360,15 +361,33 @@ def _split(name: str) -> tuple[str, str, str | None]:
     found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>https?://.*))?", rest, re.DOTALL)
     if api not in APIS or found is None:
         raise InputError(
-            f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1."
+            f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1.",
+            code="unknown-api",
         )
     return api, found["model"], found["url"]
+
+
+def _check_fields(name: str, api: str, seed: int | None, max_tokens_field: str | None) -> None:
+    fields = ("max_tokens", "max_completion_tokens")
+    if max_tokens_field is not None and max_tokens_field not in fields:
+        raise InputError(
+            f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.", code="unknown-name"
+        )
+    if api != "openai" and (seed is not None or max_tokens_field is not None):
+        option = "seed" if seed is not None else "max_tokens_field"
+        raise InputError(
+            f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
+            code="option-of-others",
+        )
 
 
 def _check_wholes(name: str, **options: Any) -> None:
     for option, value in options.items():
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_OF_ANY:
-            raise InputError(f"{option} of {name!r} is {value!r}: give a whole number from 1 to {_MOST_OF_ANY:,}.")
+            raise InputError(
+                f"{option} of {name!r} is {value!r}: give a whole number from 1 to {_MOST_OF_ANY:,}.",
+                code="out-of-range",
+            )
 
 
 def _check_seconds(name: str, from_on: str, **options: Any) -> None:
@@ -376,7 +395,8 @@ def _check_seconds(name: str, from_on: str, **options: Any) -> None:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if not is_number or not (value > 0 if from_on == "above 0" else value >= 0) or value > _MOST_SECONDS:
             raise InputError(
-                f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day)."
+                f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day).",
+                code="out-of-range",
             )
 
 
@@ -384,35 +404,43 @@ def _check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
     for model, price in (prices or {}).items():
         if not is_price(price):
             raise InputError(
-                f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written."
+                f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written.",
+                code="out-of-range",
             )
 
 
 def _checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
     """Further fields of a request as JSON values that can be sent and written down."""
     if own := sorted(_OWN_FIELDS & set(fields or {})):
-        raise InputError(f"extra_body must not hold {own[0]!r}, which winobench sets itself: leave it out.")
+        raise InputError(
+            f"extra_body must not hold {own[0]!r}, which winobench sets itself: leave it out.", code="reserved-field"
+        )
     try:
         return json_files.parse(json.dumps(dict(fields or {})))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"extra_body must be an object of JSON values, but {str(error)[:200]}: correct it.") from None
+        raise InputError(
+            f"extra_body must be an object of JSON values, but {str(error)[:200]}: correct it.", code="not-json"
+        ) from None
 
 
 def _checked_url(url: str) -> str:
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
-        raise InputError(f"the base URL {str(url)[:200]!r} holds a character that no URL has: copy it again.")
+        raise InputError(
+            f"the base URL {str(url)[:200]!r} holds a character that no URL has: copy it again.", code="bad-url"
+        )
     try:
         parts = urllib.parse.urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         valid, parts = False, None
     if not valid:
-        raise InputError(f"the base URL {url[:200]!r} is none: write it like http://HOST:PORT/v1.")
+        raise InputError(f"the base URL {url[:200]!r} is none: write it like http://HOST:PORT/v1.", code="bad-url")
     if parts.username or parts.password or parts.query:
         # Not quoted: it would land in a log.
         raise InputError(
             f"the base URL at {parts.hostname} holds a name, a password or a query, which would be written into the"
-            " run's folder: leave it out and set the key in the environment."
+            " run's folder: leave it out and set the key in the environment.",
+            code="bad-url",
         )
     return url.rstrip("/")
 
@@ -421,10 +449,11 @@ def _read_key(kind: type[Api], needed: bool) -> str | None:
     key = (os.environ.get(kind.key_variable) or "").strip()
     if not key and needed:
         raise InputError(
-            f"the environment variable {kind.key_variable} is not set: set it to your key for {kind.default_url}."
+            f"the environment variable {kind.key_variable} is not set: set it to your key for {kind.default_url}.",
+            code="no-key",
         )
     if not all(0x20 < ord(letter) < 0x7F for letter in key):
-        raise InputError(f"{kind.key_variable} holds a character that no key has: copy the key again.")
+        raise InputError(f"{kind.key_variable} holds a character that no key has: copy the key again.", code="bad-key")
     return key or None
 
 

@@ -1,0 +1,154 @@
+"""The part of launch.generate with which people compare pictures: the page, and what is summed up."""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import rich.console
+import rich.table
+import rich.text
+
+from winobench import registry
+from winobench.errors import InputError
+from winobench.files import digest, user_path
+
+if TYPE_CHECKING:
+    from winobench.pictures.comparison import Comparison
+
+
+def compare(
+    words: Sequence[str],
+    *,
+    rater: str | None,
+    finish: bool,
+    judges: Sequence[str] = (),
+    workdir: str | None = None,
+    port: int = 8765,
+    dtype: str = "float32",
+) -> None:
+    """Serves a person's page, or prints the table of all judgements.
+
+    Args:
+      words: the two sides, as `winobench.pictures.comparison.sides` takes them.
+      rater: whose page is served; None where ``finish`` asks for the table.
+      finish: print the table.
+      judges: models that judge automatically, before the table.
+      workdir: the comparison's folder; ``runs/compare-<models>-<hash>`` when None.
+      port: of the page.
+      dtype: of automatic judges.
+
+    Raises:
+      InputError: something of this cannot be.
+    """
+    from winobench.pictures import comparison
+
+    if bool(rater) == finish:
+        raise InputError(
+            "--compare needs --rater=NAME for a person's page, or --finish for the table: give one of them"
+        )
+    if judges and not finish:
+        raise InputError("--judge goes with --finish: automatic judges have no page")
+    sides = comparison.sides(words)
+    compared = comparison.Comparison(_folder(sides, workdir), *sides)
+    if rater:
+        _serve(compared, rater, port, words, workdir)
+        return
+    results: dict[str, Any] = {"judges": {name: _judged(compared, name, dtype) for name in judges}}
+    results = {**(compared.finish() if compared.outcomes() or not judges else {}), **results}
+    print_results(compared, results)
+
+
+def _folder(sides: Sequence[Any], workdir: str | None) -> pathlib.Path:
+    if workdir:
+        return pathlib.Path(user_path(workdir))
+    labels = "-".join(side.model for side in sides)
+    return pathlib.Path("runs") / f"compare-{labels}-{digest([[str(s.run), s.model] for s in sides])[:8]}"
+
+
+def _serve(compared: Comparison, rater: str, port: int, words: Sequence[str], workdir: str | None) -> None:
+    with compared.serve(rater, port) as (server, labels):
+        print(f"{server.address} is the page of {rater}; clicks go to {labels.path}")
+        print("end it with Ctrl-C; on another device, forward this port to it", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print(f"\n{len(labels.labels):,} of {len(compared.pairs):,} pairs are judged")
+            there = f" --workdir={shlex.quote(workdir)}" if workdir else ""
+            print(f"next: python -m launch.generate --compare {shlex.join(words)}{there} --finish")
+
+
+def _judged(compared: Comparison, name: str, dtype: str) -> dict[str, Any]:
+    from winobench.pictures import judges
+    from winobench.scorers import loading
+
+    return judges.judge(compared, loading.load_scorer(name, dtype), registry.model_label(name))
+
+
+def print_results(
+    compared: Comparison, results: Mapping[str, Any], console: rich.console.Console | None = None
+) -> None:
+    """Prints who prefers what; people first, automatic judges below a line of their own.
+
+    Args:
+      compared: the comparison.
+      results: of `Comparison.finish`, with ``judges`` {name: of `winobench.pictures.judges.judge`}.
+      console: where to; stdout when None.
+    """
+    console = console or rich.console.Console()
+    first, second = compared.first.model, compared.second.model
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("who judges", overflow="fold")
+    for heading in (first, second, "equal", f"% {second}", "95% interval", "sign test p"):
+        table.add_column(rich.text.Text(heading), justify="right")
+    if "all" in results:
+        for rater, found in results["raters"].items():
+            _add(table, rater, found)
+        if len(results["raters"]) > 1:
+            _add(table, "majority", results["all"])
+        for category, found in results["categories"].items():
+            _add(table, f"  {category}", found)
+        paper = results["paper"]
+        share = paper["second"] / (paper["first"] + paper["second"])
+        table.add_row("paper: SD, HardNeg", *map(str, paper.values()), f"{100 * share:.1f}", "", "")
+    for name, judged in results["judges"].items():
+        table.add_section()
+        _add(table, f"{name} (automatic)", judged["all"])
+        for category, found in judged["categories"].items():
+            _add(table, f"  {category}", found)
+    console.print(table)
+    for note in _notes(compared, results):
+        console.print(rich.text.Text(f"  {note}"))
+
+
+def _add(table: rich.table.Table, name: str, found: Mapping[str, Any]) -> None:
+    share, p_value = found["share"], found["p_value"]
+    values = ["-", ""] if share is None else [f"{100 * share['value']:.1f}", _interval(share)]
+    counts = (f"{found[name]:,}" for name in ("first", "second", "equal"))
+    table.add_row(rich.text.Text(name), *counts, *values, "-" if p_value is None else f"{p_value:.3g}")
+
+
+def _interval(share: Mapping[str, float]) -> str:
+    return f"{100 * share['low']:.1f} to {100 * share['high']:.1f}"
+
+
+def _notes(compared: Comparison, results: Mapping[str, Any]) -> list[str]:
+    notes = [
+        f"{len(compared.pairs):,} pairs; shares are of decided pairs; pairs of one prompt count as one in the test"
+    ]
+    agreement = results.get("agreement")
+    if agreement is not None:
+        kappa = "not defined" if agreement["value"] is None else f"{agreement['value']:.3f}"
+        if agreement["low"] is not None:
+            kappa += f" [{agreement['low']:.3f}, {agreement['high']:.3f}]"
+        same = "; ".join(f"{names} {100 * share:.1f}%" for names, share in agreement["same"].items())
+        notes.append(
+            f"Fleiss' kappa over {agreement['n']:,} pairs that all have judged: {kappa}; the same label: {same}"
+        )
+    left = [f"{name} {count:,}" for name, count in results.get("left", {}).items() if count]
+    if left:
+        notes.append(f"left to judge: {', '.join(left)}")
+    return [*notes, f"results: {compared.folder}"]

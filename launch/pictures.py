@@ -1,0 +1,88 @@
+"""Draws pictures of a set of prompts; what launch.generate does where the config has prompts."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from launch import configuration
+from winobench import options
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    import ml_collections
+
+    from winobench.data.pictures.reading import Pictures
+
+_EXAMPLE = "pictures"
+
+
+def main(
+    config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, processes: str | None
+) -> None:
+    """Draws what is missing, writes the page, and says where they are.
+
+    Args:
+      config: of the form of ``configs/pictures.py``.
+      spec: what the config is called; begins the default folder's name.
+      workdir: the run's folder.
+      overwrite: as of `winobench.pictures.draw.draw_pictures`.
+      processes: as of `winobench.parallel.join_processes`; None for this process alone.
+    """
+    configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
+    from winobench.data.pictures import prompts as sets
+
+    # What is cheap to check comes first: the source's name, then its content, then the models.
+    sets.check_source(config.prompts)
+    prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories or ""))
+
+    # Late, so that --help and wrong prompts are answered at once.
+    from winobench import caches, parallel
+    from winobench.pictures import draw, loading, page
+
+    caches.keep_compiled()
+    parallel.one_device_per_core()
+    settings = draw.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
+    drawers = loading.make_drawers(
+        _words(config.model),
+        [None if lora == "none" else lora for lora in _words(config.lora or "none")],
+        settings=settings,
+        dtype=config.dtype,
+        variant=config.variant,
+        revision=config.revision,
+        allow_pickle=config.allow_pickle,
+        lora_scale=config.lora_scale,
+        pipeline_options=options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
+    )
+    if processes:
+        parallel.join_processes(processes, fault_tolerant=True)
+    run = draw.draw_pictures(
+        drawers,
+        prompts,
+        workdir,
+        seeds=config.seeds,
+        settings=settings,
+        batch_size=config.batch_size,
+        overwrite=overwrite,
+        name=spec,
+        config=configuration.plain(config),
+    )
+    if not processes or parallel.is_main_process():
+        print(drawn(run, page.write_page(run)))
+
+
+def drawn(run: Pictures, page: pathlib.Path) -> str:
+    """What is printed at the end."""
+    seeds = f"{len(run.seeds)} seed{'s' * (len(run.seeds) != 1)}"
+    names = ", ".join(model.name for model in run.models)
+    return (
+        f"{len(run.records):,} pictures are in {run.folder}: {len(run.prompts):,} prompts, {seeds}, by {names}\n"
+        f"look at them in {page}"
+    )
+
+
+def _words(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if text and not words:
+        raise InputError(f"{options.shown(text)} names nothing: write names with commas")
+    return words

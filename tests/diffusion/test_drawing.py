@@ -1,0 +1,123 @@
+"""`Pipeline.generate`: what a picture depends on, beginning with images, and devices."""
+
+import jax
+import numpy as np
+import pytest
+
+from winobench import parallel
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+
+TEXTS = ["a red cube", "a blue ball", "", "the cube left of the ball"]
+STEPS = {"num_steps": 3, "guidance_scale": 3.0}
+SHAPE = (8, 8, 4)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tiny_pipeline):
+    return StableDiffusion.from_pretrained(tiny_pipeline)
+
+
+def drawn(pipeline, texts, **options):
+    """By one program in most tests: the same sampler, number of steps and batch."""
+    options = {"sampler": "euler_ancestral", **STEPS, **options}
+    return pipeline.generate(texts, return_latents=True, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(pipeline):
+    return drawn(pipeline, TEXTS, seed=3)
+
+
+def test_a_picture_depends_on_its_seed_and_number_alone(pipeline, whole):
+    """The noise of random steps included; the parts are drawn by the same program, so bit for bit."""
+    assert whole.shape == (4, *SHAPE)
+    assert whole.dtype == np.float32
+    np.testing.assert_array_equal(drawn(pipeline, TEXTS[1:], seed=3, numbers=[1, 2, 3]), whole[1:])
+    shuffled = drawn(pipeline, [TEXTS[3], TEXTS[0], TEXTS[0]], seed=[3, 4, 3], numbers=np.array([3, 0, 0]))
+    np.testing.assert_array_equal(shuffled[[0, 2]], whole[[3, 0]])
+    assert np.abs(shuffled[1] - whole[0]).max() > 0.1
+
+
+def test_the_noise_of_steps_is_another_one_in_each(pipeline, whole):
+    """From the same noise: pictures of another number differ by what the steps have added."""
+    noise = np.zeros((2, *SHAPE), np.float32)
+    one, other = drawn(pipeline, TEXTS[:1] * 2, latents=noise)
+    assert np.abs(one - other).max() > 0.1
+    still = drawn(pipeline, TEXTS[:1] * 2, latents=noise, numbers=[5, 5])
+    np.testing.assert_array_equal(still[0], still[1])
+
+
+def test_one_device_and_eight_draw_the_same(pipeline, whole):
+    if len(jax.devices()) != 8:
+        pytest.skip("needs 8 devices")
+    one = drawn(pipeline, TEXTS, seed=3, mesh=parallel.make_mesh(jax.devices()[:1]))
+    np.testing.assert_allclose(whole, one, atol=1e-4 * np.abs(one).max())
+
+
+@pytest.mark.slow
+def test_pictures_of_all_devices(pipeline):
+    options = STEPS
+    latents = pipeline.generate(TEXTS, return_latents=True, **options)
+    pictures = pipeline.generate(TEXTS, **options)
+    one = pipeline.generate(TEXTS, mesh=parallel.make_mesh(jax.devices()[:1]), **options)
+    assert pictures.shape == (4, 32, 32, 3)
+    assert pictures.dtype == np.uint8
+    for others in (one, pipeline.decode_latents(latents)):
+        assert np.abs(pictures.astype(int) - others).max() <= 1
+
+
+def test_a_run_begins_with_pictures_or_their_latents(pipeline):
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
+    options = {"num_steps": 5, "strength": 0.6}
+    found = drawn(pipeline, TEXTS[:2], image=images, **options)
+    latents = np.asarray(pipeline.encode_images(images, batch_size=8))
+    np.testing.assert_array_equal(drawn(pipeline, TEXTS[:2], image=latents, **options), found)
+    # Other noise, no image, and the last 3 of 8 steps: three other pictures.
+    changes = (
+        {"latents": np.zeros_like(latents)},
+        {"image": None, "strength": None, **STEPS},
+        {"num_steps": 8, "strength": 0.4},
+    )
+    for change in changes:
+        other = drawn(pipeline, TEXTS[:2], **{"image": latents, **options, **change})
+        assert np.abs(other - found).max() > 0.1, change
+
+
+def test_networks_that_have_changed_are_copied_again(tiny_pipeline):
+    pipeline = StableDiffusion.from_pretrained(tiny_pipeline)
+    before = drawn(pipeline, TEXTS[:2])
+    bias = pipeline.unet.conv_out.bias
+    bias[...] = bias[...] + 1
+    assert np.abs(drawn(pipeline, TEXTS[:2]) - before).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampler": "dpm++"}, "the sampler is 'dpm.*one of ddim, euler, euler_ancestral, dpm_solver, flow_euler"),
+        ({"sampler": "flow_euler"}, "flow_euler is for flow models, which this is not: use ddim, euler"),
+        ({"sampler": "dpm_solver", "num_steps": 1000}, "dpm_solver's num_steps is 1000, .* from 1 to 999"),
+        ({"strength": 0.5}, "strength is 0.5, but there is no image"),
+        ({"image": np.zeros((1, *SHAPE), np.float32), "strength": 0.0}, "strength is 0.0, .* above 0 and up to 1"),
+        ({"image": np.zeros((1, *SHAPE), np.float32), "strength": 1.01}, "strength is 1.01"),
+        ({"image": np.zeros((1, *SHAPE), np.float32), "strength": 0.1}, "strength of 0.1 leaves none of 3 steps"),
+        ({"image": np.zeros((2, 32, 32, 3), np.uint8)}, r"image has the shape \[2, 32, 32, 3\].*\[1, 32, 32, 3\]"),
+        ({"image": np.full((1, *SHAPE), np.inf, np.float32)}, "image: its latents hold NaN or infinite numbers"),
+        ({"latents": np.zeros((1, 8, 8, 3), np.float32)}, r"latents are float32 \[1, 8, 8, 3\].*\[1, 8, 8, 4\]"),
+        ({"latents": np.zeros((1, *SHAPE), int)}, "latents are int64"),
+        ({"numbers": [1, 2]}, r"numbers has the shape \[2\], but there are 1 texts"),
+        ({"numbers": [-1]}, r"numbers\[0\] is -1"),
+        ({"seed": [1.5]}, r"seed\[0\] is 1.5"),
+    ],
+)
+def test_arguments_that_cannot_be(pipeline, options, message):
+    with pytest.raises(InputError, match=message):
+        pipeline.generate(["a"], **{"num_steps": 3, **options})
+
+
+def test_a_mesh_that_does_not_divide_the_batch(pipeline):
+    if len(jax.devices()) != 8:
+        pytest.skip("needs 8 devices")
+    with pytest.raises(InputError, match="batch_size is 3, but the mesh splits it into 8 parts"):
+        drawn(pipeline, ["a"], batch_size=3, mesh=parallel.make_mesh())

@@ -1,0 +1,193 @@
+"""python -m launch.generate --config=pictures from the command line to the page: with small pipelines, and ours."""
+
+import hashlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import PIL.Image
+import pytest
+from flax import nnx
+
+import winobench
+from tests import launching
+from winobench import checkpoints
+from winobench.models import lora
+
+PROMPTS = ["a red cube", "a blue ball & <b>a dog</b>", "two cats"]
+SETTINGS = ("--config.num_steps=2", "--config.batch_size=2", "--config.guidance_scale=3")
+
+
+def launch(*words, cwd, **keywords):
+    return launching.launch("launch.generate", "--config=pictures", *words, cwd=cwd, **keywords)
+
+
+@pytest.fixture(scope="module")
+def lora_folder(tiny_pipeline, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bolder") / "bolder"
+    folder.mkdir()
+    pipeline = winobench.load_pipeline(tiny_pipeline)
+    lora.add_lora(pipeline.unet, lora.LoRAConfig("cross", rank=2), rngs=nnx.Rngs(0))
+    for adapter in lora.adapters(pipeline.unet).values():
+        adapter.up.set_value(jnp.ones_like(adapter.up[...]))
+    checkpoints.save_lora(folder, unet=pipeline.unet)
+    return folder
+
+
+def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
+    (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS))
+    words = [f"--config.model={tiny_pipeline}", "--config.prompts=prompts.txt", "--config.seeds=0,7", *SETTINGS]
+    words += [f"--config.lora=none,{lora_folder}"]
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    (folder,) = (tmp_path / "runs").iterdir()
+    label = winobench.registry.model_label(str(tiny_pipeline))
+    assert re.fullmatch(rf"pictures-{label}-{label}\+bolder-[0-9a-f]{{8}}", folder.name)
+    assert f"12 pictures are in runs/{folder.name}: 3 prompts, 2 seeds, by {label}, {label} + bolder" in out
+    run = winobench.read_pictures(folder)
+    plain, adapted = run.models
+    assert (plain.lora, adapted.lora["name"], adapted.lora["scale"]) == (None, "bolder", 1.0)
+    assert plain.fingerprint != adapted.fingerprint
+    assert plain.settings == {
+        "num_steps": 2,
+        "guidance_scale": 3.0,
+        "sampler": "ddim",
+        "image_size": 32,
+        "dtype": "float32",
+    }
+    # What is on disk is what the pipeline draws, whoever is in a batch with whom; in one of the same size, to the bit.
+    pipeline = winobench.load_pipeline(tiny_pipeline)
+    assert pipeline.fingerprint == plain.fingerprint
+    at_once = 2 * len(jax.local_devices())
+    drawn = pipeline.generate(PROMPTS[1:], num_steps=2, guidance_scale=3.0, seed=7, numbers=[1, 2], batch_size=at_once)
+    found = [run.image(run.record(plain.label, 7, number)).astype(int) for number in (1, 2)]
+    np.testing.assert_array_equal(found, drawn)
+    assert np.abs(found[0] - run.image(run.record(adapted.label, 7, 1))).max() > 10
+    assert np.abs(found[0] - run.image(run.record(plain.label, 0, 1))).max() > 10
+    page = (folder / "pictures.html").read_text()
+    assert page.count("<img ") == 12
+    assert "a blue ball &amp; &lt;b&gt;a dog&lt;/b&gt;" in page
+    assert "<b>a dog" not in page
+
+    # The same command again draws what is missing, and nothing else; a lost picture comes back as it was.
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("pictures/*/*/*.png")}
+    lost = run.path(run.record(adapted.label, 7, 2))
+    lost.unlink()
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert (status, "1 picture is lost or damaged and drawn again, such as pictures/" in err) == (0, True), err
+    assert hashlib.sha256(lost.read_bytes()).hexdigest() == run.record(adapted.label, 7, 2).sha256
+    assert {path for path in before if path.stat().st_mtime_ns != before[path]} == {lost}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config.prompts=absent.txt"], "absent.txt cannot be read"),
+        (["--config.prompts=prompts"], "'prompts' is no source of prompts: name a .txt file"),
+        (["--config.prompts=drawbench"], "'drawbench' are read from their published file: write drawbench:FILE"),
+        (["--config.categories=color"], "clevr:70 has no prompt of the category 'color': its categories are"),
+        (["--config.model=clip-vit-b32"], "'clip-vit-b32' judges pictures, but draws none"),
+        (["--config.model=clevr-tiny,clevr-tiny"], "the model 'clevr-tiny' is named twice"),
+        (["--config.model=a/b,c/d,e/f", "--config.lora=none,x"], "3 models and 2 LoRAs do not fit"),
+        (["--config.lora_scale=2"], "lora_scale is 2.0, but no LoRA is named"),
+        (["--config.sampler=flow_euler"], "the sampler flow_euler is one for models of flows"),
+        (["--config.sampler=plms"], "the sampler is 'plms', but it must be one of ddim"),
+        (["--config.num_steps=1001"], "num_steps for 'clevr-tiny' is 1001, but it must be a whole number from 1 to 1"),
+        (["--config.image_size=63"], "image_size is 63, but 'clevr-tiny' needs a multiple of"),
+        (["--config.seeds=1,1"], "the seeds 1, 1 name one twice"),
+        (["--config.seeds=-1"], "--config.seeds is"),
+        (["--finish"], "--finish is for WSC+ items"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert (status, out) == (2, ""), err
+    assert err.startswith("error: ")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_items_share_no_processes(tmp_path):
+    status, _, err = launching.launch("launch.generate", "--processes=auto", "--config.model=openai:a", cwd=tmp_path)
+    assert (status, err) == (2, "error: --processes is for configs of pictures: leave it out\n")
+
+
+def test_help_explains_the_fields(tmp_path):
+    status, out, _ = launch("--help", cwd=tmp_path)
+    assert status == 0
+    for word in ("--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "--annotate"):
+        assert word in out
+
+
+def start(*words, cwd, **environment):
+    return subprocess.Popen(
+        launching.command("launch.generate", "--config=pictures", *words),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=launching.environment(**environment),
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on(tmp_path):
+    words = ["--config.prompts=clevr:40", "--config.num_steps=3", "--config.batch_size=2", "--workdir=run"]
+    process = start(*words, cwd=tmp_path)
+    deadline = time.monotonic() + 300
+    while len(list(tmp_path.glob("run/pictures/*/*/*.png"))) < 5 and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)
+    partial = winobench.read_pictures(tmp_path / "run", complete=False)
+    assert 0 < len(partial.records) < 40
+    before = {record.file: (tmp_path / "run" / record.file).stat().st_mtime_ns for record in partial.records}
+    # Everything that lies there under a picture's name is a whole picture.
+    for path in tmp_path.glob("run/pictures/*/*/*.png"):
+        with PIL.Image.open(path) as image:
+            assert image.convert("RGB").size == (64, 64)
+    status, out, err = launch(*words, cwd=tmp_path)
+    assert status == 0, err
+    run = winobench.read_pictures(tmp_path / "run")
+    assert len(run.records) == 40
+    assert all((tmp_path / "run" / file).stat().st_mtime_ns == time for file, time in before.items())
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert "40 pictures are in run" in out
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_run(tiny_pipeline, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS))
+    words = [f"--config.model={tiny_pipeline}", "--config.prompts=prompts.txt", "--config.seeds=0,1", *SETTINGS]
+    processes = [
+        start(*words, "--workdir=two", f"--processes=localhost:{port},2,{number}", cwd=tmp_path) for number in range(2)
+    ]
+    try:
+        printed = [process.communicate(timeout=240) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], printed
+    assert [bool(out) for out, _ in printed] == [True, False]
+    two = winobench.read_pictures(tmp_path / "two")
+    parts = [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("two/drawn/part-*"))]
+    assert parts == [3, 3]
+    status, _, err = launch(*words, "--workdir=one", cwd=tmp_path)
+    assert status == 0, err
+    one = winobench.read_pictures(tmp_path / "one")
+    assert [record.place for record in one.records] == [record.place for record in two.records]
+    for record in one.records:
+        difference = one.image(record).astype(int) - two.image(two.record(*record.place))
+        assert np.abs(difference).max() <= 1

@@ -1,0 +1,101 @@
+"""GenEval's prompts as questions: which of these texts was the picture drawn from?
+
+The lists of candidates are those of Self-Bench ("Diffusion Classifiers Understand Compositionality, but Conditions
+Apply", 2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et al. 2023) can make from the
+names of its objects, colours, places and numbers. Of pairs of objects, 6,400 texts, those are taken that share one of
+the two with the truth, 50 on each side.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_OBJECTS = """
+person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, stop sign, parking
+meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, backpack, umbrella, handbag, tie,
+suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, skateboard, surfboard, tennis
+racket, bottle, wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, hot dog,
+pizza, donut, cake, chair, couch, potted plant, bed, dining table, toilet, tv, laptop, computer mouse, tv remote,
+computer keyboard, cell phone, microwave, oven, toaster, sink, refrigerator, book, clock, vase, scissors, teddy bear,
+hair drier, toothbrush
+"""
+OBJECTS = tuple(" ".join(name.split()) for name in _OBJECTS.split(","))
+"""The 80 names of objects, in the order of GenEval's object_names.txt."""
+
+COLORS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white")
+PLACES = ("left of", "right of", "above", "below")
+NUMBERS = ("one", "two", "three", "four")
+
+SKILLS: Mapping[str, int] = {
+    "single_object": 80,
+    "two_object": 101,
+    "counting": 4,
+    "colors": 10,
+    "position": 4,
+    "color_attr": 100,
+}
+"""GenEval's tag -> number of candidates."""
+
+_NEIGHBOURS = 50  # texts that share one object with the truth, on each side
+_PHOTO = "a photo of "
+
+
+def candidates(tag: str, include: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The texts among which the prompt of a record is to be found.
+
+    Args:
+      tag: of the record, a key of `SKILLS`.
+      include: of the record: objects with ``class``, ``count``, ``color``.
+
+    Raises:
+      KeyError, IndexError, ValueError: the record is none of GenEval's.
+    """
+    return [_PHOTO + text for text in _TEXTS[tag](include)]
+
+
+def _single_object(include: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [_a(name) for name in OBJECTS]
+
+
+def _two_object(include: Sequence[Mapping[str, Any]]) -> list[str]:
+    first, second = (one["class"] for one in include)
+    truth = f"{_a(first)} and {_a(second)}"
+    every = [f"{_a(one)} and {_a(other)}" for one, other in itertools.product(OBJECTS, repeat=2)]
+    begins = [text for text in every if text.startswith(f"{_a(first)} and") and second not in text]
+    ends = [text for text in every if text.endswith(f"and {_a(second)}") and not text.startswith(f"{_a(first)} and")]
+    return [truth, *begins[:_NEIGHBOURS], *ends[:_NEIGHBOURS]]
+
+
+def _counting(include: Sequence[Mapping[str, Any]]) -> list[str]:
+    name = include[0]["class"]
+    several = f"{name}es" if name.endswith("s") else f"{name}s"
+    return [f"{number} {name if number == 'one' else several}" for number in NUMBERS]
+
+
+def _colors(include: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{_a(color)} {include[0]['class']}" for color in COLORS]
+
+
+def _position(include: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{_a(include[1]['class'])} {place} {_a(include[0]['class'])}" for place in PLACES]
+
+
+def _color_attr(include: Sequence[Mapping[str, Any]]) -> list[str]:
+    first, second = (one["class"] for one in include)
+    return [f"{_a(one)} {first} and {_a(other)} {second}" for one, other in itertools.product(COLORS, repeat=2)]
+
+
+_TEXTS = {
+    "single_object": _single_object,
+    "two_object": _two_object,
+    "counting": _counting,
+    "colors": _colors,
+    "position": _position,
+    "color_attr": _color_attr,
+}
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -1,0 +1,56 @@
+"""Samplers: from noise to latents, step by step, in one compiled loop. One file each, and a line in `SAMPLERS`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from winobench import options
+from winobench.diffusion.samplers.base import Denoiser, Plan, Sampler, sample
+from winobench.diffusion.samplers.ddim import Ddim
+from winobench.diffusion.samplers.dpm_solver import DpmSolver
+from winobench.diffusion.samplers.euler import Euler
+from winobench.diffusion.samplers.euler_ancestral import EulerAncestral
+from winobench.diffusion.samplers.flow_euler import FlowEuler
+from winobench.diffusion.schedules import Schedule
+from winobench.errors import InputError
+
+SAMPLERS: dict[str, Sampler] = {
+    "ddim": Ddim(),
+    "euler": Euler(),
+    "euler_ancestral": EulerAncestral(),
+    "dpm_solver": DpmSolver(),
+    "flow_euler": FlowEuler(),
+}
+"""Name -> sampler; the first of a kind of schedule, flow or not, is the usual one of models with such a schedule."""
+
+
+def find_sampler(name: Any, schedule: Schedule) -> Sampler:
+    """The sampler of a name; the usual one of the schedule when it is None.
+
+    Raises:
+      InputError: there is no such sampler, or it is none for this kind of schedule.
+    """
+    fitting = [one for one, sampler in SAMPLERS.items() if sampler.is_continuous == schedule.is_continuous]
+    if name is None:
+        return SAMPLERS[fitting[0]]
+    if not isinstance(name, str) or name not in SAMPLERS:
+        raise InputError(f"the sampler is {options.shown(name)}, but it must be one of {', '.join(SAMPLERS)}")
+    if name not in fitting:
+        kinds = "models of numbered timesteps, and this is a flow model", "flow models, which this is not"
+        raise InputError(f"the sampler {name} is for {kinds[not schedule.is_continuous]}: use {', '.join(fitting)}")
+    return SAMPLERS[name]
+
+
+__all__ = [
+    "SAMPLERS",
+    "Ddim",
+    "Denoiser",
+    "DpmSolver",
+    "Euler",
+    "EulerAncestral",
+    "FlowEuler",
+    "Plan",
+    "Sampler",
+    "find_sampler",
+    "sample",
+]

@@ -1,0 +1,66 @@
+"""DDIM without noise (Song et al. 2021, Eq. 12 with sigma = 0), as diffusers' DDIMScheduler."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from winobench.diffusion.samplers import timesteps
+from winobench.diffusion.samplers.base import Plan, Row, Sampler, make_plan
+from winobench.diffusion.schedules import NoiseSchedule
+
+
+def ddim_timesteps(schedule: NoiseSchedule, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The timesteps of a DDIM run, and the timestep that each step goes to.
+
+    A step goes to its timestep minus ``T // num_steps``, diffusers' rule, which with ``trailing`` and ``linspace`` is
+    not always the next step's timestep. The spacing is ``leading`` unless the schedule's file says otherwise.
+
+    Args:
+      schedule: the noise schedule.
+      num_steps: number of steps, from 1 to the number of timesteps.
+
+    Returns:
+      (timesteps, next timesteps), int32 ``[num_steps]`` each, falling; a next timestep below 0 is the picture itself.
+
+    Raises:
+      InputError: as of `winobench.diffusion.samplers.timesteps.spaced`.
+    """
+    steps = timesteps.spaced(schedule, num_steps, usual="leading").round().astype(np.int32)
+    return steps, steps - schedule.num_train_timesteps // num_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Ddim(Sampler):
+    """DDIM; latents are not clipped."""
+
+    def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
+        """As of `Sampler`; every number of steps up to that of the timesteps."""
+        steps, following = ddim_timesteps(schedule, num_steps)
+        to_one = timesteps.option(schedule, "set_alpha_to_one", schedule.scheduler_class != "PNDMScheduler")
+        table = schedule.alphas_cumprod
+        last = np.float32(1) if to_one else table[0]
+        remaining = np.where(following < 0, last, table[np.maximum(following, 0)])
+        rates = {"signal": schedule.signal_rates[steps], "noise": schedule.noise_rates[steps]}
+        following_rates = {"next_signal": np.sqrt(remaining), "next_noise": np.sqrt(np.float32(1) - remaining)}
+        return make_plan(
+            schedule,
+            first,
+            times=schedule.model_times[steps],
+            tables=rates | following_rates,
+            start=(rates["signal"], rates["noise"]),
+        )
+
+    def step(
+        self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
+    ) -> tuple[jax.Array, tuple[()]]:
+        """As of `Sampler`."""
+        signal, noise_rate = row["signal"], row["noise"]
+        if kind == "epsilon":
+            clean, noise = (latents - noise_rate * prediction) / signal, prediction
+        else:
+            clean = signal * latents - noise_rate * prediction
+            noise = signal * prediction + noise_rate * latents
+        return row["next_signal"] * clean + row["next_noise"] * noise, carry

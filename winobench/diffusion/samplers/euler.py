@@ -1,0 +1,81 @@
+"""Euler's method along sigma (Karras et al. 2022, Algorithm 2 without churn), as diffusers' EulerDiscreteScheduler."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from winobench.diffusion.samplers import sigmas, timesteps
+from winobench.diffusion.samplers.base import Plan, Row, Sampler, make_plan
+from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
+
+# Where the schedule's file says nothing.
+_SPACING = "linspace"
+
+
+@dataclasses.dataclass(frozen=True)
+class Euler(Sampler):
+    """Latents are z + sigma eps; the network is given them divided by sqrt(sigma^2 + 1)."""
+
+    def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
+        """As of `Sampler`; the levels may be those of Karras et al. (``use_karras_sigmas``), and end above 0."""
+        training = sigmas.of_training(schedule)
+        steps = timesteps.spaced(schedule, num_steps, usual=_SPACING)
+        # Neither has diffusers between float32 ones.
+        levels = sigmas.at(training, np.float32(steps))
+        interpolation = timesteps.option(schedule, "interpolation_type", "linear")
+        if interpolation != "linear":
+            raise InputError(
+                f"the sampler option interpolation_type is {interpolation!r}, which this sampler does not support: use"
+                " ddim"
+            )
+        if sigmas.is_karras(schedule):
+            levels, steps = sigmas.karras(schedule, training, levels[0], levels[-1], num_steps)
+        levels = np.append(levels, sigmas.last_of(schedule, training))
+        return plan_along(schedule, steps, levels, first, {"change": np.diff(np.float32(levels))})
+
+    def step(
+        self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
+    ) -> tuple[jax.Array, tuple[()]]:
+        """As of `Sampler`."""
+        return latents + row["change"] * slope(prediction, latents, row), carry
+
+
+def plan_along(
+    schedule: NoiseSchedule, steps: np.ndarray, levels: np.ndarray, first: int, tables: dict[str, np.ndarray]
+) -> Plan:
+    """A plan along levels of noise.
+
+    Args:
+      schedule: the noise schedule.
+      steps: timesteps ``[num_steps]``.
+      levels: sigmas ``[num_steps + 1]``.
+      first: as of `Sampler.plan`.
+      tables: what the sampler needs besides the slope dz/dsigma, a sum of a latents' share and a prediction's.
+    """
+    # In float64, of levels as they are rounded: what is left of the differences to diffusers is its own rounding.
+    here = np.float64(np.float32(levels[:-1]))
+    variance = here**2 + 1
+    if schedule.prediction == "epsilon":
+        slopes = {"of_latents": np.zeros_like(here), "of_prediction": np.ones_like(here)}
+    else:
+        slopes = {"of_latents": here / variance, "of_prediction": 1 / np.sqrt(variance)}
+    highest = np.float32(levels).max()
+    is_leading = timesteps.spacing_of(schedule, _SPACING) == "leading"
+    return make_plan(
+        schedule,
+        first,
+        times=steps,
+        tables=slopes | tables,
+        start=(np.ones_like(here), here),
+        noise_scale=np.sqrt(np.float64(highest) ** 2 + 1) if is_leading else highest,
+        input_scale=1 / np.sqrt(variance),
+    )
+
+
+def slope(prediction: jax.Array, latents: jax.Array, row: Row) -> jax.Array:
+    """dz/dsigma, by the tables of `plan_along`."""
+    return row["of_latents"] * latents + row["of_prediction"] * prediction

@@ -1,0 +1,72 @@
+"""Which timesteps a run visits, by the options that a scheduler's file has for it (Lin et al. 2023, Table 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from winobench.diffusion.samplers.base import check_num_steps
+from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
+
+SPACINGS = ("leading", "trailing", "linspace")
+
+
+def option(schedule: NoiseSchedule, name: str, usual: Any) -> Any:
+    """A sampler's option as the schedule's file has it; ``usual`` where it has none."""
+    value = dict(schedule.sampler_options).get(name)
+    return usual if value is None else value
+
+
+def spacing_of(schedule: NoiseSchedule, usual: str) -> str:
+    """The schedule's ``timestep_spacing``; raises InputError for one that is unknown."""
+    spacing = option(schedule, "timestep_spacing", usual) or usual
+    if spacing not in SPACINGS:
+        raise InputError(
+            f"the sampler option timestep_spacing is {spacing!r}, but must be leading, trailing or linspace",
+            code="unknown-name",
+        )
+    return spacing
+
+
+def spaced(schedule: NoiseSchedule, num_steps: int, *, usual: str) -> np.ndarray:
+    """The timesteps of a run, falling, between whole ones where they are evenly spaced.
+
+    ``trailing`` is computed in whole numbers: in floating point, 62 of the step counts from 1 to 1,000 get a step too
+    many, at timestep -1. Where a timestep lies exactly between two, diffusers' rounding errors decide; the even one is
+    taken here.
+
+    Args:
+      schedule: the noise schedule.
+      num_steps: number of steps, from 1 to the number of timesteps.
+      usual: the spacing where the schedule's file says nothing of it.
+
+    Returns:
+      float64 ``[num_steps]``, from 0 to T - 1.
+
+    Raises:
+      InputError: if there are not that many timesteps, or the schedule's options are unknown.
+    """
+    total = schedule.num_train_timesteps
+    num_steps = check_num_steps(num_steps, total)
+    spacing = spacing_of(schedule, usual)
+    if spacing == "leading":
+        steps = np.arange(num_steps)[::-1] * (total // num_steps) + option(schedule, "steps_offset", 0)
+        # An offset of 1 has nowhere to go when every timestep is used.
+        return np.minimum(steps, total - 1).astype(np.float64)
+    if spacing == "trailing":
+        return trailing(total, total, num_steps).astype(np.float64)
+    return np.linspace(0, total - 1, num_steps)[::-1]
+
+
+def trailing(last: int, total: int, num_steps: int) -> np.ndarray:
+    """Every (total / num_steps)-th timestep from ``last`` - 1 down, rounded: int64, at most ``num_steps`` of them."""
+    numerators = last * num_steps - total * np.arange(num_steps)
+    return _rounded(numerators[numerators > 0], num_steps) - 1
+
+
+def _rounded(numerators: np.ndarray, denominator: int) -> np.ndarray:
+    """Fractions to the nearest whole number, halves to the even one, as NumPy rounds: int64, exactly."""
+    whole, rest = np.divmod(numerators.astype(np.int64), denominator)
+    return whole + ((2 * rest > denominator) | ((2 * rest == denominator) & (whole % 2 == 1)))

@@ -1,0 +1,105 @@
+"""Candidates before and after editing, as in Figures 6 and 7 of Krojer et al. 2023."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+import PIL.Image
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from winobench.data.edits import Edit, read_edits
+from winobench.errors import InputError
+from winobench.report.runs import read_run
+
+NAME = "edits.png"
+
+_MOST_CANDIDATES = 5
+_INCHES = 1.15
+_CAPTION = 0.62
+_RIGHT = "#0072b2"
+
+
+def draw(folder: str | os.PathLike, *, most: int = 6) -> pathlib.Path | None:
+    """Draws some examples of a run of edits: per example a row, per candidate the picture before and after.
+
+    The right candidate stands first. What is shown are the first examples whose edits are there.
+
+    Args:
+      folder: the run's; the figure goes there as ``edits.png``.
+      most: examples to show.
+
+    Returns:
+      The figure's path; None where nothing can be shown.
+
+    Raises:
+      InputError: there is no such run, or a picture is lost.
+    """
+    folder, rows = pathlib.Path(folder), []
+    edits = read_edits(folder)
+    for task in read_run(folder).tasks.values():
+        if task.examples is not None and task.metric is not None:
+            rows += _rows(task.examples, edits)
+    if not rows:
+        return None
+    _drawn(folder, _spread(rows, most)).savefig(folder / NAME, dpi=150, facecolor="white")
+    return folder / NAME
+
+
+def _rows(examples, edits) -> list[tuple[str, list[tuple[Edit, str, bool]]]]:
+    """(heading, (edit, its label, whether it is the right one) of each candidate, the right one first)."""
+    rows = []
+    for images, texts, target in zip(examples.images, examples.texts, examples.targets, strict=True):
+        if target is None:
+            continue
+        pairs = [(image, text) for image in images for text in texts]
+        if any(pair not in edits for pair in pairs):
+            continue
+        order = [target, *(place for place in range(len(pairs)) if place != target)][:_MOST_CANDIDATES]
+        labels = [text if len(texts) > 1 else "" for _, text in pairs]
+        heading = "" if len(texts) > 1 else texts[0]
+        rows.append((heading, [(edits[pairs[place]], labels[place], place == target) for place in order]))
+    return rows
+
+
+def _spread(rows: list, most: int) -> list:
+    """Some of them, from the first to the last, in equal steps."""
+    return [rows[number] for number in np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
+
+
+def _drawn(folder: pathlib.Path, rows: Sequence[tuple[str, list[tuple[Edit, str, bool]]]]) -> Figure:
+    columns = max(len(candidates) for _, candidates in rows)
+    width, height = 2 * columns * _INCHES + 0.35 * columns + 0.2, len(rows) * (_INCHES + 2 * _CAPTION)
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    for row, (heading, candidates) in enumerate(rows):
+        top = height - row * (_INCHES + 2 * _CAPTION)
+        lines = "\n".join(textwrap.wrap(heading, int(width * 11))[:2])
+        figure.text(0.15 / width, (top - 0.15) / height, lines, fontsize=9, va="top", parse_math=False)
+        for column, (edit, label, is_right) in enumerate(candidates):
+            left = 0.15 + column * (2 * _INCHES + 0.35)
+            for place, file in enumerate((edit.before, edit.after)):
+                at = [(left + place * (_INCHES + 0.04)) / width, (top - _CAPTION - _INCHES) / height]
+                axes = figure.add_axes((*at, _INCHES / width, _INCHES / height))
+                axes.imshow(_picture(folder / file))
+                axes.set(xticks=[], yticks=[])
+                for spine in axes.spines.values():
+                    spine.set(color=_RIGHT if is_right else "#b0b6c0", linewidth=2 if is_right else 0.5)
+            words = f"{'right: ' if is_right else ''}moved {edit.distance:.3g}, error {edit.error_before:.3g}"
+            words = f"{words} to {edit.error_after:.3g}" + (f"\n{textwrap.shorten(label, 44)}" if label else "")
+            under = (top - _CAPTION - _INCHES - 0.06) / height
+            colour = _RIGHT if is_right else "#444b5a"
+            figure.text(left / width, under, words, fontsize=7, va="top", color=colour, parse_math=False)
+    return figure
+
+
+def _picture(path: pathlib.Path) -> np.ndarray:
+    try:
+        with PIL.Image.open(path) as picture:
+            return np.asarray(picture.convert("RGB"))
+    except OSError:
+        raise InputError(f"{path} is lost or damaged: give the run's command again with --overwrite") from None

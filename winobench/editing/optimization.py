@@ -1,0 +1,148 @@
+"""Optimises latents towards a text, on the denoising error itself (Krojer et al. 2023, Appendix C, Figure 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from winobench.diffusion.schedules import Schedule
+from winobench.errors import InputError
+from winobench.models import functional
+from winobench.scorers import denoising
+
+TIMESTEPS = ("fixed", "several", "random")
+"""``fixed``: the middle of the schedule at every step (the paper); ``several``: that many evenly spaced ones at once;
+``random``: one drawn for each step."""
+
+_SEVERAL = 5
+# Of [0, 1], the rest of a schedule is nearly clean or nearly noise and says little of what is shown.
+_RANGE = (0.1, 0.9)
+
+
+def step_timesteps(schedule: Schedule, rule: str, num_steps: int, seed: int) -> np.ndarray:
+    """The timesteps on which each step's error is taken: ``[num_steps, k]``, int32, or float32 levels of a flow model.
+
+    Args:
+      schedule: the noise schedule.
+      rule: one of `TIMESTEPS`.
+      num_steps: of the optimisation.
+      seed: of ``random``.
+
+    Raises:
+      InputError: an unknown rule.
+    """
+    if rule == "fixed":
+        shares = np.full((num_steps, 1), 0.5)
+    elif rule == "several":
+        shares = np.broadcast_to(np.linspace(*_RANGE, _SEVERAL), (num_steps, _SEVERAL))
+    elif rule == "random":
+        shares = np.random.default_rng(seed).uniform(*_RANGE, (num_steps, 1))
+    else:
+        raise InputError(f"timesteps is {rule!r}, but it must be one of {', '.join(TIMESTEPS)}")
+    numbers = np.minimum((shares * schedule.num_train_timesteps).astype(np.int32), schedule.num_train_timesteps - 1)
+    return schedule.timesteps_at(numbers)
+
+
+def optimize_latents(
+    denoiser: denoising.Denoiser,
+    schedule: Schedule,
+    params: Any,
+    latents: jax.Array,
+    conditions: Any,
+    key: jax.Array,
+    timesteps: jax.Array,
+    learning_rate: jax.Array | float = 0.05,
+    *,
+    dtype: str = "float32",
+) -> jax.Array:
+    """Moves latents so that a text predicts the noise in them better: Adam on the denoising error alone. Pure.
+
+    Every row is optimised by itself. Noise is drawn anew for each step and timestep, the same for all rows, so that
+    pictures of one question differ in nothing but themselves.
+
+    Args:
+      denoiser: as of `winobench.scorers.denoising.denoising_errors`.
+      schedule: the noise schedule.
+      params: the denoiser's.
+      latents: float32 ``[n, h, w, c]``, scaled as in training.
+      conditions: of the n texts, a tree of arrays ``[n, ...]``.
+      key: of the noise (`winobench.scorers.samples.noise_key`).
+      timesteps: ``[num_steps, k]`` of `step_timesteps`; a step's loss is the mean over its k.
+      learning_rate: of Adam; 0.05 in the paper.
+      dtype: of the noisy latents that the denoiser is given; the optimisation is float32.
+
+    Returns:
+      The latents after the last step, float32 ``[n, h, w, c]``.
+    """
+    adam = optax.adam(learning_rate)
+    count, per_step = timesteps.shape
+
+    def loss(moved: jax.Array, number: jax.Array, times: jax.Array) -> jax.Array:
+        samples = number * per_step + jnp.arange(per_step)
+        return jnp.sum(_errors(denoiser, params, schedule, moved, conditions, key, samples, times, dtype))
+
+    def step(carry: tuple[jax.Array, Any], inputs: tuple[jax.Array, jax.Array]) -> tuple[tuple[jax.Array, Any], None]:
+        moved, state = carry
+        updates, state = adam.update(jax.grad(loss)(moved, *inputs), state)
+        return (moved + updates, state), None
+
+    start = jnp.asarray(latents, jnp.float32)
+    with functional.precision(dtype):
+        (moved, _), _ = jax.lax.scan(step, (start, adam.init(start)), (jnp.arange(count), timesteps))
+    return moved
+
+
+def mean_errors(
+    denoiser: denoising.Denoiser,
+    schedule: Schedule,
+    params: Any,
+    latents: jax.Array,
+    conditions: Any,
+    key: jax.Array,
+    timesteps: jax.Array,
+    *,
+    dtype: str = "float32",
+) -> jax.Array:
+    """Mean denoising errors of rows of latents and conditions over some timesteps ``[k]``, each with its noise. Pure.
+
+    Arguments as of `optimize_latents`.
+
+    Returns:
+      float32 ``[n]``, squared L2.
+    """
+    with functional.precision(dtype):
+        numbers = jnp.arange(len(timesteps))
+        return _errors(denoiser, params, schedule, latents, conditions, key, numbers, timesteps, dtype)
+
+
+def _errors(
+    denoiser: denoising.Denoiser,
+    params: Any,
+    schedule: Schedule,
+    latents: jax.Array,
+    conditions: Any,
+    key: jax.Array,
+    samples: jax.Array,
+    timesteps: jax.Array,
+    dtype: str,
+) -> jax.Array:
+    """Mean over samples ``[k]`` with their timesteps of the errors of n rows."""
+    rows, (count, per_row) = jnp.arange(len(latents)), (len(latents), len(samples))
+    errors = denoising.denoising_errors(
+        denoiser,
+        params,
+        schedule,
+        latents,
+        conditions,
+        jnp.repeat(rows, per_row),
+        jnp.repeat(rows, per_row),
+        jnp.tile(samples, count),
+        jnp.tile(timesteps, count),
+        key,
+        dtype=dtype,
+    )
+    return errors.reshape(count, per_row).mean(axis=1)

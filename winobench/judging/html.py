@@ -1,0 +1,42 @@
+"""The HTML of pages on which people judge: one frame, which other rooms fill with how an item is drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jinja2
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A label that can be given, as a button.
+
+    Attributes:
+      label: what is stored.
+      text: on the button.
+      colour: blue, amber or red.
+    """
+
+    label: str
+    text: str
+    colour: str
+
+
+def render(package: str, template: str, *, title: str, person: str, choices: Sequence[Choice]) -> str:
+    """A page from a template of another package, which extends ``page.html.jinja``.
+
+    The template has the blocks ``rules`` (list items that say what the labels mean), ``style``, and ``script`` with the
+    function ``draw(item, box)``, which puts an item of the server into the page.
+
+    Args:
+      package: that has the template in its folder ``templates``.
+      template: name of the file.
+      title: heading of the page.
+      person: what it calls the one who judges.
+      choices: the labels, in the order of their buttons; keys 1, 2, ... stand for them.
+    """
+    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("winobench.judging")])
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    keys = {str(number): choice.label for number, choice in enumerate(choices, 1)}
+    return environment.get_template(template).render(title=title, person=person, choices=choices, keys=keys)
