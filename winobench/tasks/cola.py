@@ -36,7 +36,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 def _image(folder: pathlib.Path, row: Entry, address: str) -> ImageFile:
     name = address.rsplit("/", 1)[-1]
     if not name or name in (".", ".."):
-        raise row.wrong(f"has the image {address!r}, which is no file's address")
+        raise row.wrong(f"has the image {address!r}, which is no file's address", "outside-of-folder")
     return ImageFile(folder / "images" / name)
 
 

@@ -43,7 +43,7 @@ def read(folder: pathlib.Path, name: str) -> Iterator[Item]:
     for row in read_json(folder / _FOLDER / f"{name}.json").rows():
         number = row["id"].integer()
         if number in seen:
-            raise row["id"].wrong(f"is {number}, as in an earlier row")
+            raise row["id"].wrong(f"is {number}, as in an earlier row", "repeated-id")
         seen.add(number)
         texts = tuple(row[key].text() for key in ("caption", "caption2", "negative_caption"))
         yield Item(str(number), (photograph(folder, row),), texts)
