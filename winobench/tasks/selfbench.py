@@ -29,6 +29,14 @@ from winobench.tasks.annotations import Entry, read_json, read_json_lines
 from winobench.tasks.base import Example, Task
 
 _GOOD = "original_good"
+_SKILLS = {
+    "single_object": "recognition",
+    "two_object": "recognition",
+    "counting": "counting",
+    "colors": "recognition",
+    "position": "spatial",
+    "color_attr": "attribute_binding",
+}
 # Of Stable Diffusion 3's pictures one good label is enough, as Self-Bench counts them.
 _ANY_LABEL = ("3-m",)
 
@@ -119,6 +127,7 @@ def task(tag: str, drawn: Sequence[Drawn]) -> Task:
         data_fingerprint=fingerprint,
         count=lambda data_dir: len(drawn),
         when_named=True,
+        skills=(_SKILLS[tag],),
     )
 
 
