@@ -105,22 +105,25 @@ def read_json_lines(path: pathlib.Path) -> Entry:
     return Entry([_parse(line, f"line {number} of {path}") for number, line in lines], str(path))
 
 
-def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
-    """The rows of a tab-separated file with a header, as a list of objects whose values are texts.
+def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t") -> Entry:
+    """The rows of a file with a header, as a list of objects whose values are texts; the delimiter is a tab or comma.
 
     Raises:
       InputError: it is missing or no such table, or it lacks a column.
     """
-    reader = csv.DictReader(io.StringIO(_read(path)), delimiter="\t", strict=True)
+    # Spreadsheets write a mark of the byte order, which is no part of the first column's name.
+    text = _read(path).removeprefix("\ufeff")
+    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
         rows = list(reader)
     except csv.Error as error:
+        kind = "tab" if delimiter == "\t" else "comma"
         # Only a quotation mark that is never closed takes the reader to the end of the file.
         if "unexpected end" in str(error):
             raise _broken_off(str(path)) from None
         raise InputError(
-            f"line {reader.reader.line_num} of {path} is no row of a tab-separated table ({error}): restore the file as"
-            " it was published",
+            f"line {reader.reader.line_num} of {path} is no row of a {kind}-separated table ({error}): restore the file"
+            " as it was published",
             code="damaged-table",
         ) from None
     for column in columns:
