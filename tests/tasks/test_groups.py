@@ -2,6 +2,7 @@
 
 import pytest
 
+from launch import prepare
 from tests.expectations import raises
 from tests.tasks import published_layouts
 from winobench.evaluation import evaluate
@@ -47,3 +48,12 @@ def test_only_tasks_with_data_are_asked(tmp_path):
 def test_an_unknown_group_is_told_with_near_ones(word):
     with raises("unknown-name", repr(word), "@gdbench", *(["@spatial"] if word == "@spatail" else [])):
         tasks_from([word])
+
+
+def test_a_group_can_be_prepared():
+    """Those of its tasks that read published data, once each."""
+    names = [task.name for task in prepare.choose_tasks("cola,@attribute_binding,@compositional")]
+    assert names[:2] == ["cola", "aro_vg_attribution"]
+    assert len(set(names)) == len(names)
+    assert "clevr_image" not in names
+    assert {"winoground", "colorswap", "sugarcrepe_add_att"} <= set(names)
