@@ -3,6 +3,8 @@
     python -m benchmarks.compiled --models sd21-base --accelerators h100,v5e           two programs more, minutes each
     python -m benchmarks.compiled --output benchmarks/results/compiled.json             everything, hours on two cores
     python -m benchmarks.compiled --models sd21-base --accelerators v5e --plain         attention without fused kernels
+    python -m benchmarks.compiled --models flux1-dev --accelerators v6e:2x4 --few_blocks --encoders staged
+    python -m benchmarks.compiled --table --output benchmarks/results/compiled.json     what it holds, as one table
 
 No accelerator is needed, and none is used: numbers are the compilers' own (`winobench.planning`). What a compiler has
 said is kept in winobench's cache, so that a second call is quick.
@@ -11,6 +13,7 @@ said is kept in winobench's cache, so that a second call is quick.
 from __future__ import annotations
 
 import argparse
+import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +22,7 @@ from launch import configuration
 from winobench import json_files
 from winobench.planning import topologies
 
-MODELS = ("sd21-base", "sdxl", "sd35-medium", "sd35-large", "flux1-dev")
+MODELS = ("sd21-base", "sdxl", "sd35-medium", "sd35-large", "flux1-dev", "flux2-klein-4b", "flux2-klein-9b")
 ACCELERATORS = ("v5e:4x4", "v6e:2x4", "v5p:2x2x1", "h100:8", "h200:8", "a100-80:8", "l4:1", "b200:8")
 CONFIG = "gdbench:table1"
 
@@ -32,8 +35,15 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--dtype", default="bfloat16", help="of the denoiser")
     parser.add_argument("--batch_size", default=None, help="passes at once; the scorer's own choice when left out")
     parser.add_argument("--plain", action="store_true", help="attention as products with all scores, for comparison")
+    parser.add_argument("--encoders", default="resident", help="resident or staged, as of launch.plan's --config")
+    parser.add_argument("--few_blocks", action="store_true", help="as of launch.plan: steps are extrapolated")
+    parser.add_argument("--table", action="store_true", help="compile nothing; print one table of what --output holds")
     parser.add_argument("--output", type=pathlib.Path, help="write the figures as JSON, too; what it holds is kept")
     arguments = parser.parse_args(words)
+    if arguments.table:
+        names = arguments.models.split(","), arguments.accelerators.split(",")
+        print(one_table(json_files.load(arguments.output) if _is_there(arguments.output) else {}, *names))
+        return
     topologies.prepare()
 
     from winobench import files
@@ -43,17 +53,57 @@ def main(words: Sequence[str] | None = None) -> None:
         _without_fused_attention()
     found: dict[str, Any] = json_files.load(arguments.output) if _is_there(arguments.output) else {}
     for model in arguments.models.split(","):
-        overrides = [("model", model), ("dtype", arguments.dtype)]
+        overrides = [("model", model), ("dtype", arguments.dtype), ("encoders", arguments.encoders)]
         overrides += [("batch_size", arguments.batch_size)] if arguments.batch_size else []
         config = configuration.load(CONFIG, overrides)
         made = []
         for text in arguments.accelerators.split(","):
-            made.append(plans.make_plan(config, topologies.find(text)))
-            key = f"{model}, {arguments.dtype}, {text}{', plain attention' if arguments.plain else ''}"
+            made.append(plans.make_plan(config, topologies.find(text), few=arguments.few_blocks))
+            key = ", ".join([model, arguments.dtype, text, *_differences(arguments)])
             found[key] = made[-1].as_json()
             if arguments.output is not None:
                 files.write_json(arguments.output, found)
         print(f"{model}, {arguments.dtype}\n{table.as_markdown(made)}")
+
+
+def one_table(found: dict[str, Any], models: Sequence[str], accelerators: Sequence[str]) -> str:
+    """Models of the file on some accelerators, as a table of Markdown; what the file does not hold has no row."""
+    lines = [
+        "| | accelerator | weights | tables | temporaries | sum of | passes at once | passes/s of a device |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for model, text in itertools.product(models, accelerators):
+        for name, plan in found.items():
+            its_model, _, its_text, *differences = name.split(", ")
+            if (its_model, its_text) == (model, text) and "plain attention" not in differences and plan["programs"][0]:
+                lines.append(f"| {' | '.join(_cells(model, plan, differences))} |")
+    return "\n".join(lines)
+
+
+def _cells(model: str, plan: dict[str, Any], differences: Sequence[str]) -> list[str]:
+    step, few = plan["programs"][0], "few blocks" in differences
+    weights = sum(plan["weights"].values())
+    rest = plan["total"] - weights - plan["others"]
+    return [
+        model,
+        plan["target"],
+        f"{weights / 1e9:.1f}" + (", staged" if "staged" in differences else ""),
+        f"{plan['others'] / 1e9:.1f}",
+        f"{rest / 1e9:.1f}" + (" (step)" if few else ""),
+        f"{plan['total'] / 1e9:.1f} of {plan['usable'] / 1e9:.1f}",
+        f"{step['items']}",
+        f"{step['items_per_second']:,.0f}" + (" *" if few else ""),
+    ]
+
+
+def _differences(arguments: argparse.Namespace) -> list[str]:
+    """What a result's name says beside the model, the dtype and the devices."""
+    said = {
+        "plain attention": arguments.plain,
+        "staged": arguments.encoders == "staged",
+        "few blocks": arguments.few_blocks,
+    }
+    return [name for name, applies in said.items() if applies]
 
 
 def _is_there(path: pathlib.Path | None) -> bool:

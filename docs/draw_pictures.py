@@ -22,7 +22,7 @@ def draw(run: winobench.Pictures) -> np.ndarray:
     numbers = [[prompt.category for prompt in run.prompts].index(category) for category in run.categories]
     columns = [(model.label, seed) for model in run.models for seed in run.seeds]
     width = len(columns) * (SIDE + GAP)
-    page = Image.new("RGB", (width + 380, HEADING + len(numbers) * (SIDE + GAP)), "white")
+    page = Image.new("RGB", (width + 250, HEADING + len(numbers) * (SIDE + GAP)), "white")
     pen, font = ImageDraw.Draw(page), ImageFont.load_default(size=13)
     for column, (label, seed) in enumerate(columns):
         pen.text((column * (SIDE + GAP), 0), f"{label}\nseed {seed}", "#505050", font)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from launch import configuration
 from winobench import options
+from winobench.data.pictures import verdicts
 from winobench.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,6 +71,42 @@ def main(
     )
     if not processes or parallel.is_main_process():
         print(drawn(run, page.write_page(run)))
+        _verify(run)
+
+
+def _verify(run: Pictures) -> None:
+    """Where the prompts say what must be shown, looks whether it is, and prints how often."""
+    from winobench.pictures import verification
+
+    if verification.can_verify(run):
+        print_accuracy(verdicts.generation_accuracy(run, verification.verify(run)))
+        print(f"what the verifier found in each picture: {run.folder / verdicts.NAME}")
+
+
+def print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]], console: Any = None) -> None:
+    """Prints how often pictures show what their prompts ask for, by skill and model.
+
+    Args:
+      found: of `winobench.data.pictures.verdicts.generation_accuracy`.
+      console: where to; stdout when None.
+    """
+    import rich.box
+    import rich.console
+    import rich.table
+    import rich.text
+
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("drawn as asked, % [95% interval]", overflow="fold")
+    for label in found:
+        table.add_column(rich.text.Text(label), justify="right")
+    for category in dict.fromkeys(name for of_model in found.values() for name in of_model):
+        cells = []
+        for of_model in found.values():
+            one = of_model.get(category)
+            interval = one and f"{100 * one['value']:.1f} [{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
+            cells.append(rich.text.Text(interval or "-"))
+        table.add_row(rich.text.Text(category.replace("_", " ")), *cells)
+    (console or rich.console.Console()).print(table)
 
 
 def drawn(run: Pictures, page: pathlib.Path) -> str:

@@ -28,6 +28,7 @@ over the compiled kernels of a GPU, which is a bound.
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
 "winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.
+--few_blocks shortens it for diffusion transformers of many blocks, such as FLUX.1's.
 """
 
 _ACCELERATOR = flags.DEFINE_list(
@@ -39,6 +40,9 @@ _STORAGE = flags.DEFINE_float("storage_gb_per_s", 1.0, "What a host reads of wei
 _LARGEST = flags.DEFINE_bool("largest", False, "Find the largest step that fits, too; compiles several more.")
 _ANSWER = flags.DEFINE_integer(
     "answer_tokens", None, "Tokens of a language model's answers, the longest of a batch; else all that are allowed.", 1
+)
+_FEW = flags.DEFINE_bool(
+    "few_blocks", False, "Compile diffusion transformers of few blocks, without encoders, and extrapolate."
 )
 _DETAILS = flags.DEFINE_bool("details", False, "Show every program's kernels, and every part of the time.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this file, too.")
@@ -62,7 +66,13 @@ def main(config: ml_collections.ConfigDict) -> None:
         target = topologies.find(text)
         found.append(
             plans.make_plan(
-                config, target, devices=devices, price=_PRICE.value, largest=_LARGEST.value, assumed=assumed, say=print
+                config,
+                target,
+                devices=devices,
+                price=_PRICE.value,
+                largest=_LARGEST.value,
+                assumed=assumed,
+                few=_FEW.value,
             )
         )
     tables = {plans.LanguagePlan: language_table, plans.TrainingPlan: training_table}

@@ -39,6 +39,9 @@ _RATERS = flags.DEFINE_list(
 _FIT_TIMESTEPS = flags.DEFINE_boolean(
     "fit_timesteps", False, "Learn weights of timesteps from half of each run's examples; judge them on the other half."
 )
+_DRAWN = flags.DEFINE_list(
+    "drawn", [], "Runs of pictures by the models that are judged, with what a verifier says of them, with commas."
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Of resamples, subsets of the samples, and examples at random.")
 
 
@@ -55,6 +58,7 @@ def main(words: list[str]) -> None:
         seed=_SEED.value,
         raters=_RATERS.value,
         fit_timesteps=_FIT_TIMESTEPS.value,
+        drawn=_DRAWN.value,
         reproduce=eval_command,
         command=["python", "-m", "launch.report", *sys.argv[1:]],
     )

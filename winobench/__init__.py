@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from winobench.evaluation.questions import evaluate_questions
     from winobench.metrics import METRICS
     from winobench.models.autoencoder_kl import AutoencoderKL
+    from winobench.models.clevr_verifier import ClevrVerifier
     from winobench.models.clip import CLIPTextModel
     from winobench.models.unet_2d_condition import UNet2DConditionModel
     from winobench.pictures.draw import draw_pictures
@@ -47,6 +48,7 @@ _HOME = {
     "Association": "winobench.tasks.base",
     "AutoencoderKL": "winobench.models.autoencoder_kl",
     "CLIPTextModel": "winobench.models.clip",
+    "ClevrVerifier": "winobench.models.clevr_verifier",
     "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
@@ -89,6 +91,7 @@ __all__ = [
     "Association",
     "AutoencoderKL",
     "CLIPTextModel",
+    "ClevrVerifier",
     "Contrastive",
     "DiffusionITM",
     "Example",

@@ -18,6 +18,10 @@ from winobench.errors import InputError
 from winobench.files import user_path
 
 _ASSETS = pathlib.Path(__file__).resolve().parent / "assets"
+
+CLEVR_VERIFIER = str(_ASSETS / "clevr_verifier")
+"""The folder of the network that lists the objects of a CLEVR-style picture. It judges no texts, so it is no model."""
+
 # Owner and name; the hub checks the details, and takes 96 characters in all.
 HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -65,6 +69,8 @@ MODELS: dict[str, Model] = {
     "flux2-klein-base-4b": Model("black-forest-labs/FLUX.2-klein-base-4B", "FLUX.2-klein base 4B, 1024 pixels"),
     "flux2-klein-9b": Model("black-forest-labs/FLUX.2-klein-9B", "FLUX.2-klein 9B, 1024 pixels (gated)"),
     "flux2-klein-base-9b": Model("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
+    "z-image-turbo": Model("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
+    "z-image": Model("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
     # OpenAI's weights in a repository that has them as safetensors.
     "clip-vit-b32": Model("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels", "contrastive"),
     "clip-vit-l14": Model("openai/clip-vit-large-patch14", "CLIP ViT-L/14, 224 pixels", "contrastive"),

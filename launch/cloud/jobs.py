@@ -145,11 +145,9 @@ def make(request: Request) -> Job:
     several = request.nodes > 1 or (slice_ is not None and slice_.num_hosts > 1)
     if several and ("protocol" in config or config.get("recipe") in recipes.EMBEDDED):
         raise InputError(f"one process runs --config={request.config}: take one machine with --nodes=1.")
-
     name = request.name or _job_name(launcher, request.config, config)
     plan = None if request.plan is None else planned.read(request.plan, config, accelerator, request.nodes)
-    if plan is not None:
-        request = _as_planned(request, plan, config)
+    request = request if plan is None else _as_planned(request, plan, config)
     store = request.store or (_DEFAULT_CLAIM if request.target == "gke" else None)
     workdir = _workdir(request, store, name, several)
     installs = request.python is None and (request.target in ("skypilot", "tpu_vm") or request.package is not None)
@@ -158,9 +156,8 @@ def make(request: Request) -> Job:
         raise InputError("this winobench is no checkout that could be copied: say what to install with --package.")
     takes_checkout = installs and request.package is None
     environment = _environment(request, store, checkout)
-    command = _command(
-        request, launcher, installs, takes_checkout, workdir, _processes(request, slice_, name) if several else None
-    )
+    processes = _processes(request, slice_, name) if several else None
+    command = _command(request, launcher, installs, takes_checkout, workdir, processes)
     setup = _setup(request, store, _extras(config, accelerator), takes_checkout)
     image, lacks = _image(request)
     submit_command = _submit_command(request, name, store)

@@ -102,6 +102,8 @@ def path(tmp_path):
 class Pipeline:
     """The networks of a pipeline, and a count of refreshes."""
 
+    DENOISER, LARGE_ENCODERS, NETWORKS = "unet", (), ("unet", "text_encoder")
+
     def __init__(self, unet=None, text_encoder=None):
         self.unet = unet or network("unet")
         self.text_encoder = text_encoder or network("text")

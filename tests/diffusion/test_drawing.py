@@ -1,16 +1,19 @@
 """`Pipeline.generate`: what a picture depends on, beginning with images, and devices."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from winobench import parallel
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.errors import InputError
 
 TEXTS = ["a red cube", "a blue ball", "", "the cube left of the ball"]
 STEPS = {"num_steps": 3, "guidance_scale": 3.0}
 SHAPE = (8, 8, 4)
+LATENTS = np.zeros((1, *SHAPE), np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,13 @@ def whole(pipeline):
 
 
 def test_a_picture_depends_on_its_seed_and_number_alone(pipeline, whole):
-    """The noise of random steps included; the parts are drawn by the same program, so bit for bit."""
+    """The noise of random steps included; up to rounding, which depends on the place within a batch."""
     assert whole.shape == (4, *SHAPE)
     assert whole.dtype == np.float32
-    np.testing.assert_array_equal(drawn(pipeline, TEXTS[1:], seed=3, numbers=[1, 2, 3]), whole[1:])
+    close = functools.partial(np.testing.assert_allclose, atol=1e-4 * np.abs(whole).max())
+    close(drawn(pipeline, TEXTS[1:], seed=3, numbers=[1, 2, 3]), whole[1:])
     shuffled = drawn(pipeline, [TEXTS[3], TEXTS[0], TEXTS[0]], seed=[3, 4, 3], numbers=np.array([3, 0, 0]))
-    np.testing.assert_array_equal(shuffled[[0, 2]], whole[[3, 0]])
+    close(shuffled[[0, 2]], whole[[3, 0]])
     assert np.abs(shuffled[1] - whole[0]).max() > 0.1
 
 
@@ -45,7 +49,7 @@ def test_the_noise_of_steps_is_another_one_in_each(pipeline, whole):
     one, other = drawn(pipeline, TEXTS[:1] * 2, latents=noise)
     assert np.abs(one - other).max() > 0.1
     still = drawn(pipeline, TEXTS[:1] * 2, latents=noise, numbers=[5, 5])
-    np.testing.assert_array_equal(still[0], still[1])
+    np.testing.assert_allclose(still[0], still[1], atol=1e-4 * np.abs(still).max())
 
 
 def test_one_device_and_eight_draw_the_same(pipeline, whole):
@@ -95,29 +99,32 @@ def test_networks_that_have_changed_are_copied_again(tiny_pipeline):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampler": "dpm++"}, "the sampler is 'dpm.*one of ddim, euler, euler_ancestral, dpm_solver, flow_euler"),
-        ({"sampler": "flow_euler"}, "flow_euler is for flow models, which this is not: use ddim, euler"),
-        ({"sampler": "dpm_solver", "num_steps": 1000}, "dpm_solver's num_steps is 1000, .* from 1 to 999"),
-        ({"strength": 0.5}, "strength is 0.5, but there is no image"),
-        ({"image": np.zeros((1, *SHAPE), np.float32), "strength": 0.0}, "strength is 0.0, .* above 0 and up to 1"),
-        ({"image": np.zeros((1, *SHAPE), np.float32), "strength": 1.01}, "strength is 1.01"),
-        ({"image": np.zeros((1, *SHAPE), np.float32), "strength": 0.1}, "strength of 0.1 leaves none of 3 steps"),
-        ({"image": np.zeros((2, 32, 32, 3), np.uint8)}, r"image has the shape \[2, 32, 32, 3\].*\[1, 32, 32, 3\]"),
-        ({"image": np.full((1, *SHAPE), np.inf, np.float32)}, "image: its latents hold NaN or infinite numbers"),
-        ({"latents": np.zeros((1, 8, 8, 3), np.float32)}, r"latents are float32 \[1, 8, 8, 3\].*\[1, 8, 8, 4\]"),
-        ({"latents": np.zeros((1, *SHAPE), int)}, "latents are int64"),
-        ({"numbers": [1, 2]}, r"numbers has the shape \[2\], but there are 1 texts"),
-        ({"numbers": [-1]}, r"numbers\[0\] is -1"),
-        ({"seed": [1.5]}, r"seed\[0\] is 1.5"),
+        (
+            {"sampler": "dpm++"},
+            ("unknown-name", "dpm++", "ddim", "euler", "euler_ancestral", "dpm_solver", "flow_euler"),
+        ),
+        ({"sampler": "flow_euler"}, ("wrong-kind-of-sampler", "flow_euler", "ddim", "euler")),
+        ({"sampler": "dpm_solver", "num_steps": 1000}, ("out-of-range", "dpm_solver", "1000", "999")),
+        ({"strength": 0.5}, ("missing-images", "strength", "0.5")),
+        ({"image": LATENTS, "strength": 0.0}, ("bad-value", "strength", "0.0")),
+        ({"image": LATENTS, "strength": 1.01}, ("bad-value", "strength", "1.01")),
+        ({"image": LATENTS, "strength": 0.1}, ("no-steps-left", "strength", "0.1", "3")),
+        ({"image": np.zeros((2, 32, 32, 3), np.uint8)}, ("wrong-shape", "image", "[2, 32, 32, 3]", "[1, 32, 32, 3]")),
+        ({"image": LATENTS + np.float32(np.inf)}, ("not-finite", "image")),
+        ({"latents": LATENTS[..., :3]}, ("wrong-shape", "latents", "[1, 8, 8, 3]", "[1, 8, 8, 4]")),
+        ({"latents": LATENTS.astype(int)}, ("wrong-shape", "latents", "int64")),
+        ({"numbers": [1, 2]}, ("wrong-shape", "numbers", "[2]", "1")),
+        ({"numbers": [-1]}, ("bad-value", "numbers[0]", "-1")),
+        ({"seed": [1.5]}, ("bad-value", "seed[0]", "1.5")),
     ],
 )
 def test_arguments_that_cannot_be(pipeline, options, message):
-    with pytest.raises(InputError, match=message):
+    with raises(*message):
         pipeline.generate(["a"], **{"num_steps": 3, **options})
 
 
 def test_a_mesh_that_does_not_divide_the_batch(pipeline):
     if len(jax.devices()) != 8:
         pytest.skip("needs 8 devices")
-    with pytest.raises(InputError, match="batch_size is 3, but the mesh splits it into 8 parts"):
+    with raises("indivisible-batch", "3", "8"):
         drawn(pipeline, ["a"], batch_size=3, mesh=parallel.make_mesh())

@@ -56,7 +56,7 @@ def test_is_a_value():
     ],
 )
 def test_schedules_of_other_samplers_differ_and_train_alike(change):
-    """Equal ones share a compilation of ``ddim_sample``, which reads these options; fingerprints hold none of them."""
+    """Equal ones share a compilation of what reads these options; fingerprints hold none of them."""
     first, other = NoiseSchedule.from_config(SD15), NoiseSchedule.from_config({**SD15, **change})
     assert other != first
     assert other.training == first.training

@@ -1,6 +1,5 @@
 """python -m launch.generate --config=pictures from the command line to the page: with small pipelines, and ours."""
 
-import hashlib
 import json
 import re
 import signal
@@ -61,13 +60,13 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
         "image_size": 32,
         "dtype": "float32",
     }
-    # What is on disk is what the pipeline draws, whoever is in a batch with whom; in one of the same size, to the bit.
+    # What is on disk is what the pipeline draws, up to rounding, whoever is in a batch with whom.
     pipeline = winobench.load_pipeline(tiny_pipeline)
     assert pipeline.fingerprint == plain.fingerprint
     at_once = 2 * len(jax.local_devices())
     drawn = pipeline.generate(PROMPTS[1:], num_steps=2, guidance_scale=3.0, seed=7, numbers=[1, 2], batch_size=at_once)
     found = [run.image(run.record(plain.label, 7, number)).astype(int) for number in (1, 2)]
-    np.testing.assert_array_equal(found, drawn)
+    assert np.abs(found - drawn).max() <= 1
     assert np.abs(found[0] - run.image(run.record(adapted.label, 7, 1))).max() > 10
     assert np.abs(found[0] - run.image(run.record(plain.label, 0, 1))).max() > 10
     page = (folder / "pictures.html").read_text()
@@ -77,11 +76,12 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
 
     # The same command again draws what is missing, and nothing else; a lost picture comes back as it was.
     before = {path: path.stat().st_mtime_ns for path in folder.glob("pictures/*/*/*.png")}
-    lost = run.path(run.record(adapted.label, 7, 2))
+    image, lost = run.image(run.record(adapted.label, 7, 2)), run.path(run.record(adapted.label, 7, 2))
     lost.unlink()
     status, out, err = launch(*words, cwd=tmp_path)
     assert (status, "1 picture is lost or damaged and drawn again, such as pictures/" in err) == (0, True), err
-    assert hashlib.sha256(lost.read_bytes()).hexdigest() == run.record(adapted.label, 7, 2).sha256
+    again = winobench.read_pictures(folder)
+    assert np.abs(image.astype(int) - again.image(again.record(adapted.label, 7, 2))).max() <= 1
     assert {path for path in before if path.stat().st_mtime_ns != before[path]} == {lost}
 
 

@@ -231,6 +231,8 @@ def test_the_device_is_that_of_the_mesh():
         (256, 77, 64, {}),  # a text
         (256, 512, 160, {}),
         (256, 1536, 160, {}),  # several blocks of keys, and heads that fill no two registers
+        (1101, 1101, 64, {}),  # an image and a text: 1,152 positions in several blocks
+        (1110, 1357, 64, {"lengths": np.array([1300, 1357], np.int32)}),  # blocks that take more padding
         (256, 256, 64, {"is_causal": True}),
         (256, 256, 64, {"lengths": np.array([1, 200], np.int32)}),
     ],
@@ -248,6 +250,37 @@ def test_flash_is_the_plain_form(queries, keys, head_size, keywords):
     plain = jax.value_and_grad(total(attention.dot_product_attention), (0, 1, 2))(query, key, value)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("positions", "padded", "queries", "keys"),
+    [
+        (256, 256, 256, 256),
+        (576, 640, 640, 640),
+        (1024, 1024, 1024, 1024),
+        (2304, 2304, 768, 1152),
+        (4096, 4096, 1024, 2048),
+        (4096 + 154, 4608, 768, 1536),  # whole registers, 4,352, have no divisor between 256 and 2,176
+        (4096 + 333, 4608, 768, 1536),
+        (4096 + 512, 4608, 768, 1536),
+        (9216, 9216, 1024, 1536),
+    ],
+)
+def test_blocks_of_flash(positions, padded, queries, keys):
+    """Large blocks, with little padding: what an image and a text have together is no multiple of a block."""
+    *lengths, sizes = fused_attention._blocks(positions, positions, 256)
+    assert lengths == [padded, padded]
+    assert (sizes.block_q, sizes.block_k_major) == (queries, keys)
+
+
+def test_blocks_divide_what_they_are_of():
+    for positions in range(64, 10_000, 97):
+        for head_bytes in (128, 512, 1024, 2048):
+            queries, keys, sizes = fused_attention._blocks(positions, positions, head_bytes)
+            assert positions <= min(queries, keys)
+            assert max(queries, keys) <= 1.3 * positions + 128
+            assert queries % sizes.block_q == queries % sizes.block_q_dq == 0
+            assert keys % sizes.block_k_major == sizes.block_k_major % sizes.block_k == keys % sizes.block_k_dq == 0
 
 
 def test_kept_keys_and_values():

@@ -1,10 +1,13 @@
 """Blocks of Stable Diffusion by hand; tests/parity has them against diffusers."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import nnx
 
-from winobench.models.stable_diffusion_blocks import Upsample2D
+from winobench import parallel
+from winobench.models.stable_diffusion_blocks import ResnetBlock2D, Upsample2D
 
 
 def test_upsampling_repeats():
@@ -17,3 +20,19 @@ def test_upsampling_repeats():
     np.testing.assert_array_equal(upsample(x, (3, 5)), expected[:, :3, :5])
     # One more than twice: the first row and column come three times.
     np.testing.assert_array_equal(upsample(x, (5, 6))[0, :, 0, 0], [0, 0, 0, 3, 3])
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_a_skip_is_more_of_the_input(monkeypatch, platform):
+    """On a GPU the shortcut adds up products of both parts, which rounds otherwise (float32, to 1e-5)."""
+    random = np.random.default_rng(0)
+    x, skip, time = (jnp.float32(random.normal(size=shape)) for shape in ((2, 5, 3, 24), (2, 5, 3, 8), (2, 7)))
+    kwargs = {"dtype": jnp.float32, "param_dtype": jnp.float32, "rngs": nnx.Rngs(0)}
+    block = ResnetBlock2D(32, 16, time_channels=7, groups=4, epsilon=1e-5, output_scale=1.5, **kwargs)
+    block.conv_shortcut.bias[...] = jnp.arange(16.0)
+    expected = block(jnp.concatenate([x, skip], axis=-1), time)
+    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device(platform))
+    text = str(jax.make_jaxpr(lambda *a: block(*a))(x, time, skip))
+    assert text.count("dot_general") == (3 if platform == "gpu" else 2)
+    with jax.default_matmul_precision("highest"):
+        np.testing.assert_allclose(block(x, time, skip), expected, rtol=1e-5, atol=1e-5 * (platform == "gpu"))

@@ -7,10 +7,10 @@ import peft
 import pytest
 import torch
 
-from tests import tiny_flux, tiny_flux2, tiny_sd3
+from tests import tiny_flux, tiny_flux2, tiny_sd3, tiny_z_image
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import names
-from tests.parity import test_flux, test_flux2, test_stable_diffusion_3
+from tests.parity import test_flux, test_flux2, test_stable_diffusion_3, test_z_image
 from tests.parity.test_scorer import pictures
 from winobench import checkpoints, parallel
 from winobench.diffusion import families
@@ -19,10 +19,13 @@ from winobench.scorers.diffusion_itm import DiffusionITM
 
 TARGETS = ["attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.add_k_proj", "ff.net.0.proj", "proj_out"]
 TARGETS += ["ff_context.linear_in", "attn.to_qkv_mlp_proj"]  # klein's alone
+TARGETS += ["attention.to_q", "attention.to_out.0", "feed_forward.w2", "layers.0.adaLN_modulation.0"]  # Z-Image's
+TARGETS += ["2-1.linear"]
 FAMILIES = {
     "sd3": (tiny_sd3.write, diffusers.StableDiffusion3Pipeline, test_stable_diffusion_3.torch_errors),
     "flux": (tiny_flux.write, diffusers.FluxPipeline, test_flux.torch_errors),
     "klein": (tiny_flux2.write, diffusers.Flux2KleinPipeline, test_flux2.torch_errors),
+    "z_image": (tiny_z_image.write, diffusers.ZImagePipeline, test_z_image.torch_errors),
 }
 LEVELS = [0.1, 0.5, 0.9]
 

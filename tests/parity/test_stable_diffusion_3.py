@@ -1,5 +1,6 @@
 """Stable Diffusion 3.5 against torch diffusers on the same folder: conditions, whole scores, pictures, files."""
 
+import json
 import shutil
 
 import diffusers
@@ -20,6 +21,7 @@ from winobench.diffusion import families
 from winobench.diffusion.stable_diffusion_3 import StableDiffusion3
 from winobench.errors import InputError
 from winobench.models.t5_encoder import T5EncoderConfig, T5EncoderModel
+from winobench.scorers import loading
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 TEXTS = ["a red cube left of the blue ball", "a photo", ""]
@@ -124,6 +126,30 @@ def test_folders_without_the_third_encoder(without_t5, folder, noise, tmp_path):
     assert families.load_pipeline(tmp_path / "damaged", zero_t5=True).fingerprint == pipeline.fingerprint
     with pytest.raises(InputError, match=names("text_encoder_3")):
         families.load_pipeline(tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("there", ["nothing", "rubbish"])
+def test_parts_that_settings_leave_out_are_not_looked_at(folder, there, tmp_path):
+    """``model_index.json`` names T5, but its folders are not there, or hold what nobody could read."""
+    folder = shutil.copytree(folder, tmp_path / "sd3")
+    for part in ("text_encoder_3", "tokenizer_3"):
+        if there == "nothing":
+            shutil.rmtree(folder / part)
+        else:
+            for file in (folder / part).iterdir():
+                file.write_bytes(b"rubbish")
+    with pytest.raises(InputError, match=names("text_encoder_3")):
+        families.load_pipeline(folder)
+    settings = {"zero_t5": True, "text_tokens": 2}
+    assert "text_encoder_3" not in families.read_description(folder, settings=settings).configs
+    loading.check_scorer(str(folder), diffusion={"pipeline_options": settings})
+    assert loading.load_scorer(str(folder), diffusion={"pipeline_options": settings}).pipeline.text_encoder_3 is None
+    # A folder can say so itself, and be overruled.
+    path = folder / "scheduler" / "scheduler_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "_winobench": {"settings": settings}}))
+    assert families.load_pipeline(folder).text_encoder_3 is None
+    with pytest.raises(InputError, match=names("text_encoder_3")):
+        families.read_description(folder, settings={"zero_t5": False})
 
 
 def test_t5_without_tokens_is_refused(ours):

@@ -40,6 +40,41 @@ def description():
     return dataclasses.replace(whole, configs={"unet": unet, "vae": vae, "text_encoder": text})
 
 
+def flux_description(double, single):
+    """That of a narrow FLUX.1 with so many blocks of two streams and of one, and 256 positions of the image."""
+    whole = abstract.read_description("flux1-dev")
+    transformer = dataclasses.replace(
+        whole.configs["transformer"],
+        num_layers=double,
+        num_single_layers=single,
+        num_attention_heads=2,
+        joint_attention_dim=64,
+        pooled_projection_dim=32,
+    )
+    vae = dataclasses.replace(
+        whole.configs["vae"],
+        block_out_channels=(32, 32),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        layers_per_block=1,
+        sample_size=SIZE,
+    )
+    clip = dataclasses.replace(
+        whole.configs["text_encoder"],
+        vocab_size=512,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        projection_dim=32,
+    )
+    t5 = dataclasses.replace(
+        whole.configs["text_encoder_2"], vocab_size=512, d_model=64, d_kv=32, d_ff=64, num_layers=1, num_heads=2
+    )
+    configs = {"transformer": transformer, "vae": vae, "text_encoder": clip, "text_encoder_2": t5}
+    return dataclasses.replace(whole, configs=configs)
+
+
 def write(folder):
     """Writes what a plan reads of it: configs, no weights."""
     described = description()
@@ -54,3 +89,19 @@ def write(folder):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
+
+
+def z_image():
+    """What is said of a Z-Image with one block of each kind, heads of the released width, and 256 positions."""
+    whole = abstract.read_description("z-image")
+    sizes = {"dim": 256, "n_heads": 2, "n_kv_heads": 2, "n_layers": 1, "n_refiner_layers": 1, "cap_feat_dim": 64}
+    channels = {"latent_channels": 4, "block_out_channels": (32, 32), "layers_per_block": 1, "sample_size": SIZE}
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    encoder = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
+    configs = {
+        "transformer": dataclasses.replace(whole.configs["transformer"], in_channels=4, **sizes),
+        "vae": dataclasses.replace(whole.configs["vae"], **channels, **blocks),
+        "text_encoder": dataclasses.replace(whole.configs["text_encoder"], **encoder, **heads),
+    }
+    return dataclasses.replace(whole, configs=configs)

@@ -94,6 +94,45 @@ def test_a_program_of_a_gpu():
     assert (found["gate"].kind, found["gate"].bytes) == (hlo.OTHER, 128 * (2560 + 1280) * 2)
 
 
+LIBRARIES = """HloModule jit_step, is_scheduled=true
+
+%fused_first (p: bf16[32,64,320], q: bf16[32,64,640]) -> bf16[32,1,32] {
+  %p = bf16[32,64,320]{2,1,0} parameter(0)
+  %q = bf16[32,64,640]{2,1,0} parameter(1)
+  %joined = bf16[32,64,960]{2,1,0} concatenate(%p, %q), dimensions={2}
+  ROOT %first = bf16[32,1,32]{2,1,0} slice(%joined), slice={[0:32], [0:1], [0:960:30]}
+}
+
+ENTRY %main (x: bf16[2048,320], k: bf16[320,2560], b: bf16[2560], p: bf16[32,64,320], q: bf16[32,64,640]) -> bf16[4] {
+  %x = bf16[2048,320]{1,0} parameter(0)
+  %k = bf16[320,2560]{1,0} parameter(1)
+  %b = bf16[2560]{0} parameter(2)
+  %p = bf16[32,64,320]{2,1,0} parameter(3)
+  %q = bf16[32,64,640]{2,1,0} parameter(4)
+  %gated = bf16[2048,1280]{1,0} custom-call(%x, %k, %k, %b, %b), custom_call_target="__gpu$xla.gpu.triton", \
+metadata={op_name="jit(step)/geglu/pallas_call"}, backend_config={grid_x = 20 : i32, ir = "conv \\01(fmha) dot"}
+  %other = bf16[2048,1280]{1,0} custom-call(%x), custom_call_target="__gpu$xla.gpu.triton", \
+metadata={op_name="jit(step)/another/pallas_call"}
+  %wide = (bf16[2048,2560]{1,0}, s8[4194304]{0}) custom-call(%x, %k), custom_call_target="__cublas$lt$matmul", \
+backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"]}}}
+  ROOT %shift = bf16[32,1,32]{2,1,0} fusion(%p, %q), kind=kLoop, calls=%fused_first
+}
+"""
+
+
+def test_kernels_of_libraries_and_of_our_own():
+    gated, other, wide, shift = read(LIBRARIES)
+    # Values and gates are one product; its weights are given twice and are in memory once.
+    assert (gated.kind, gated.operations, gated.dtype) == (hlo.PRODUCT, 2 * 2048 * 320 * 2560, "bfloat16")
+    assert gated.bytes == 2 * (2048 * 320 + 320 * 2560 + 2560 + 2048 * 1280)
+    assert (other.kind, other.operations) == (hlo.OTHER, 0)
+    # Scratch memory is no result.
+    assert (wide.kind, wide.operations) == (hlo.PRODUCT, 2 * 2048 * 320 * 2560)
+    assert wide.bytes == 2 * (2048 * 320 + 320 * 2560 + 2048 * 2560)
+    # Of two arrays together it takes a slice; it can be no more than that of either.
+    assert (shift.kind, shift.bytes) == (hlo.COPY, 2 * 3 * 32 * 32)
+
+
 TPU = """HloModule jit_step, is_scheduled=true
 
 ENTRY %main (a: bf16[32,77,64], b: bf16[32,64,77], q: bf16[1,2,256,64]) -> bf16[32,77,77] {
@@ -111,7 +150,7 @@ window={size=32 stride=31 lhs_dilate=32}, dim_labels=0bf_0io->0bf, backend_confi
 
 def test_a_program_of_a_tpu():
     flash, product = read(TPU.replace("%flash =", "%flash_attention.1 ="))
-    assert (flash.kind, flash.operations, flash.transcendentals) == (hlo.ATTENTION, 1000, 2000)
+    assert (flash.kind, flash.operations, flash.transcendentals, flash.keys) == (hlo.ATTENTION, 1000, 2000, 256)
     # Written as a convolution over the batch, which is no convolution; the second factor lies on the chip.
     assert (product.kind, product.operations) == (hlo.PRODUCT, 2 * 32 * 77 * 77 * 64)
     assert product.bytes == 2 * 32 * 77 * (64 + 77)
@@ -191,6 +230,11 @@ def test_roofline():
     assert roofline.seconds(kernel(operations=989e12, bytes=2 * 3.35232e12), h100) == pytest.approx(2)
     assert roofline.seconds(kernel(operations=67e12, dtype="float32"), h100) == pytest.approx(1)
     assert roofline.seconds(kernel(transcendentals=16 * 132 * 1.98e9), h100) == pytest.approx(1)
+    # An image's and a text's positions together fill smaller blocks on a TPU than an image's.
+    alone, joint = (
+        roofline.seconds(kernel(transcendentals=1.75e12, keys=keys), ACCELERATORS["v6e"]) for keys in (4096, 4608)
+    )
+    assert (alone, joint) == (pytest.approx(3.0), pytest.approx(3.5))
     sums = roofline.by_kind([kernel(bytes=10), kernel(bytes=5)], h100)
     assert sums == {hlo.OTHER: roofline.Sum(6, 0, 45, pytest.approx(45 / 3.35232e12))}
 

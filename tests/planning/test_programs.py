@@ -32,9 +32,9 @@ def _environment(monkeypatch, tmp_path):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
 
 
-def scoring(text, **options):
+def scoring(text, described=small.description, **options):
     target = topologies.find(text)
-    pipeline = abstract.make_pipeline(small.description(), "bfloat16")
+    pipeline = abstract.make_pipeline(described(), "bfloat16")
     return target, programs.scoring(pipeline, parallel.make_mesh(target.devices), **options)
 
 
@@ -66,6 +66,20 @@ def test_the_step_on_a_tpu():
     # Beside the table of latents, which is turned around once, there is room for what lies between layers.
     assert compiled.memory_analysis().temp_size_in_bytes - 4 * found.tables < 20e6
     assert all(kernel.cycles is not None for kernel in kernels if kernel.operations and kernel.kind != hlo.ATTENTION)
+
+
+@pytest.mark.slow
+def test_the_step_of_one_stream_on_a_tpu():
+    """Z-Image: texts of several lengths do not keep the kernel from it."""
+    pytest.importorskip("libtpu")
+    _, found = scoring("v5e:2x2", small.z_image)
+    module = hlo.parse(text_of(found.step(4)))
+    kernels = hlo.kernels(module)
+    # The image, the text, and both.
+    assert sum(kernel.times for kernel in kernels if kernel.kind == hlo.ATTENTION) == 3
+    assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
+    assert not [array for positions in (256, 512, 768) for array in scores_in_memory(module, positions)]
+    assert text_of(found.encoders[1])
 
 
 def test_what_a_compiler_has_said_is_kept(monkeypatch):
@@ -116,6 +130,11 @@ def test_the_step_on_a_gpu():
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COLLECTIVE]
     # Kernels of convolutions lie as cuDNN takes them.
     assert not [kernel for kernel in kernels if kernel.kind == hlo.COPY and "params" in kernel.source]
+    # GEGLU is one kernel in each of four blocks, sums around layers are parts of products, and nothing joins the skips
+    # but what normalises them.
+    assert sum("/geglu/" in kernel.source and kernel.kind == hlo.PRODUCT for kernel in kernels) == 4
+    large = [kernel for kernel in kernels if not kernel.operations and kernel.bytes > 1e6]
+    assert not [kernel for kernel in large if kernel.source.endswith(("/add", "/concatenate"))]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from tests.expectations import names
 from winobench import tasks
 from winobench.data import clevr_captions
+from winobench.data.pictures import geneval
 from winobench.metrics import METRICS
 from winobench.report import published
 
@@ -31,11 +32,13 @@ def test_every_cell_of_every_table():
         "5": 4 * 4,
         "6": 8 * 3,
         "boxplot_others": 14 * 7,
+        "bar_plot_full_correct": 36 * 5,
     }
     places = [(number.table, number.row, number.column) for number in published.numbers()]
-    assert len(set(places)) == len(places) == 225 + 98
+    assert len(set(places)) == len(places) == 225 + 98 + 180
     assert published.source()["arxiv"] == "2305.16397"
-    assert {n.paper for n in published.numbers() if n.table == "boxplot_others"} == {"self_bench"}
+    of_scripts = [n for n in published.numbers() if n.table in ("boxplot_others", "bar_plot_full_correct")]
+    assert {number.paper for number in of_scripts} == {"self_bench"}
     assert published.source("self_bench")["arxiv"] == "2505.17955"
 
 
@@ -146,6 +149,11 @@ def test_one_number_a_place_and_setting():
 def test_every_number_stands_beside_one_that_we_measure():
     subtasks = set(clevr_captions.SUBTASKS)
     for task_name, of_task in itertools.groupby(published.numbers(), key=lambda number: number.task):
+        if task_name.startswith("selfbench_"):  # made of a folder of pictures
+            assert task_name.removeprefix("selfbench_") in geneval.SKILLS
+            drawers = [f"{name}{kept}/accuracy" for name in ("1.5", "2.0", "3-m") for kept in ("", ", correct")]
+            assert {number.metric for number in of_task} <= set(drawers)
+            continue
         task = tasks.get_task(task_name)
         for number in of_task:
             if task.association is not None:

@@ -8,9 +8,10 @@ import pytest
 import safetensors.numpy
 
 from configs import hardneg as hardneg_config
-from tests import tiny_sd3, tiny_sdxl
+from tests import tiny_sd3, tiny_sdxl, tiny_z_image
 from tests.expectations import names, raises
 from winobench.checkpoints import read_lora
+from winobench.diffusion import families
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -190,9 +191,18 @@ def test_a_model_with_two_text_encoders(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_flow_model(tmp_path_factory):
-    """Stable Diffusion 3: a loss of velocities at noise levels, which trains adapters on the joint attention."""
-    config = make_config(tiny_sd3.write(tmp_path_factory.mktemp("sd3")), tmp_path_factory)
+@pytest.mark.parametrize("with_t5", [True, False])
+def test_a_flow_model(with_t5, tmp_path_factory):
+    """Stable Diffusion 3: a loss of velocities at noise levels, which trains adapters on the joint attention.
+
+    Without T5 and its tokens, as clevr-flow is, ids of no length go through batches, micro-batches and pairs.
+    """
+    model = tiny_sd3.write(tmp_path_factory.mktemp("sd3"))
+    if not with_t5:
+        smaller = families.load_pipeline(model, zero_t5=True, text_tokens=0)
+        model = tmp_path_factory.mktemp("clip_alone")
+        smaller.save_pretrained(model, dtype="float32")
+    config = make_config(model, tmp_path_factory)
     config.num_steps = 2
     folder = tmp_path_factory.mktemp("runs") / "sd3"
     hardneg.run(config, folder)
@@ -207,6 +217,19 @@ def test_a_flow_model(tmp_path_factory):
     assert len(layers) == 15
     scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora")
     assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
+
+
+@pytest.mark.slow
+def test_a_flow_model_with_one_stream(tmp_path_factory):
+    """Z-Image: texts of several lengths, of which the encoder is told; adapters on the blocks of image and text."""
+    config = make_config(tiny_z_image.write(tmp_path_factory.mktemp("z_image")), tmp_path_factory)
+    config.num_steps = 2
+    folder = tmp_path_factory.mktemp("runs") / "z_image"
+    hardneg.run(config, folder)
+    assert all(0 < row["positive_error"] < 20 for row in rows_of(folder) if "positive_error" in row)
+    (layers,) = read_lora(folder / "lora").parts.values()
+    assert len(layers) == 8
+    assert all(np.any(adapter.up) for adapter in layers.values())
 
 
 @pytest.mark.parametrize("form", hardneg_config.FORMS)

@@ -93,12 +93,13 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
     return np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["attention_mask"], np.int32).sum(axis=1)
 
 
-def as_questions(tokenizer: Any, texts: Sequence[str]) -> list[str]:
-    """Texts in a tokenizer's chat template, each as what a user says, up to where an answer without a thought begins.
+def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False) -> list[str]:
+    """Texts in a tokenizer's chat template, each as what a user says, up to where an answer begins.
 
     Args:
       tokenizer: from `read_fast_tokenizer`.
       texts: strings.
+      thinking: the answer may begin with a thought; otherwise the template says that there is none.
 
     Raises:
       InputError: if a text cannot be tokenized (`winobench.texts.check_texts`), or there is no chat template.
@@ -110,7 +111,7 @@ def as_questions(tokenizer: Any, texts: Sequence[str]) -> list[str]:
             " tokenizer's folder",
             code="no-chat-template",
         )
-    options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": False}
+    options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": thinking}
     return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]
 
 

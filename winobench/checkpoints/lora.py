@@ -1,21 +1,8 @@
 """LoRA files: every way in which diffusers has named their tensors, read into one form; the current way, written.
 
 A file holds two factors a layer, in torch's layout, and at most a number ``alpha``, by which, over the rank, their
-product is multiplied. The factors' names, for the layer ``...attn1.to_q`` of a UNet:
-
-- ``unet...attn1.to_q.lora_A.weight``, ``.lora_B.weight``: current diffusers, peft's names;
-- ``unet...attn1.to_q.lora.down.weight``, ``.lora.up.weight``, or with ``.processor`` before ``.to_q``: before that;
-- ``unet...attn1.processor.to_q_lora.down.weight``, ``.up.weight``: the first ones; the output layer is
-  ``to_out_lora`` there.
-
-Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
-load and goes on with the model as it was. A text encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``),
-with or without ``text_model.`` behind it, and ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old
-files. The prefix is always the network's name in the pipeline (`Pipeline.NETWORKS`).
-
-kohya's scripts name a layer in one word, ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` and
-``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` beside; SDXL's blocks in those of the original code
-(``input_blocks_4_1`` is ``down_blocks.1.attentions.0``).
+product is multiplied. `winobench.checkpoints.lora_keys` has the names of its tensors, and
+`winobench.checkpoints.lora_layers` which layers of a network they are for.
 """
 
 from __future__ import annotations
@@ -35,7 +22,8 @@ import safetensors
 from flax import nnx
 
 from winobench import json_files, options
-from winobench.checkpoints import sources, weights
+from winobench.checkpoints import lora_keys, lora_layers, sources, weights
+from winobench.checkpoints.lora_layers import Adapter
 from winobench.errors import InputError
 from winobench.files import user_path
 from winobench.models import lora
@@ -46,55 +34,9 @@ if TYPE_CHECKING:
 WEIGHTS_NAME = "pytorch_lora_weights"
 """Stem of the file's name."""
 
-_PREFIX = re.compile(r"(unet|transformer|text_encoder(?:_\d)?)\.(.+)")
-_FIRST_PART = "unet"  # of names without a prefix
-_KEY = re.compile(
-    r"(?P<layer>.+?)(?:"
-    r"\.lora_(?P<letter>[AB])\.weight"
-    r"|\.lora_(?P<kohya>down|up)\.weight"
-    r"|(?:\.lora|\.lora_linear_layer|(?P<old>_lora))\.(?P<side>down|up)\.weight"
-    r"|(?:\.lora|\.lora_linear_layer|(?P<old_alpha>_lora))?\.(?P<alpha>alpha)"
-    r")"
-)
-# The first names of attention layers -> the layers' own, in denoisers and in text encoders.
-_FIRST_NAMES = {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"}
-_FIRST_NAMES_OF_TEXTS = {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"}
 _LAYER_PATTERN = re.compile(r"\^?(\w|\.|\\\.|-){1,300}")
-_KOHYA_PARTS = {"unet": "unet", "te": "text_encoder", "te1": "text_encoder", "te2": "text_encoder_2"}
-_KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_(\w+)(\..+)")
-# Names of modules that hold an underscore: all others in kohya's names stand for a dot.
-_WORDS = re.compile(
-    r"down_blocks|up_blocks|mid_block|transformer_blocks|input_blocks|middle_block|output_blocks|proj_(?:in|out)"
-    r"|to_(?:q|k|v|out)|text_model|self_attn|(?:q|k|v|out)_proj|(?:time|add)_embedding|linear_[12]|time_emb_proj"
-    r"|conv_(?:in|out|shortcut)|text_projection|[a-z0-9]+"
-)
 # Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
 _METADATA_KEY = "lora_adapter_metadata"
-
-
-@dataclasses.dataclass(frozen=True)
-class Adapter:
-    """The adapter of one layer, in torch's layout.
-
-    Attributes:
-      down: float32 [rank, inputs].
-      up: float32 [outputs, rank].
-      alpha: the product of the two is multiplied by alpha / rank; None for the rank itself, so by 1.
-    """
-
-    down: np.ndarray
-    up: np.ndarray
-    alpha: float | None = None
-
-    @property
-    def rank(self) -> int:
-        """Width between the two factors."""
-        return self.down.shape[0]
-
-    @property
-    def factors(self) -> lora.Factors:
-        """The same for the networks here, whose layout is [inputs, outputs]."""
-        return lora.Factors(self.down.T, self.up.T, 1.0 if self.alpha is None else self.alpha / self.rank)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +45,8 @@ class LoRAWeights:
 
     Attributes:
       parts: name of the network in the pipeline -> torch's name of the layer -> its adapter. Those of text encoders
-        begin with ``text_model.``; most files have none.
+        begin with ``text_model.``; most files have none. As read, a transformer may be called ``unet``, and its layers
+        have the names of the file; `load_lora` returns those of the network.
       file: where it was read.
     """
 
@@ -151,19 +94,22 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
     found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
     unknown = []
     for key, tensor in tensors.items():
-        known = _parse(key)
+        known = lora_keys.parse(key)
         if known is None:
             unknown.append(key)
             continue
         part, layer, role = known
         roles = found.setdefault((part, layer), {})
         if role in roles:
-            raise InputError(f"{path}: {roles[role].name} and {key} are two names of the same tensor: remove one")
+            raise InputError(
+                f"{path}: {roles[role].name} and {key} are two names of the same tensor: remove one",
+                code="repeated-tensor",
+            )
         roles[role] = tensor
     if unknown:
-        raise InputError(_describe_unknown(path, unknown))
+        raise InputError(_describe_unknown(path, unknown), code="not-a-lora")
     if not found:
-        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it again")
+        raise InputError(f"{path} holds no tensors, so it is no LoRA: get it again", code="empty-file")
     configs = _peft_configs(path)
     parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
@@ -193,36 +139,59 @@ def load_lora(
       allow_pickle: as in `read_lora`.
 
     Returns:
-      What was read.
+      What was read, by the pipeline's names of networks and layers.
 
     Raises:
-      InputError: as `read_lora` does; if the adapters are of another model; or if adapters of another file are there.
+      InputError: as `read_lora` does; if the adapters are of another model, or of a network that takes none; or if
+        adapters of another file are there.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
-        raise InputError(f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1")
+        raise InputError(
+            f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1", code="out-of-range"
+        )
     read = source
     if not isinstance(read, LoRAWeights):
         read = read_lora(read, revision=revision, allow_pickle=allow_pickle)
-    chosen = []
-    networks = pipeline.networks
+    chosen: dict[str, dict[str, Adapter]] = {}
     for part, adapters in read.parts.items():
-        if part not in networks:
-            has = ", ".join(networks)
-            raise InputError(f"{read.file}: it adapts a {part}, but a {type(pipeline).__name__} has {has} only")
-        network = networks[part]
-        values = {name: adapter.factors for name, adapter in adapters.items()}
-        values = {name: factors._replace(scale=scale * factors.scale) for name, factors in values.items()}
+        name = _network_name(pipeline, part, read.file)
         try:
-            lora.check_fit(network, values)
+            fitted = lora_layers.fitted(pipeline.networks[name], adapters)
+            if double := sorted(fitted.keys() & chosen.get(name, {}).keys()):
+                raise InputError(
+                    f"the layer {double[0]} of the {name} has two adapters: remove one", code="repeated-tensor"
+                )
+            chosen[name] = {**chosen.get(name, {}), **fitted}
+            lora.check_fit(pipeline.networks[name], {layer: one.factors for layer, one in chosen[name].items()})
         except InputError as error:
-            raise InputError(f"{read.file}: {error}") from error
-        chosen.append((network, values))
-    for network, values in chosen:
-        lora.attach(network, values)
+            raise InputError(f"{read.file}: {error}", code=error.code) from error
+    for name, adapters in chosen.items():
+        factors = {layer: one.factors for layer, one in adapters.items()}
+        scaled = {layer: values._replace(scale=scale * values.scale) for layer, values in factors.items()}
+        lora.attach(pipeline.networks[name], scaled)
         if fuse:
-            lora.fuse(network)
+            lora.fuse(pipeline.networks[name])
     pipeline.refresh()
-    return read
+    return LoRAWeights(chosen, read.file)
+
+
+def _network_name(pipeline: Pipeline, part: str, path: str) -> str:
+    """The name in the pipeline of the network that a file's part adapts."""
+    if part == lora_keys.DENOISER:
+        part = pipeline.DENOISER
+    elif part == lora_keys.T5 and part not in pipeline.NETWORKS and pipeline.LARGE_ENCODERS:
+        part = pipeline.LARGE_ENCODERS[0]
+    networks, kind = pipeline.networks, type(pipeline).__name__
+    if part not in networks:
+        which = f"this {kind}, whose {part} is left out," if part in pipeline.NETWORKS else f"a {kind}"
+        raise InputError(f"{path}: it adapts a {part}, but {which} has {', '.join(networks)} only", code="lora-misfit")
+    if not networks[part].lora_targets:
+        raise InputError(
+            f"{path}: it adapts the {part}, a {type(networks[part]).__name__}, for which no LoRA can be used: remove"
+            " its tensors from the file",
+            code="lora-misfit",
+        )
+    return part
 
 
 def save_lora(folder: str | os.PathLike, **networks: nnx.Module | None) -> str:
@@ -248,12 +217,13 @@ def save_lora(folder: str | os.PathLike, **networks: nnx.Module | None) -> str:
             if not (np.isfinite(down).all() and np.isfinite(up).all()):
                 raise InputError(
                     f"the adapter of {part}.{name} holds values that are not finite: look for the step at which"
-                    " training diverged"
+                    " training diverged",
+                    code="not-finite",
                 )
             arrays[f"{part}.{name}.lora_A.weight"] = down.T
             arrays[f"{part}.{name}.lora_B.weight"] = up.T
     if not arrays:
-        raise InputError("there is no LoRA to save: none of the networks has adapters")
+        raise InputError("there is no LoRA to save: none of the networks has adapters", code="no-lora")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{WEIGHTS_NAME}.safetensors")
     weights.write_weights(path, arrays)
@@ -266,7 +236,7 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
     command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
     if not os.path.isfile(path):
         if not os.path.exists(path) and path.endswith((".safetensors", ".bin")):
-            raise InputError(f"LoRA: there is no file {path}")
+            raise InputError(f"LoRA: there is no file {path}", code="no-such-file")
         place = sources.resolve(path, revision=revision)
         path = place.find(f"{WEIGHTS_NAME}.safetensors") or place.find(f"{WEIGHTS_NAME}.bin")
         if path is None:
@@ -276,41 +246,17 @@ def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool)
                 if there
                 else "name another place"
             )
-            raise InputError(f"{place} has no {WEIGHTS_NAME}.safetensors: {advice}")
+            raise InputError(f"{place} has no {WEIGHTS_NAME}.safetensors: {advice}", code="no-such-file")
         command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
     if not path.endswith((".safetensors", ".bin")):
-        raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file")
+        raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file", code="unsupported-file-format")
     if path.endswith(".bin") and not allow_pickle:
         raise InputError(
             f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or allow"
-            " pickles (allow_pickle=True), which reads it with a restricted unpickler"
+            " pickles (allow_pickle=True), which reads it with a restricted unpickler",
+            code="weights-are-a-pickle",
         )
     return path
-
-
-def _parse(key: str) -> tuple[str, str, str] | None:
-    """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor's name; None if it is none of the known forms."""
-    if match := _KOHYA.fullmatch(key):
-        layer = _dotted(match[2])
-        if layer is None:
-            return None
-        key = f"{_KOHYA_PARTS[match[1]]}.{layer}{match[3]}"
-    match = _PREFIX.fullmatch(key)
-    part, rest = match.groups() if match else (_FIRST_PART, key)
-    match = _KEY.fullmatch(rest.replace(".processor.", "."))
-    if match is None:
-        return None
-    layer = match["layer"]
-    if match["old"] or match["old_alpha"]:
-        owner, _, last = layer.rpartition(".")
-        names = _FIRST_NAMES_OF_TEXTS if part.startswith("text_encoder") else _FIRST_NAMES
-        if last not in names:
-            return None
-        layer = f"{owner}.{names[last]}"
-    if part.startswith("text_encoder") and not layer.startswith(("text_model.", "text_projection")):
-        layer = f"text_model.{layer}"
-    role = match["alpha"] or match["side"] or match["kohya"] or {"A": "down", "B": "up"}[match["letter"]]
-    return part, layer, role
 
 
 def _describe_unknown(path: str, keys: list[str]) -> str:
@@ -319,60 +265,6 @@ def _describe_unknown(path: str, keys: list[str]) -> str:
     if any("lora_magnitude_vector" in key or "dora_scale" in key for key in keys):
         return f"{named}: this is a DoRA, which is not supported"
     return f"{named}: only plain LoRA in diffusers' or kohya's names can be read"
-
-
-_ORIGINAL_BLOCK = re.compile(r"(?:(?:in|out)put_blocks_[0-9]{1,3}_[0-9]|middle_block_[0-2])_")
-_ORIGINAL_NAMES = {
-    "time_embed_0": "time_embedding.linear_1",
-    "time_embed_2": "time_embedding.linear_2",
-    "label_emb_0_0": "add_embedding.linear_1",
-    "label_emb_0_2": "add_embedding.linear_2",
-}
-
-
-def _dotted(name: str) -> str | None:
-    """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``.
-
-    None for a name that is not made of such words, or of a block without its numbers.
-    """
-    if name in _ORIGINAL_NAMES:
-        return _ORIGINAL_NAMES[name]
-    words = _WORDS.findall(name)
-    if "_".join(words) != name:
-        return None
-    if words[0] in ("input_blocks", "middle_block", "output_blocks"):
-        if _ORIGINAL_BLOCK.match(name) is None:
-            return None
-        words = _diffusers_block(words)
-    return ".".join(words)
-
-
-def _diffusers_block(words: list[str]) -> list[str]:
-    """The original code's names of SDXL's blocks (Rombach et al., 2022) in diffusers': three modules a level.
-
-    ``input_blocks`` begin with the first convolution; each level ends with a downsampler. ``output_blocks`` have three
-    residual blocks a level, of which the last is followed by an upsampler.
-    """
-    side, *rest = words
-    if side == "middle_block":
-        number, *rest = rest
-        place = {"0": ["resnets", "0"], "1": ["attentions", "0"], "2": ["resnets", "1"]}.get(number, [number])
-        return ["mid_block", *place, *_resnet(place, rest)]
-    number, module, *rest = rest
-    number = int(number) - (side == "input_blocks")
-    level, layer = divmod(number, 3)
-    block = ["down_blocks" if side == "input_blocks" else "up_blocks", str(level)]
-    place = [["resnets", "attentions"][int(module) > 0], str(layer)]
-    if rest and rest[0] in ("op", "conv"):
-        return [*block, "downsamplers" if rest[0] == "op" else "upsamplers", "0", "conv", *rest[1:]]
-    return [*block, *place, *_resnet(place, rest)]
-
-
-def _resnet(place: list[str], rest: list[str]) -> list[str]:
-    """Names within a residual block: its only dense layer is the projection of the time embedding."""
-    if place[0] == "resnets" and rest[:3] == ["emb", "layers", "1"]:
-        return ["time_emb_proj", *rest[3:]]
-    return rest
 
 
 def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
@@ -386,40 +278,51 @@ def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
         return configs
     try:
         values = json_files.parse(text)
-        named = {key: _PREFIX.fullmatch(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
+        named = {key: lora_keys.split_prefix(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
     except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it again") from error
-    for key, match in named.items():
-        if match:
-            configs.setdefault(match[1], {})[match[2]] = values[key]
+        raise InputError(
+            f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it again", code="not-json"
+        ) from error
+    for key, split in named.items():
+        if split:
+            configs.setdefault(split[0], {})[split[1]] = values[key]
     for part, config in configs.items():
         for option in ("use_dora", "lora_bias"):
             if config.get(option):
-                raise InputError(f"{path}: the LoRA of the {part} was made with {option}, which is not supported")
+                raise InputError(
+                    f"{path}: the LoRA of the {part} was made with {option}, which is not supported",
+                    code="unsupported-option",
+                )
     return configs
 
 
 def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], config: Mapping[str, Any]) -> Adapter:
     if missing := {"down", "up"} - roles.keys():
         there = next(iter(roles.values())).name
-        raise InputError(f"{path}: {there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete")
+        raise InputError(
+            f"{path}: {there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete",
+            code="incomplete-file",
+        )
     down, up = (_floats(path, roles[role]) for role in ("down", "up"))
     if down.ndim != 2 or up.ndim != 2:
         raise InputError(
             f"{path}: {roles['down'].name} has the shape {list(down.shape)}, but only the two-dimensional factors of"
-            " dense layers can be read"
+            " dense layers can be read",
+            code="wrong-shape",
         )
     rank = down.shape[0]
     if not rank == up.shape[1] > 0:
         raise InputError(
             f"{path}: {roles['down'].name} has the rank {rank}, but {roles['up'].name} the rank {up.shape[1]}: the file"
-            " is damaged, get it again"
+            " is damaged, get it again",
+            code="damaged-file",
         )
     if "alpha" in roles:
         values = _floats(path, roles["alpha"], or_whole=True)
         if values.size != 1:
             raise InputError(
-                f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number"
+                f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number",
+                code="wrong-shape",
             )
         return Adapter(down, up, float(values.item()))
     return Adapter(down, up, _configured_alpha(path, layer, rank, config))
@@ -431,11 +334,15 @@ def _floats(path: str, tensor: weights.FileTensor, *, or_whole: bool = False) ->
     # jax.numpy knows bfloat16 as a kind of floating point, which NumPy does not.
     if not (jnp.issubdtype(values.dtype, jnp.floating) or (or_whole and np.issubdtype(values.dtype, np.integer))):
         raise InputError(
-            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is no plain LoRA"
+            f"{path}: the tensor {tensor.name} holds {values.dtype}, not floating point numbers: this is no plain LoRA",
+            code="wrong-dtype",
         )
     values = values.astype(np.float32)
     if not np.isfinite(values).all():
-        raise InputError(f"{path}: {tensor.name} holds values that are not finite: the training of this LoRA diverged")
+        raise InputError(
+            f"{path}: {tensor.name} holds values that are not finite: the training of this LoRA diverged",
+            code="not-finite",
+        )
     return values
 
 
@@ -444,12 +351,16 @@ def _configured_alpha(path: str, layer: str, rank: int, config: Mapping[str, Any
     alpha = config.get("lora_alpha")
     patterns = config.get("alpha_pattern") or {}
     if not isinstance(patterns, Mapping):
-        raise InputError(f"{path}: its metadata's alpha_pattern is {options.shown(patterns)}, but must be an object")
+        raise InputError(
+            f"{path}: its metadata's alpha_pattern is {options.shown(patterns)}, but must be an object",
+            code="not-an-object",
+        )
     for pattern, value in patterns.items():
         # peft writes names of layers. A regular expression of another kind could take for ever.
         if not _LAYER_PATTERN.fullmatch(pattern):
             raise InputError(
-                f"{path}: its metadata's alpha_pattern has {options.shown(pattern)}, which is not the name of a layer"
+                f"{path}: its metadata's alpha_pattern has {options.shown(pattern)}, which is not the name of a layer",
+                code="bad-name",
             )
         if re.fullmatch(rf"(.*\.)?{pattern.removeprefix('^')}", layer):
             alpha = value

@@ -40,6 +40,8 @@ _DEPTHS = (
     "num_single_layers",
     "num_decoder_layers",
     "layers",
+    "n_layers",
+    "n_refiner_layers",
 )
 
 # Leaf names of Flax -> torch; others are the same in both. The order of axes follows from the leaf and its rank.
@@ -107,6 +109,8 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"(model\.)?(vision_tower|multi_modal_projector)\..*",
         ),
     ),
+    # With the prefix of a model that writes, or without; and what that one has besides.
+    "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),
     # ``shared.weight`` again.
     "T5EncoderModel": KeyTable(ignored=(r"encoder\.embed_tokens\.weight",)),
 }

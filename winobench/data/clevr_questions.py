@@ -303,6 +303,26 @@ def training_scenes(
     return clevr_renderer.render(scenes, size), [captions for _, captions in pairs]
 
 
+def random_scenes(count: int, *, seed: int = 0, split: str = "train", start: int = 0) -> Scenes:
+    """Scenes of one to five objects whose attributes are independent, placed as those of the questions are.
+
+    Scene number n depends on (seed, split, n) alone.
+
+    Args:
+      count: number of scenes, at least one; theirs are ``start``, ..., ``start + count - 1``.
+      seed: not negative.
+      split: of `clevr_scenes.SPLITS`; the draws of different splits never meet.
+      start: number of the first scene.
+
+    Raises:
+      ValueError: there is no such split, a number is negative, or there would be no scene.
+    """
+    if count < 1:
+        raise ValueError(f"count must be positive, got {count}")
+    keys = [_generator("random scene", index, seed, split).random() for index in range(start, start + count)]
+    return clevr_scenes.concatenate([_scene(_anything, 0, key) for key in keys])
+
+
 def _training_pair(index: int, seed: int, weights: Mapping[str, float], num_simple: int) -> tuple[Scenes, list[str]]:
     rng = _generator("training", index, seed, "train")
     (kind,) = rng.choices(tuple(weights), tuple(weights.values()))

@@ -53,10 +53,10 @@ class Drawing:
         Args:
           texts: strings.
           num_steps: number of steps.
-          guidance_scale: 1 for none; finite.
+          guidance_scale: 1 for none, and 0 of Z-Image, as in diffusers' pipelines; finite.
           seed: of all pictures, or of each.
           numbers: of the pictures within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
-            picture depends on its seed and its number alone, so that a run can be cut into parts.
+            picture depends on its seed and its number alone: a run can be cut into parts, up to rounding.
           sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; the family's usual one when None: ``ddim``, or
             ``flow_euler`` of flow models.
           image: pictures to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
@@ -96,7 +96,10 @@ class Drawing:
             first = found.first_step(num_steps, strength)
             clean = _clean(pipeline, image, (total, size, size, 3), (total, *shape), batch_size)
         elif strength is not None:
-            raise InputError(f"strength is {options.shown(strength)}, but there is no image to begin with: name one")
+            raise InputError(
+                f"strength is {options.shown(strength)}, but there is no image to begin with: name one",
+                code="missing-images",
+            )
         plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
         told, guidance_scale = pipeline.guided(guidance_scale)
         states = told.encode_texts(texts, batch_size=batch_size)
@@ -124,7 +127,7 @@ class Drawing:
                 pictures.append(parallel.take_turns(mesh, pure_functions.call_on_rows(decode, mesh, params, drawn)))
         found = np.concatenate([np.asarray(part) for part in latents])[:total]
         if not np.isfinite(found).all():
-            raise InputError("latents hold NaN or infinite numbers: check what they were made by")
+            raise InputError("latents hold NaN or infinite numbers: check what made them", code="not-finite")
         return np.concatenate([np.asarray(part) for part in pictures])[:total] if decoding else found
 
     _copies = functools.cached_property(lambda self: {})
@@ -152,10 +155,15 @@ def _devices(params: Sequence[jax.Array], batch_size: int) -> Mesh:
 def _checked_mesh(mesh: Mesh, batch_size: int) -> Mesh:
     mesh = parallel.as_mesh(mesh)
     if parallel.is_multihost(mesh):
-        raise InputError("the mesh has other processes' devices: let each process draw pictures of its own")
+        raise InputError(
+            "the mesh has other processes' devices: let each process draw pictures of its own", code="several-processes"
+        )
     parts = parallel.data_parallelism(mesh)
     if batch_size % parts:
-        raise InputError(f"batch_size is {batch_size:,}, but the mesh splits it into {parts:,} parts: use a multiple")
+        raise InputError(
+            f"batch_size is {batch_size:,}, but the mesh splits it into {parts:,} parts: use a multiple",
+            code="indivisible-batch",
+        )
     return mesh
 
 
@@ -185,7 +193,8 @@ def _clean(
         return _checked_latents("image: its latents", image, latents)
     raise InputError(
         f"image has the shape {list(shape)}, but must be pictures {list(pictures)}, one for each text, or their latents"
-        f" {list(latents)}"
+        f" {list(latents)}",
+        code="wrong-shape",
     )
 
 
@@ -193,11 +202,13 @@ def _checked_latents(name: str, latents: ArrayLike, shape: tuple[int, ...]) -> j
     latents = np.asarray(latents)
     # Rounded to float32 first: what overflows there is no number, either.
     if latents.shape != shape or not jnp.issubdtype(latents.dtype, jnp.floating):
-        raise InputError(f"{name} are {latents.dtype} {list(latents.shape)}, but must be floats {list(shape)}")
+        raise InputError(
+            f"{name} are {latents.dtype} {list(latents.shape)}, but must be floats {list(shape)}", code="wrong-shape"
+        )
     with np.errstate(over="ignore"):
         latents = latents.astype(np.float32)
     if not np.isfinite(latents).all():
-        raise InputError(f"{name} hold NaN or infinite numbers: check what made them")
+        raise InputError(f"{name} hold NaN or infinite numbers: check what made them", code="not-finite")
     return jnp.asarray(latents)
 
 
@@ -221,5 +232,7 @@ def _of_each(name: str, values: ArrayLike, allowed: options.Range, total: int) -
     """One whole number for each picture, checked."""
     if np.shape(values) != (total,):
         shape = list(np.shape(values))
-        raise InputError(f"{name} has the shape {shape}, but there are {total:,} texts: give one for each")
+        raise InputError(
+            f"{name} has the shape {shape}, but there are {total:,} texts: give one for each", code="wrong-shape"
+        )
     return [allowed.check(f"{name}[{place}]", value) for place, value in enumerate(values)]

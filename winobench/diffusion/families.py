@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from winobench.errors import InputError
@@ -19,6 +20,7 @@ FAMILIES: dict[str, str] = {
     "FluxPipeline": "winobench.diffusion.flux:Flux",
     "Flux2KleinPipeline": "winobench.diffusion.flux_2:Flux2Klein",
     "StableDiffusion3Pipeline": "winobench.diffusion.stable_diffusion_3:StableDiffusion3",
+    "ZImagePipeline": "winobench.diffusion.z_image:ZImage",
 }
 """``_class_name`` of ``model_index.json`` -> the class of the family."""
 
@@ -33,8 +35,13 @@ def load_pipeline(
     return family_of(source).from_pretrained(source, dtype, **keywords)
 
 
-def read_description(source: str | os.PathLike | Source, *, revision: str | None = None) -> Description:
-    """Reads what a pipeline of any family is, without its weights.
+def read_description(
+    source: str | os.PathLike | Source,
+    *,
+    revision: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Description:
+    """Reads what a pipeline of any family is, without its weights; arguments as of `Pipeline.read_description`.
 
     Raises:
       InputError: it is no pipeline, or one of an unknown family.
@@ -42,7 +49,7 @@ def read_description(source: str | os.PathLike | Source, *, revision: str | None
     from winobench.checkpoints import sources
 
     source = sources.resolve(source, revision=revision)
-    return family_of(source).read_description(source)
+    return family_of(source).read_description(source, settings=settings)
 
 
 def released(name: str) -> Description | None:
@@ -72,14 +79,12 @@ def family_of(source: Source) -> type[Pipeline]:
     if isinstance(kind, str) and kind.removeprefix("Flax") in FAMILIES:
         return _family(kind.removeprefix("Flax"))
     # Pipelines of other tasks are of the same parts: image to image, people's own.
-    problems = {}
     for name in FAMILIES:
-        problems[name] = folders.mismatch(_family(name), index)
-        if problems[name] is None:
+        if folders.mismatch(_family(name), index) is None:
             return _family(name)
-    first = next(iter(problems.values()))
     raise InputError(
-        f"{path} describes a {kind or 'pipeline'} {first}: only pipelines like {', '.join(FAMILIES)} can be used",
+        f"{path} describes a {kind or 'pipeline'}, whose parts are those of no family that can be used: name one of"
+        f" {', '.join(FAMILIES)}",
         code="wrong-kind-of-model",
     )
 

@@ -47,6 +47,11 @@ class Description:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
+    def denoiser_config(self) -> Any:
+        """The config of the network that is scored."""
+        return self.configs[self.family.DENOISER]
+
+    @property
     def autoencoder_config(self) -> Any:
         """The config of the network between images and latents."""
         return self.configs[self.family.AUTOENCODER]
@@ -70,10 +75,10 @@ def load(
     source = sources.resolve(source, revision=revision)
     # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
     settings = family.check_settings(settings)
-    description = family.read_description(source)
+    description = family.read_description(source, settings=settings)
     settings = {**description.settings, **settings}
-    absent = {*_absent(family, source), *family.left_out(settings)}
-    configs = {name: config for name, config in description.configs.items() if name not in absent}
+    absent = _absent(family, source, settings)
+    configs = description.configs
     tokenizers = {name: _read_tokenizer(family, source, name) for name in family.TOKENIZERS if name not in absent}
     family.check_fit(configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()})
     networks = {}
@@ -128,7 +133,11 @@ def save(pipeline: Pipeline, folder: str | os.PathLike, dtype: Any) -> None:
 
 
 def read_description(
-    family: type[Pipeline], source: str | os.PathLike | Source, *, revision: str | None = None
+    family: type[Pipeline],
+    source: str | os.PathLike | Source,
+    *,
+    revision: str | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Description:
     """Reads what a pipeline is; arguments and errors as of `Pipeline.read_description`."""
     source = sources.resolve(source, revision=revision)
@@ -148,16 +157,16 @@ def read_description(
     }
     try:
         schedule = family.read_schedule(content)
-        timestep_range, settings = _own_values(family, content, schedule)
+        timestep_range, own_settings = _own_values(family, content, schedule)
     except InputError as error:
         raise InputError(f"{schedule_path}: {error}", code=error.code) from error
-    absent = _absent(family, source)
+    absent = _absent(family, source, {**own_settings, **family.check_settings(settings or {})})
     configs = {
         name: models.read_config(network, source, name)
         for name, network in family.NETWORKS.items()
         if name not in absent
     }
-    return Description(family, schedule, timestep_range, configs, {**fields, **settings})
+    return Description(family, schedule, timestep_range, configs, {**fields, **own_settings})
 
 
 def mismatch(family: type[Pipeline], index: Mapping[str, Any]) -> str | None:
@@ -182,12 +191,13 @@ def _is_absent(named: Any) -> bool:
     return named is None or named == [None, None]
 
 
-def _absent(family: type[Pipeline], source: Source) -> list[str]:
-    """The optional parts that a folder leaves out."""
+def _absent(family: type[Pipeline], source: Source, settings: Mapping[str, Any]) -> list[str]:
+    """The optional parts that a folder leaves out, or these settings do."""
     if not family.OPTIONAL:
         return []
     index = sources.read_json(source.require("model_index.json", "so it is no pipeline in the diffusers layout"))
-    return [part for part in family.OPTIONAL if _is_absent(index.get(part))]
+    unused = family.left_out(settings)
+    return [part for part in family.OPTIONAL if part in unused or _is_absent(index.get(part))]
 
 
 def _changed_settings(pipeline: Pipeline) -> dict[str, Any]:

@@ -271,17 +271,24 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return ()
 
     @classmethod
-    def read_description(cls, source: str | os.PathLike | Source, *, revision: str | None = None) -> Description:
+    def read_description(
+        cls,
+        source: str | os.PathLike | Source,
+        *,
+        revision: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Description:
         """Reads what a pipeline is, without its weights: a few small files.
 
         Args:
           source: as of `from_pretrained`.
           revision: branch, tag or commit of a hub repository.
+          settings: of ``SETTINGS``, in place of what the folder says; parts that they leave out are not looked at.
 
         Raises:
           InputError: it is no pipeline, or one of another family.
         """
-        return folders.read_description(cls, source, revision=revision)
+        return folders.read_description(cls, source, revision=revision, settings=settings)
 
     def schedule_at(self, image_size: int) -> Schedule:
         """The noise schedule of pictures of this height and width, in pixels."""

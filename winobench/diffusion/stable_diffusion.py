@@ -127,12 +127,12 @@ def max_text_tokens(tokenizer: Any, text_encoder: CLIPTextModel) -> int:
     return int(min(tokenizer.model_max_length, text_encoder.config.max_position_embeddings))
 
 
-def check_latents(unet: Any, vae: Any) -> None:
-    """Raises InputError unless a UNet takes the latents of an autoencoder."""
-    if unet.in_channels != vae.latent_channels:
+def check_latents(denoiser: Any, vae: Any, kind: str = "UNet") -> None:
+    """Raises InputError unless a denoiser, of the kind that is named, takes the latents of an autoencoder."""
+    if denoiser.in_channels != vae.latent_channels:
         raise InputError(
-            f"the UNet takes {unet.in_channels} channels, but the autoencoder's latents have {vae.latent_channels}:"
-            " models for inpainting or other inputs besides the text cannot be used",
+            f"the {kind} takes {denoiser.in_channels} channels, but the autoencoder's latents have"
+            f" {vae.latent_channels}: models for inpainting or other inputs besides the text cannot be used",
             code="mismatched-parts",
         )
 

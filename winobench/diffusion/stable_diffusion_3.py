@@ -171,7 +171,7 @@ class StableDiffusion3(Pipeline):
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """As of `Pipeline`."""
         transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
-        stable_diffusion.check_latents(transformer, configs["vae"])
+        stable_diffusion.check_latents(transformer, configs["vae"], "transformer")
         width, of_clip = transformer.joint_attention_dim, first.hidden_size + second.hidden_size
         if third := configs.get("text_encoder_3"):
             if third.d_model != width or width < of_clip:

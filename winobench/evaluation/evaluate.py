@@ -129,8 +129,7 @@ def evaluate(
     sampling = _sampling(mode, timesteps, num_samples, num_bias_samples, seed, alpha, rare_share, is_sampled)
     sampling |= _of_the_mean(timestep_weights, reduce_dtype, mode, is_sampled)
     _check_normalize(normalize, is_sampled)
-    if mode == "race":
-        _check_race(scorer, chosen)
+    _check_race(scorer, chosen, mode)
     fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
     failed: dict[str, InputError] = {}
     plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
@@ -138,19 +137,17 @@ def evaluate(
     groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **levels, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
-    if mode == "fixed":  # a race asks more, and says what
-        _check_metrics(groups)
+    _check_metrics(groups, mode)
     usable = [task for task in chosen if task.name not in failed]
     # In this order a folder's refusal names what differs: causes before what follows from them.
     asked = {"limit": limit, "normalize": normalize, "sampling": sampling}
     identity = {**asked, "scorer": fingerprint, "tasks": _versions_of(usable, data_dir, limit)}
-    if config is None:
-        config = {"tasks": [task.name for task in chosen], "data_dir": data_dir, **asked}
+    arguments = {"tasks": [task.name for task in chosen], "data_dir": data_dir, **asked}
     description = lifecycle.described(
         identity,
         kind=type(scorer).__name__,
         model=model,
-        config=contracts.json_values(config, "config"),
+        config=contracts.json_values(arguments if config is None else config, "config"),
         versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": seed}),
         rounds=[_described(group, is_sampled) for group in groups],
         metrics={task.name: _metric_of(task) for task in usable},
@@ -162,8 +159,10 @@ def evaluate(
     return {**results, "workdir": str(folder.path)}
 
 
-def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task]) -> None:
-    """Raises InputError unless a scorer's devices and tasks' metrics are such as can race."""
+def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], mode: str) -> None:
+    """Raises InputError where a race is asked of a scorer's devices or tasks' metrics that cannot."""
+    if mode != "race":
+        return
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
     race.check(tasks)
@@ -209,8 +208,8 @@ def _check_normalize(normalize: str, is_sampled: bool) -> None:
         )
 
 
-def _check_metrics(groups: Sequence[SampleGroup]) -> None:
-    for group in groups:
+def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
+    for group in groups if mode == "fixed" else ():  # a race asks more, and says what
         for task in group.tasks:
             if task.association is None:
                 contracts.check_metric(task, group.plan.questions[task.name])

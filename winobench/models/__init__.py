@@ -17,12 +17,14 @@ from winobench.models.clip_resnet import CLIPResNetConfig
 from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
-from winobench.models.qwen3_text import Qwen3TextConfig, Qwen3TextEncoder
+from winobench.models.qwen3_text import Qwen3Model, Qwen3TextConfig, Qwen3TextEncoder
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
 from winobench.models.transformer_flux2 import Flux2Transformer2DModel
 from winobench.models.transformer_flux2_config import Flux2TransformerConfig
 from winobench.models.transformer_flux_config import FluxTransformerConfig
+from winobench.models.transformer_z_image import ZImageConditions, ZImageTransformer2DModel
+from winobench.models.transformer_z_image_config import ZImageTransformerConfig
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
@@ -52,10 +54,14 @@ __all__ = [
     "FluxConditions",
     "FluxTransformer2DModel",
     "FluxTransformerConfig",
+    "Qwen3Model",
     "Qwen3TextConfig",
     "Qwen3TextEncoder",
     "T5Config",
     "T5ForConditionalGeneration",
     "UNet2DConditionConfig",
     "UNet2DConditionModel",
+    "ZImageConditions",
+    "ZImageTransformer2DModel",
+    "ZImageTransformerConfig",
 ]

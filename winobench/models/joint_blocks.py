@@ -23,7 +23,7 @@ EPSILON = 1e-6
 """Of all norms of Stable Diffusion 3 and FLUX.1; it is in no config."""
 
 Rotations = tuple[jax.Array, jax.Array]
-"""Cosines and sines of the tokens' rotations, each [tokens, 1, head_dim / 2] float32."""
+"""Cosines and sines of the tokens' rotations, each [tokens, 1, head_dim / 2] float32; with n before it, of each row."""
 
 
 def rotated(x: jax.Array, turns: Rotations) -> jax.Array:
@@ -118,7 +118,13 @@ def head_norm(head_dim: int, *, epsilon: float | None, param_dtype: Any) -> RMSN
     return RMSNorm(head_dim, epsilon=epsilon, dtype=jnp.float32, param_dtype=param_dtype)
 
 
-def attend(queries: jax.Array, keys: jax.Array, values: jax.Array, turns: Rotations | None) -> jax.Array:
+def attend(
+    queries: jax.Array,
+    keys: jax.Array,
+    values: jax.Array,
+    turns: Rotations | None,
+    lengths: jax.Array | None = None,
+) -> jax.Array:
     """Full attention, after rotation where there is one.
 
     Args:
@@ -126,6 +132,7 @@ def attend(queries: jax.Array, keys: jax.Array, values: jax.Array, turns: Rotati
       keys: the same.
       values: [n, tokens, heads, head_dim] in the compute dtype.
       turns: the tokens' rotations; None for none.
+      lengths: int32 [n]: nothing attends to tokens from this one on; None where all are attended to.
 
     Returns:
       [n, tokens, heads * head_dim] in the compute dtype.
@@ -133,7 +140,7 @@ def attend(queries: jax.Array, keys: jax.Array, values: jax.Array, turns: Rotati
     if turns is not None:
         queries, keys = (rotated(part, turns) for part in (queries, keys))
     queries, keys = (part.astype(values.dtype) for part in (queries, keys))
-    return dot_product_attention(queries, keys, values).reshape(*values.shape[:2], -1)
+    return dot_product_attention(queries, keys, values, lengths=lengths).reshape(*values.shape[:2], -1)
 
 
 class SelfAttention(nnx.Module):
@@ -170,9 +177,9 @@ class SelfAttention(nnx.Module):
         """x [n, tokens, width] -> queries, keys (normed ones in float32), values, each [n, tokens, heads, head_dim]."""
         return _projected(x, self.heads, (self.to_q, self.to_k, self.to_v), (self.norm_q, self.norm_k))
 
-    def __call__(self, x: jax.Array, turns: Rotations | None = None) -> jax.Array:
-        """x [n, tokens, width] -> the same shape."""
-        y = attend(*self.projections(x), turns)
+    def __call__(self, x: jax.Array, turns: Rotations | None = None, lengths: jax.Array | None = None) -> jax.Array:
+        """x [n, tokens, width] -> the same shape; rotations and lengths as of `attend`."""
+        y = attend(*self.projections(x), turns, lengths)
         return y if self.to_out is None else self.to_out[0](y)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from winobench.models.base import KERNEL_INIT, linear
@@ -48,6 +50,17 @@ class Conv2d(nnx.Module):
             y = jax.lax.conv_general_dilated(
                 x, kernel, (self.stride, self.stride), self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
             )
+        return y if self.bias is None else y + jnp.asarray(self.bias[...], self.dtype)
+
+    def added_to(self, y: jax.Array, parts: Sequence[jax.Array]) -> jax.Array:
+        """y [B, h, w, outputs] + the 1 x 1 convolution of parts [B, h, w, ...] that follow each other along the inputs.
+
+        One product for each part, none of all as one array; equal to it but for rounding.
+        """
+        kernel = jnp.asarray(self.kernel[...], self.dtype).reshape(-1, y.shape[-1])
+        ends = np.cumsum([part.shape[-1] for part in parts])
+        for part, end in zip(parts, ends, strict=True):
+            y = y + jnp.asarray(part, self.dtype) @ kernel[end - part.shape[-1] : end]
         return y if self.bias is None else y + jnp.asarray(self.bias[...], self.dtype)
 
 

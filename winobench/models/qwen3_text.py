@@ -34,7 +34,7 @@ class Qwen3TextConfig(DecoderConfig):
 
     @classmethod
     def qwen3_4b(cls) -> Self:
-        """That of FLUX.2-klein-4B."""
+        """That of FLUX.2-klein-4B and of Z-Image."""
         return cls(**vars(released.language_model("qwen3-4b")))
 
     @classmethod
@@ -89,3 +89,14 @@ class Qwen3TextEncoder(Network):
         other = nnx.merge(*nnx.split(self))
         other.config = dataclasses.replace(self.config, out_layers=out_layers)
         return other
+
+
+class Qwen3Model(Qwen3TextEncoder):
+    """As `Qwen3TextEncoder`, without an output matrix, with which or without which such a pipeline's files come."""
+
+    def __init__(
+        self, config: Qwen3TextConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
+    ):
+        tied = dataclasses.replace(config, tie_word_embeddings=True)
+        super().__init__(tied, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.config = config

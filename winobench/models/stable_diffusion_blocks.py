@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench import parallel
+from winobench.models import fused_geglu
 from winobench.models.attention import Attention
 from winobench.models.base import layer_norm, linear
 from winobench.models.layers import Conv2d, GroupNorm, Identity
@@ -48,13 +50,26 @@ class ResnetBlock2D(nnx.Module):
         self.conv2 = Conv2d(outputs, outputs, 3, padding=1, rngs=rngs, **kwargs)
         self.conv_shortcut = None if inputs == outputs else Conv2d(inputs, outputs, 1, rngs=rngs, **kwargs)
 
-    def __call__(self, x: jax.Array, time: jax.Array | None = None) -> jax.Array:
-        """x [B, h, w, inputs], time [B, time_channels] -> [B, h, w, outputs]."""
+    def __call__(self, x: jax.Array, time: jax.Array | None = None, skip: jax.Array | None = None) -> jax.Array:
+        """x [B, h, w, inputs], time [B, time_channels] -> [B, h, w, outputs].
+
+        With a skip, the input is x and it, one after the other along the channels.
+        """
+        parts = (x,) if skip is None else (x, skip)
+        x = jnp.concatenate(parts, axis=-1)
         y = self.conv1(jax.nn.silu(self.norm1(x)))
         added = None if self.time_emb_proj is None else self.time_emb_proj(jax.nn.silu(time))
         y = self.conv2(jax.nn.silu(self.norm2(y, added)))
+        if self.conv_shortcut is not None and len(parts) > 1 and _runs_on_gpu():
+            # Products that add to what is there: what the norm reads as one need not be written down as one for them.
+            return self.conv_shortcut.added_to(y, parts) / self.output_scale
         shortcut = x if self.conv_shortcut is None else self.conv_shortcut(x)
         return (shortcut + y) / self.output_scale
+
+
+def _runs_on_gpu() -> bool:
+    device = parallel.traced_device()
+    return device is not None and device.platform == "gpu"
 
 
 class Downsample2D(nnx.Module):
@@ -99,7 +114,13 @@ class GEGLU(nnx.Module):
         self.proj = linear(inputs, 2 * outputs, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., inputs] -> [..., outputs]."""
+        """x [..., inputs] -> [..., outputs], as one kernel where there is one (`winobench.models.fused_geglu`)."""
+        # An adapted layer has a product of its own beside this one.
+        if _runs_on_gpu() and parallel.runs_on_one_device() and type(self.proj) is nnx.Linear:
+            capability = parallel.compute_capability(parallel.traced_device().kind)
+            arrays = tuple(jnp.asarray(a, self.proj.dtype) for a in (x, self.proj.kernel[...], self.proj.bias[...]))
+            if fused_geglu.takes(*arrays[:2], capability):
+                return fused_geglu.fused(*arrays)
         values, gate = jnp.split(self.proj(x), 2, axis=-1)
         return values * jax.nn.gelu(gate, approximate=False)
 

@@ -44,6 +44,15 @@ class PackedTransformerConfig(NetworkConfig):
         """Numbers of the first layer's result for each position of the latents, of which a patch has four."""
         return self.width // 4
 
+    @property
+    def block_counts(self) -> tuple[int, ...]:
+        """Blocks with two streams, and with one."""
+        return self.num_layers, self.num_single_layers
+
+    def with_block_counts(self, double: int, single: int) -> Self:
+        """The same with other numbers of blocks of each kind."""
+        return dataclasses.replace(self, num_layers=double, num_single_layers=single)
+
 
 @dataclasses.dataclass(frozen=True)
 class FluxTransformerConfig(PackedTransformerConfig):

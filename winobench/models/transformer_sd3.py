@@ -107,6 +107,16 @@ class SD3TransformerConfig(NetworkConfig):
         """Numbers of the first layer's result for each position of the latents."""
         return self.width // self.patch_size**2
 
+    @property
+    def block_counts(self) -> tuple[int, ...]:
+        """Blocks without and with the image's attention to itself alone."""
+        dual = len(self.dual_attention_layers)
+        return (self.num_layers - dual, dual) if dual else (self.num_layers,)
+
+    def with_block_counts(self, single: int, dual: int = 0) -> Self:
+        """The same with other numbers of blocks of each kind, those with two attentions first."""
+        return dataclasses.replace(self, num_layers=single + dual, dual_attention_layers=tuple(range(dual)))
+
     @classmethod
     def sd3_medium(cls) -> Self:
         """Stable Diffusion 3 medium: ``transformer/config.json`` of ``stable-diffusion-3-medium-diffusers``."""

@@ -200,7 +200,7 @@ class UpBlock(_Level):
         """x [B, h, w, channels] and one skip a residual block, last first -> [B, ~2h, ~2w, channels] (cut to size)."""
         call = _call_and_forget if remat else _call
         for i, resnet in enumerate(self.resnets):
-            x = call(resnet, jnp.concatenate([x, skips[-1 - i]], axis=-1), time)
+            x = call(resnet, x, time, skips[-1 - i])
             if self.attentions is not None:
                 x = call(self.attentions[i], x, context)
         return x if self.upsamplers is None else self.upsamplers[0](x, size)

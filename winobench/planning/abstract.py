@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
 import jax.numpy as jnp
-from flax import nnx
 
 from winobench import registry
 from winobench.checkpoints import language_models, models, sources
@@ -15,7 +15,6 @@ from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.errors import InputError
 from winobench.models import released
-from winobench.models.base import Network
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
@@ -70,19 +69,20 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
     family = description.family
     networks = {}
     for name, config in description.configs.items():
-        network = family.NETWORKS[name]
-        its_dtype = jnp.dtype(dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else "float32")
-
-        def make(network: Any = network, config: Any = config, its_dtype: Any = its_dtype) -> Network:
-            return network(config, dtype=its_dtype, param_dtype=its_dtype, rngs=nnx.Rngs(0))
-
-        networks[name] = nnx.eval_shape(make)
+        its_dtype = dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else "float32"
+        networks[name] = models.abstract_model(family.NETWORKS[name], config, dtype=jnp.dtype(its_dtype))
     parts = {**networks, **{name: LengthOfTokens() for name in family.TOKENIZERS}}
     if any(name not in networks for name in family.NETWORKS):
         parts |= dict.fromkeys(family.OPTIONAL)
     return family(
         **parts, schedule=description.schedule, timestep_range=description.timestep_range, **description.settings
     )
+
+
+def with_denoiser(pipeline: Pipeline, config: Any) -> Pipeline:
+    """The same pipeline with a denoiser of another config, in the same dtype."""
+    network = models.abstract_model(type(pipeline.denoiser), config, dtype=pipeline.denoiser.dtype)
+    return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
 
 
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:

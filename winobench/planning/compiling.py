@@ -15,13 +15,13 @@ import winobench
 from winobench import caches, files, json_files
 from winobench.engine import batch_size
 from winobench.errors import InputError
-from winobench.planning import hlo, roofline
+from winobench.planning import few_blocks, hlo, roofline
 from winobench.planning.programs import Program
 from winobench.planning.roofline import Sum
 from winobench.planning.topologies import Target
 
 # Raised whenever what is read of a compiled program changes.
-_READER = 2
+_READER = 3
 
 
 class _Kernels:
@@ -71,6 +71,8 @@ class Compiled(_Kernels):
       collectives: instruction -> how many of them run.
       compile_seconds: on this machine, when it was compiled.
       turn: of the loop that ends when its data say so; None where there is none.
+      blocks: those of the whole network, by kind, where all of this is extrapolated from networks of fewer
+        (`winobench.planning.few_blocks`); empty for what a compiler said.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Compiled(_Kernels):
     collectives: dict[str, int]
     compile_seconds: float
     turn: Turn | None = None
+    blocks: tuple[int, ...] = ()
 
 
 def compile_program(program: Program, target: Target) -> Compiled | None:
@@ -93,8 +96,19 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
       target: the devices.
 
     Returns:
-      What the compiler says; None if it finds that the program does not fit into a device's memory.
+      What the compiler says, or what follows from what it says of shallow networks where the program has such; None if
+      it finds that the program does not fit into a device's memory.
     """
+    found = []
+    for counts, one in program.shallow_programs():
+        compiled = compile_program(one, target)
+        if compiled is None:
+            return None
+        found.append((counts, compiled))
+    return few_blocks.extrapolated(program.blocks, found) if found else _compile(program, target)
+
+
+def _compile(program: Program, target: Target) -> Compiled | None:
     lowered = program.lower()
     identity = {
         "program": files.digest(_without_places(lowered.as_text())),
@@ -163,9 +177,8 @@ def _compiled(content: dict | None) -> Compiled | None:
     if content is None:
         return None
     turn = content["turn"]
-    return Compiled(
-        **{**content, "kernels": _kernels(content), "turn": turn and Turn(**{**turn, "kernels": _kernels(turn)})}
-    )
+    changed = {"kernels": _kernels(content), "turn": turn and Turn(**{**turn, "kernels": _kernels(turn)}), "blocks": ()}
+    return Compiled(**{**content, **changed})
 
 
 def _kernels(content: dict) -> dict[str, Sum]:

@@ -24,6 +24,7 @@ class Fit:
       step: the step of the number of passes that the scorer begins with, or of the next smaller one that fits, as the
         scorer would halve it; None if not even one pass fits.
       encoders: the programs that fill the tables, of as many items as fit; None for one that does not fit at all.
+        Empty where they are left out.
       largest: passes of the largest step that fits, as far as it was looked for; None if it was not.
     """
 
@@ -65,6 +66,8 @@ def fit_scorer(scoring: Scoring, target: Target, *, largest: bool, say: Callable
             program = program.halved()
         return None
 
+    if scoring.resident > target.accelerator.usable_memory:
+        return Fit(scoring, None, (None,) * len(scoring.encoders), None)
     encoders = tuple(map(halved_until_it_fits, scoring.encoders))
     step = halved_until_it_fits(scoring.step(scoring.usual_batch))
     if step is None or not largest:

@@ -12,14 +12,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-PRODUCT, CONVOLUTION, ATTENTION, COPY, COLLECTIVE, OTHER = KINDS = (
-    "matrix product",
-    "convolution",
-    "attention",
-    "copy",
-    "collective",
-    "other",
-)
+KINDS = ("matrix product", "convolution", "attention", "copy", "collective", "other")
+PRODUCT, CONVOLUTION, ATTENTION, COPY, COLLECTIVE, OTHER = KINDS
 """``copy`` are kernels that only move numbers: transposes, slices, conversions, gathers, broadcasts."""
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")
@@ -70,6 +64,10 @@ _SLICES = {"slice", "dynamic-slice", "gather"}
 # What changes a part of an array in place -> which of its operands is written there.
 _UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
+# A kernel of Pallas' Triton form, and how that of `winobench.models.fused_geglu` is named.
+_TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
+# Calls that are given scratch memory beside their result, of a fixed size; nothing says how much of it is used.
+_WORKSPACE_CALLS = ("__cublas",)
 _ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
 
 
@@ -145,6 +143,7 @@ class Kernel:
       opcode: HLO's word for the instruction; of one that is started and waited for elsewhere, for what is started.
       sent: bytes that each device sends to others in a collective.
       in_open_loop: whether it runs as often again as a loop that ends when its data say so; ``times`` is for one turn.
+      keys: positions of the keys of an attention kernel; 0 for others.
     """
 
     name: str
@@ -159,6 +158,7 @@ class Kernel:
     opcode: str = ""
     sent: float = 0.0
     in_open_loop: bool = False
+    keys: int = 0
 
 
 def parse(text: str) -> Module:
@@ -282,7 +282,14 @@ def _kernel(
         opcode=each.opcode.removesuffix("-start"),
         sent=_sent(each, by_name) if kind == COLLECTIVE else 0.0,
         in_open_loop=in_open_loop,
+        keys=_keys(each, by_name) if kind == ATTENTION else 0,
     )
+
+
+def _keys(each: Instruction, by_name: dict[str, Instruction]) -> int:
+    """Positions of the keys of an attention kernel, whose second operand they are; 0 where they are not to be found."""
+    operands = [by_name[name].results[0] for name in each.operands[1:2] if name in by_name and by_name[name].results]
+    return operands[0].dims[-2] if operands and len(operands[0].dims) == 4 else 0
 
 
 def _work(
@@ -345,6 +352,9 @@ def _operations(line: Instruction, scope: dict[str, Instruction]) -> float:
             contracted = found[1] if found else str(len(dims) - 1)
         depth = math.prod(dims[int(axis)] for axis in re.findall(r"\d+", contracted))
         return 2.0 * line.results[0].size * depth
+    if target == _TRITON_CALL and _GEGLU in line.attributes:
+        x, kernel = (scope[operand].results[0] for operand in line.operands[:2])
+        return 2.0 * x.size * kernel.dims[1]
     if line.opcode == "convolution" or "conv" in target:
         spatial, inputs = _kernel_shape(line, scope)
         groups = int(line.attribute("batch_group_count") or 1)
@@ -434,6 +444,8 @@ def _written(
 ) -> tuple[int, frozenset[int]]:
     """Bytes that a kernel writes, and which of its operands it changes in place."""
     if not body:
+        if (each.attribute("custom_call_target") or "").startswith(_WORKSPACE_CALLS):
+            return each.results[0].bytes, frozenset()
         if each.opcode not in _UPDATES:
             return sum(array.bytes for array in each.results), frozenset()
         update = by_name[each.operands[_UPDATES[each.opcode]]]
@@ -468,6 +480,9 @@ def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[st
     for user in users.get(line.name, []):
         if user.opcode in _SLICES and user.operands[0] == line.name:
             total += user.results[0].bytes
+        elif user.opcode == "concatenate":
+            # At most what is read of the whole, such as a slice of it.
+            total += min(whole, _read(user, users, known))
         elif len(user.results) == 1 and user.results[0].size == line.results[0].size and user.opcode != "fusion":
             total += _read(user, users, known) * line.results[0].bytes // max(user.results[0].bytes, 1)
         else:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from winobench import options, parallel
 from winobench.errors import InputError
-from winobench.planning import abstract, estimate, fit, language_plan, programs, training_plan, work
+from winobench.planning import abstract, estimate, few_blocks, fit, language_plan, programs, training_plan, work
 from winobench.planning.estimate import Assumptions
+from winobench.planning.fit import Fit
 from winobench.planning.language_plan import LanguagePlan
+from winobench.planning.programs import Scoring
 from winobench.planning.table import Plan
 from winobench.planning.topologies import Target
 from winobench.planning.training_plan import TrainingPlan
@@ -17,6 +19,8 @@ from winobench.tasks import TASKS, groups
 
 if TYPE_CHECKING:
     import ml_collections
+
+    from winobench.diffusion.folders import Description
 
 _ALL_TASKS = "ready"
 
@@ -29,6 +33,7 @@ def make_plan(
     price: float | None = None,
     largest: bool = False,
     assumed: Assumptions | None = None,
+    few: bool = False,
     say: Callable[[str], None] = print,
 ) -> Plan | LanguagePlan | TrainingPlan:
     """Plans a config for some devices.
@@ -41,6 +46,8 @@ def make_plan(
       price: dollars per device and hour.
       largest: also look for the largest step; of a language model the largest batch is its usual one.
       assumed: what no compiler knows.
+      few: compile a diffusion transformer's step with few blocks and extrapolate (`winobench.planning.few_blocks`),
+        without the encoders; a network whose blocks are no more than these is compiled as it is.
       say: is told what is compiled next.
 
     Raises:
@@ -59,7 +66,7 @@ def make_plan(
             "a plan is for configs that evaluate or fine-tune a model, such as gdbench, wscplus, winoviz or hardneg:"
             " name one"
         )
-    return _plan_scoring(config, model, target, devices, price, largest, assumed, say)
+    return _plan_scoring(config, model, target, devices, price, largest, assumed, few, say)
 
 
 def _plan_scoring(
@@ -70,27 +77,18 @@ def _plan_scoring(
     price: float | None,
     largest: bool,
     assumed: Assumptions,
+    few: bool,
     say: Callable[[str], None],
 ) -> Plan:
     if not abstract.is_pipeline(model):
         raise InputError(f"{model} is no diffusion model, whose denoiser a plan compiles: name one, such as sd21-base")
-    description = abstract.read_description(model, revision=config.revision)
-    pipeline = abstract.make_pipeline(description, config.dtype)
-    mesh = parallel.make_mesh(target.devices, model_parallel=config.model_parallel)
-    scoring = programs.scoring(
-        pipeline,
-        mesh,
-        image_size=config.image_size,
-        error=config.error,
-        target=config.target,
-        staged=config.encoders == "staged",
-        batch=config.batch_size if isinstance(config.batch_size, int) else None,
-    )
+    scoring = _programs(config, abstract.read_description(model, revision=config.revision), target, few)
     found = fit.fit_scorer(scoring, target, largest=largest, say=say)
     words = [] if config.tasks == _ALL_TASKS else config.tasks.split(",")
     tasks = [name for word in words for name in (groups.members(word, TASKS) if word.startswith("@") else [word])]
     total = work.total(tasks, config.sampling.num_samples, config.sampling.num_bias_samples, config.limit)
     notes = [f"tasks of unknown size are left out: {', '.join(total.unknown)}"] if total.unknown else []
+    notes += _notes(found, config, target)
     durations = ()
     if found.step is not None:
         numbers = devices or (len(target.devices),)
@@ -110,4 +108,47 @@ def _plan_scoring(
         price=price,
         per_second="passes/s",
         notes=tuple(notes),
+        staged=config.encoders == "staged",
     )
+
+
+def _programs(config: ml_collections.ConfigDict, description: Description, target: Target, few: bool) -> Scoring:
+    """What the scorer will have on the target's devices, and run there."""
+    pipeline = abstract.make_pipeline(description, config.dtype)
+    whole = description.denoiser_config
+    counts = few_blocks.shallow_counts(few_blocks.block_counts(whole)) if few else ()
+    return programs.scoring(
+        pipeline,
+        parallel.make_mesh(target.devices, model_parallel=config.model_parallel),
+        image_size=config.image_size,
+        error=config.error,
+        target=config.target,
+        staged=config.encoders == "staged",
+        batch=config.batch_size if isinstance(config.batch_size, int) else None,
+        shallow=[(each, abstract.with_denoiser(pipeline, whole.with_block_counts(*each))) for each in counts],
+    )
+
+
+def _notes(found: Fit, config: ml_collections.ConfigDict, target: Target) -> list[str]:
+    """How a plan was made, where it is not the compiler's word for all, and what to do where nothing fits."""
+    scoring, there = found.scoring, target.accelerator.usable_memory
+    weights = sum(scoring.weights.values())
+    more = f"--config.model_parallel={2 * config.model_parallel}"
+    notes = []
+    if found.step is None:
+        staged = config.encoders != "staged" and weights <= there
+        notes.append(
+            f"{target.text}: weights and tables take {scoring.resident / 1e9:.1f} GB of {there / 1e9:.1f}: try"
+            f" {'--config.encoders=staged' if staged else more}"
+        )
+    elif found.step.blocks:
+        kinds = " + ".join(map(str, found.step.blocks))
+        notes.append(
+            f"{target.text}: the step of all {kinds} blocks is extrapolated from few; encoders are not compiled"
+        )
+    if scoring.staged and weights + scoring.staged > there:
+        notes.append(
+            f"{target.text}: while texts are encoded, all weights take {(weights + scoring.staged) / 1e9:.1f} GB of"
+            f" {there / 1e9:.1f}: encode them elsewhere first, whose results are kept, or try {more}"
+        )
+    return notes

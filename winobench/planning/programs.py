@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from winobench import memory, parallel
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import layouts, limits, tables
+from winobench.planning import few_blocks
 from winobench.scorers import denoising, pipeline_tables, samples, step_sizes
 
 
@@ -27,12 +28,16 @@ class Program:
       noun: what an item is, e.g. ``pass``.
       items: that each device works on in one run.
       lower_items: number of items -> the program as JAX's compilers take it.
+      blocks: how many blocks of each kind its network has, where `shallow` stands for it.
+      shallow: numbers of blocks and the same program of a network that has them (`winobench.planning.few_blocks`).
     """
 
     name: str
     noun: str
     items: int
     lower_items: Callable[[int], jax.stages.Lowered]
+    blocks: tuple[int, ...] = ()
+    shallow: tuple[tuple[tuple[int, ...], Callable[[int], jax.stages.Lowered]], ...] = ()
 
     def lower(self) -> jax.stages.Lowered:
         """As JAX's compilers take it."""
@@ -41,6 +46,10 @@ class Program:
     def halved(self) -> Program:
         """The same of half as many items."""
         return dataclasses.replace(self, items=self.items // 2)
+
+    def shallow_programs(self) -> tuple[tuple[tuple[int, ...], Program], ...]:
+        """Numbers of blocks, and the same program of a network that has them."""
+        return tuple((counts, Program(self.name, self.noun, self.items, lower)) for counts, lower in self.shallow)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Scoring:
       usual_batch: triples of a step that the scorer chooses by itself.
       step: makes the denoising step of a number of triples on each device.
       encoders: the programs that fill the tables.
+      staged: bytes of text encoders that are beside the other weights only while texts are encoded, ahead of scoring.
     """
 
     weights: dict[str, int]
@@ -60,6 +70,7 @@ class Scoring:
     usual_batch: int
     step: Callable[[int], Program]
     encoders: tuple[Program, ...]
+    staged: int = 0
 
     @property
     def resident(self) -> int:
@@ -76,6 +87,7 @@ def scoring(
     target: str = "own",
     staged: bool = False,
     batch: int | None = None,
+    shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
 ) -> Scoring:
     """The programs of a `DiffusionITM`.
 
@@ -87,13 +99,15 @@ def scoring(
       target: as there.
       staged: whether the text encoders leave the devices before the scoring begins.
       batch: passes at once on each device; None for those that the scorer chooses by itself.
+      shallow: numbers of blocks and pipelines with such denoisers, which are compiled in place of the pipeline's
+        (`winobench.planning.few_blocks`); encoders are left out then, as deep as they are.
 
     Raises:
       InputError: the image size does not fit the model.
     """
     image_size = pipeline.check_image_size(image_size)
     dtype = jnp.dtype(pipeline.denoiser.dtype).name
-    denoiser, params = pipeline.denoiser_function()
+    _, params = pipeline.denoiser_function()
     image_function, image_params = pipeline.image_function()
     text_function, text_params = pipeline.text_function(dtype)
     ids = jax.tree.map(np.asarray, pipeline.tokenize([""], image_size=image_size))
@@ -108,17 +122,27 @@ def scoring(
     }
     tables_there = _Tables.of(latents, states, mesh)
     resident = sum(weights.values()) + tables_there.bytes
-    how = denoising.Step(denoiser, pipeline.schedule_at(image_size), mesh, error, target, dtype)
+
+    def lowering(pipeline: Pipeline) -> Callable[[int], jax.stages.Lowered]:
+        denoiser, params = pipeline.denoiser_function()
+        how = denoising.Step(denoiser, pipeline.schedule_at(image_size), mesh, error, target, dtype)
+        return functools.partial(_lower_step, how, params, tables_there)
+
+    blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
+    of_few = tuple((counts, lowering(one)) for counts, one in shallow)
     images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.text_batch(ids, mesh)
     return Scoring(
         weights,
         tables_there.bytes,
         batch or step_sizes.usual_batch_size(pipeline, latents.shape[1:], mesh, resident),
-        functools.partial(_step, how, params, tables_there),
-        (
+        lambda items: Program("denoising step", "pass", items, lowering(pipeline), blocks, of_few),
+        ()
+        if shallow
+        else (
             _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
             _encoder("text encoder", "text", text_function, text_params, ids, texts, mesh),
         ),
+        memory.of_arrays(text_params) // parts if staged else 0,
     )
 
 
@@ -144,26 +168,22 @@ class _Tables:
         return of_latents + self.state_rows * memory.of_arrays(self.states)
 
 
-def _step(how: denoising.Step, params: Any, there: _Tables, batch: int) -> Program:
+def _lower_step(how: denoising.Step, params: Any, there: _Tables, items: int) -> jax.stages.Lowered:
     """The denoising step of a number of triples on each device."""
     mesh = how.mesh
-
-    def lower(items: int) -> jax.stages.Lowered:
-        total = items * parallel.data_parallelism(mesh)
-        whole = parallel.replicated(mesh)
-        key = jax.eval_shape(lambda: samples.noise_key(0))
-        return denoising.step_on(mesh).lower(
-            how,
-            _placed(params, layouts.parameter_formats(params, mesh)),
-            _rows(there.latents, there.latent_rows, whole),
-            _rows(there.states, there.state_rows, whole),
-            jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
-            jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
-            jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
-            None,
-        )
-
-    return Program("denoising step", "pass", batch, lower)
+    total = items * parallel.data_parallelism(mesh)
+    whole = parallel.replicated(mesh)
+    key = jax.eval_shape(lambda: samples.noise_key(0))
+    return denoising.step_on(mesh).lower(
+        how,
+        _placed(params, layouts.parameter_formats(params, mesh)),
+        _rows(there.latents, there.latent_rows, whole),
+        _rows(there.states, there.state_rows, whole),
+        jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
+        jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
+        jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
+        None,
+    )
 
 
 def _encoder(name: str, noun: str, function: Any, params: Any, example: Any, batch: int, mesh: Mesh) -> Program:

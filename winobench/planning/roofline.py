@@ -16,8 +16,11 @@ from winobench.planning import hlo
 from winobench.planning.hlo import Kernel
 
 # Cycles of a TPU per score of the Pallas attention kernel, whose cycles the compiler does not estimate: bundles of its
-# final schedule times steps of its grid, at 4,096 positions and heads of 64.
+# final schedule times steps of its grid, at 4,096 positions and heads of 64; and, where keys do not fill blocks of
+# 2,048, such as an image's and a text's together, at 4,608 positions and heads of 128. A v5p has two cores.
 CYCLES_PER_SCORE = {"v5e": 5.1e-3, "v5p": 2.6e-3, "v6e": 3.0e-3}
+_CYCLES_PER_JOINT_SCORE = {"v5e": 5.4e-3, "v5p": 2.75e-3, "v6e": 3.5e-3}
+_BLOCK_OF_KEYS = 2048
 # Exponentials that a core of an NVIDIA GPU computes in a cycle.
 _EXPONENTIALS_PER_CYCLE = 16
 
@@ -47,7 +50,9 @@ def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
     rate = rates.get("bfloat16" if kernel.dtype == "float16" else kernel.dtype, rates["bfloat16"])
     bounds = [kernel.operations / rate, kernel.bytes / accelerator.memory_rate, kernel.sent / accelerator.link_rate]
     if accelerator.platform == "tpu":
-        bounds.append(kernel.transcendentals * CYCLES_PER_SCORE[accelerator.name] / accelerator.clock)
+        is_joint = kernel.keys > _BLOCK_OF_KEYS and kernel.keys % _BLOCK_OF_KEYS != 0
+        cycles = (_CYCLES_PER_JOINT_SCORE if is_joint else CYCLES_PER_SCORE)[accelerator.name]
+        bounds.append(kernel.transcendentals * cycles / accelerator.clock)
     else:
         per_second = _EXPONENTIALS_PER_CYCLE * accelerator.cores * accelerator.clock
         bounds.append(kernel.transcendentals / per_second)

@@ -29,6 +29,7 @@ class Plan:
       price: dollars per device and hour; None if nobody said.
       per_second: what a device works off in a second, e.g. ``passes/s``.
       notes: what the numbers rest on.
+      staged: whether the text encoders leave the devices before the scoring begins.
     """
 
     target: str
@@ -41,6 +42,7 @@ class Plan:
     price: float | None
     per_second: str
     notes: tuple[str, ...] = ()
+    staged: bool = False
 
     @property
     def temporaries(self) -> int:
@@ -120,7 +122,8 @@ def _memory(plan: Plan) -> Table:
     table.add_column(justify="right")
     parts = {**plan.weights, "tables": plan.others, "temporaries, at most": plan.temporaries, "sum": plan.total}
     for name, number in {**parts, "there is": plan.usable}.items():
-        table.add_row(name, f"{number / 1e9:.2f}")
+        shown = "staged" if plan.staged and name == "text encoders" else f"{number / 1e9:.2f}"
+        table.add_row(name, shown)
     return table
 
 
@@ -194,6 +197,7 @@ def as_markdown(plans: Iterable[Plan]) -> str:
     for plan in plans:
         step = plan.programs[0] if plan.programs else None
         cells = [plan.target, *(gigabytes(n) for n in (sum(plan.weights.values()), plan.others, plan.temporaries))]
+        cells[1] += ", staged" if plan.staged else ""
         cells.append(f"{gigabytes(plan.total)} of {gigabytes(plan.usable)}")
         if step is None:
             cells += ["does not fit", ""]

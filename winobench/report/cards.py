@@ -14,6 +14,7 @@ from PIL import Image
 
 from winobench.data import images as image_files
 from winobench.data.edits import Edit
+from winobench.report.examples import Examples
 from winobench.report.runs import TaskRun
 
 # Longest side in pixels of pictures in examples with few and with many of them; candidates in the dozens would
@@ -142,34 +143,46 @@ def make_card(
             for i in range(len(images))
         ]
         return dataclasses.replace(card, square=Square(shown, texts, cells))
-    flat = scores.ravel()
-    span = best - float(flat.min())
-    unique_best = int(np.sum(flat == best)) == 1
     texts_compete = len(texts) > 1
-    order = np.argsort(-flat, kind="stable")
-    kept = [int(place) for place in order[:_MOST_CANDIDATES]]
-    if target not in kept:
-        kept[-1] = target
-    candidates = [
-        Candidate(
-            picture=None if texts_compete else shown[place],
-            text=texts[place] if texts_compete else None,
-            number=place + 1,
-            score=_relative(float(flat[place]), best),
-            share=1.0 if span == 0 else (float(flat[place]) - float(flat.min())) / span,
-            is_right=place == target,
-            is_chosen=unique_best and flat[place] == best,
-            **_edited((edits or {}).get((images[place // len(texts)], texts[place % len(texts)])), side),
-        )
-        for place in kept
-    ]
+    candidates = _candidates(examples, row, shown, edits or {}, side)
     return dataclasses.replace(
         card,
         query_picture=shown[0] if texts_compete else None,
         query_text=None if texts_compete else texts[0],
         candidates=candidates,
-        hidden=len(flat) - len(kept),
+        hidden=scores.size - len(candidates),
     )
+
+
+def _candidates(
+    examples: Examples,
+    row: int,
+    shown: Sequence[str | None],
+    edits: Mapping[tuple[str, str], tuple[Edit, bytes]],
+    side: int,
+) -> list[Candidate]:
+    """The candidates of an example, the best first; ``shown`` are the pictures of images that compete."""
+    images, texts, target = examples.images[row], examples.texts[row], examples.targets[row]
+    flat = examples.scores[row].ravel()
+    best, worst = float(flat.max()), float(flat.min())
+    unique_best = int(np.sum(flat == best)) == 1
+    texts_compete = len(texts) > 1
+    kept = [int(place) for place in np.argsort(-flat, kind="stable")[:_MOST_CANDIDATES]]
+    if target not in kept:
+        kept[-1] = target
+    return [
+        Candidate(
+            picture=None if texts_compete else shown[place],
+            text=texts[place] if texts_compete else None,
+            number=place + 1,
+            score=_relative(float(flat[place]), best),
+            share=1.0 if best == worst else (float(flat[place]) - worst) / (best - worst),
+            is_right=place == target,
+            is_chosen=unique_best and flat[place] == best,
+            **_edited(edits.get((images[place // len(texts)], texts[place % len(texts)])), side),
+        )
+        for place in kept
+    ]
 
 
 def _edited(found: tuple[Edit, bytes] | None, side: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import markupsafe
 
 import winobench
 from winobench import options
+from winobench.data.pictures.reading import read_pictures
 from winobench.errors import InputError
 from winobench.files import user_path
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
@@ -24,7 +25,9 @@ from winobench.report.sections import (
     bias,
     clevr,
     differences,
+    drawers,
     gallery,
+    generation,
     learned_weights,
     overlap,
     questions,
@@ -55,6 +58,8 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     skills.skill_section,
     differences.difference_section,
     clevr.clevr_section,
+    drawers.drawers_section,
+    generation.generation_section,
     bias.bias_section,
     overlap.overlap_section,
     samples.sample_section,
@@ -86,6 +91,7 @@ def write_report(
     seed: int = 0,
     raters: Sequence[str | os.PathLike] = (),
     fit_timesteps: bool = False,
+    drawn: Sequence[str | os.PathLike] = (),
     reproduce: Callable[[Run], str | None] = lambda run: None,
     command: Sequence[str] = (),
 ) -> pathlib.Path:
@@ -101,6 +107,7 @@ def write_report(
         the questions' ids, labels 0, 1 and 2.
       fit_timesteps: learn weights of timesteps from half of each run's examples, judge them on the other half, and keep
         them as ``timestep_weights.json`` in the run's folder.
+      drawn: folders of runs of pictures by the models that are judged, with verdicts of a verifier.
       reproduce: the command line that makes a run, if there is one.
       command: words of the command line that makes this report, for its footer.
 
@@ -123,17 +130,9 @@ def write_report(
         )
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
-    report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples, fit_timesteps)
-    if ratings is not None and not wscplus.asked_tasks(report_data):
-        raise InputError(
-            "rater files are on the questions of WSC+, which no run that is named has answered: name one.",
-            code="no-run-of-the-task",
-        )
-    if fit_timesteps and report_data.is_text:
-        raise InputError(
-            "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.",
-            code="option-of-others",
-        )
+    pictures = [read_pictures(folder) for folder in drawn]
+    report_data = ReportData(read_runs(paths), resamples, seed, ratings, gallery_examples, fit_timesteps, pictures)
+    _check_fit(report_data)
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
     if out is not None:
@@ -147,11 +146,11 @@ def write_report(
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
         everything = sections if gallery_files is None else [*sections, gallery_files]
-        drawn = {}
+        drawings = {}
         for section in everything:
-            drawn |= section.write_files(folder)
+            drawings |= section.write_files(folder)
         files = {section.key: section.files for section in everything}
-        page = render(report_data, sections, galleries, files, drawn, reproduce=reproduce, command=command)
+        page = render(report_data, sections, galleries, files, drawings, reproduce=reproduce, command=command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
         temporary.write_text(page, encoding="utf-8")
@@ -159,6 +158,20 @@ def write_report(
     except OSError as error:
         raise InputError(f"--out {folder} cannot be written: {error}.", code="cannot-write") from error
     return path
+
+
+def _check_fit(report_data: ReportData) -> None:
+    """Raises InputError for what is asked of runs that it is not about."""
+    if report_data.ratings is not None and not wscplus.asked_tasks(report_data):
+        raise InputError(
+            "rater files are on the questions of WSC+, which no run that is named has answered: name one.",
+            code="no-run-of-the-task",
+        )
+    if report_data.fit_timesteps and report_data.is_text:
+        raise InputError(
+            "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps.",
+            code="option-of-others",
+        )
 
 
 def render(

@@ -203,7 +203,7 @@ class DiffusionITM:
         )
         if adapters is None:
             return cls(pipeline, **keywords)
-        load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
+        adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
         scorer = cls(pipeline, **keywords)
         scorer.lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
         return scorer

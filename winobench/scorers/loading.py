@@ -159,8 +159,9 @@ def check_scorer(
 
     from winobench.diffusion import families, memory_checks
 
-    description = families.read_description(registry.model_source(name), revision=revision)
-    description.family.check_settings(given.get("pipeline_options") or {})
+    description = families.read_description(
+        registry.model_source(name), revision=revision, settings=given.get("pipeline_options")
+    )
     total = description.schedule.num_train_timesteps
     chosen = given.get("timestep_range")
     if chosen is not None and chosen != options.ALL:

@@ -88,21 +88,34 @@ def make(places: Sequence[str]) -> list[Task]:
         if both:
             raise InputError(
                 f"{folder} has pictures of {min(both)!r}, as a folder before it: name each drawer once",
-                code="two-drawers",
+                code="named-twice",
             )
         drawn += found
     by_tag = {tag: [one for one in drawn if one.tag == tag] for tag in geneval.SKILLS}
-    return [task(tag, found) for tag, found in by_tag.items() if found]
+    sizes = geneval.SKILLS
+    return [
+        task(
+            f"selfbench_{tag}",
+            f"Self-Bench, {tag.replace('_', ' ')}: which of {sizes[tag]} texts was the picture drawn from?",
+            sizes[tag],
+            found,
+            _SKILLS[tag],
+        )
+        for tag, found in by_tag.items()
+        if found
+    ]
 
 
-def task(tag: str, drawn: Sequence[Drawn]) -> Task:
+def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: str) -> Task:
     """The task of a skill.
 
     Args:
-      tag: the skill.
+      name: of the task.
+      description: of the task.
+      size: number of candidates of each picture.
       drawn: its pictures.
+      skill: a key of `winobench.tasks.base.SKILLS`.
     """
-    size = geneval.SKILLS[tag]
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example[pathlib.Path, str]]:
         del data_dir
@@ -115,9 +128,9 @@ def task(tag: str, drawn: Sequence[Drawn]) -> Task:
         return files.digest(rows)
 
     return Task(
-        name=f"selfbench_{tag}",
+        name=name,
         version=1,
-        description=f"Self-Bench, {tag.replace('_', ' ')}: which of {size} texts was the picture drawn from?",
+        description=description,
         metric="accuracy",
         shape=(1, size),
         chance={"accuracy": 1 / size},
@@ -127,7 +140,7 @@ def task(tag: str, drawn: Sequence[Drawn]) -> Task:
         data_fingerprint=fingerprint,
         count=lambda data_dir: len(drawn),
         when_named=True,
-        skills=(_SKILLS[tag],),
+        skills=(skill,),
     )
 
 

@@ -71,11 +71,7 @@ class Recipe(abc.ABC):
 
     @abc.abstractmethod
     def schedule(self, config: ml_collections.ConfigDict) -> Schedule:
-        """The noise schedule.
-
-        Raises:
-          InputError: there is none like this.
-        """
+        """The noise schedule; raises InputError if there is none like this."""
 
     @abc.abstractmethod
     def start(self, denoiser: Network) -> None:

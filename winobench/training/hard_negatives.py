@@ -381,7 +381,7 @@ def _text_states(
     def encode_both(others: Tree) -> Tree:
         pairs = jax.tree.map(lambda *two: jnp.stack(two, axis=1), own, others)
         states = encode(jax.tree.map(_fold, pairs))
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, 2, *leaf.shape[1:]), states)
+        return jax.tree.map(lambda leaf: leaf.reshape(len(leaf) // 2, 2, *leaf.shape[1:]), states)
 
     def where(condition: jax.Array, chosen: Tree, other: Tree) -> Tree:
         return jax.tree.map(lambda a, b: jnp.where(_column(condition, a.ndim), a, b), chosen, other)
@@ -418,7 +418,8 @@ def _column(values: jax.Array, ndim: int) -> jax.Array:
 
 def _fold(values: jax.Array) -> jax.Array:
     """[B, R, ...] -> [B * R, ...]; an example's rows stay together, so rows stay on their device."""
-    return values.reshape(-1, *values.shape[2:])
+    # The size in words: -1 has no meaning for texts of no tokens, as those of an encoder that is left out.
+    return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
 
 
 def _is_number(value: Any) -> bool:

@@ -117,7 +117,7 @@ def make_step(
 
     def accumulated(params: Params, frozen: Params | None, batch: Batch, key: jax.Array) -> tuple[Params, Metrics]:
         def part_of(array: jax.Array) -> jax.Array:
-            parts = array.reshape(-1, accumulate, *array.shape[1:]).swapaxes(0, 1)
+            parts = array.reshape(len(array) // accumulate, accumulate, *array.shape[1:]).swapaxes(0, 1)
             return parts if mesh is None else jax.lax.with_sharding_constraint(parts, parallel.split_rows(mesh, axis=1))
 
         def add(total: Params, numbered: tuple[jax.Array, Batch]) -> tuple[Params, Metrics]:

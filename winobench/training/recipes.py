@@ -16,6 +16,7 @@ from winobench.errors import InputError
 RECIPES = {
     "clevr_tiny": "winobench.training.clevr_tiny",
     "clevr_flow": "winobench.training.clevr_flow",
+    "clevr_verifier": "winobench.training.clevr_verifier",
     "hardneg": "winobench.training.hardneg",
     "nli": "winobench.training.nli",
 }
@@ -24,8 +25,8 @@ RECIPES = {
 fields that may change when a run goes on; and ``default_name(config, spec, digest)``, what a run's folder is called."""
 
 
-EMBEDDED = ("clevr_tiny", "clevr_flow")
-"""Those of the embedded models, which one process trains."""
+EMBEDDED = ("clevr_tiny", "clevr_flow", "clevr_verifier")
+"""Those of the networks that winobench comes with, which one process trains."""
 
 
 def load(name: str) -> Any:

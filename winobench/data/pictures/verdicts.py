@@ -5,16 +5,20 @@ verdicts.jsonl      in the run's folder, a line a picture: ``file``, ``sha256``,
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from winobench import files, json_files, options
+from winobench import files, json_files, metrics, options
 from winobench.data.pictures.records import PictureRecord
 from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.data.pictures.reading import Pictures
 
 NAME = "verdicts.jsonl"
 
@@ -73,3 +77,37 @@ def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | No
     """Whether a picture is correct; None where nobody has judged it as it is now."""
     one = verdicts.get(record.file)
     return one.correct if one is not None and one.sha256 == record.sha256 else None
+
+
+def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
+    """How often each model drew what it should, by skill.
+
+    Args:
+      run: the pictures.
+      verdicts: of `read_verdicts`.
+
+    Returns:
+      Model's label -> category, or ``all`` for the mean over categories -> "value", "low", "high" (95% interval,
+      clustered by prompt text) and "n".
+    """
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for model in run.models:
+        rows = [
+            (record.prompt.category, record.prompt.text, verdicts[record.file].correct)
+            for record in run.records
+            if record.model == model.label and record.file in verdicts
+        ]
+        by_category: dict[str, list[tuple[str, bool]]] = collections.defaultdict(list)
+        for category, text, correct in rows:
+            by_category[category].append((text, correct))
+        found = {category: _entry(*zip(*some, strict=True)) for category, some in by_category.items()}
+        if rows:
+            categories, texts, correct = zip(*rows, strict=True)
+            found["all"] = _entry(texts, correct, categories)
+        results[model.label] = found
+    return results
+
+
+def _entry(texts: Sequence[str], correct: Iterable[bool], strata: Sequence[str] | None = None) -> dict[str, Any]:
+    interval = metrics.clustered(list(correct), list(texts), strata=strata)
+    return {**{name: float(value) for name, value in interval._asdict().items()}, "n": len(texts)}

@@ -34,10 +34,15 @@ def find_sampler(name: Any, schedule: Schedule) -> Sampler:
     if name is None:
         return SAMPLERS[fitting[0]]
     if not isinstance(name, str) or name not in SAMPLERS:
-        raise InputError(f"the sampler is {options.shown(name)}, but it must be one of {', '.join(SAMPLERS)}")
+        raise InputError(
+            f"the sampler is {options.shown(name)}, but it must be one of {', '.join(SAMPLERS)}", code="unknown-name"
+        )
     if name not in fitting:
         kinds = "models of numbered timesteps, and this is a flow model", "flow models, which this is not"
-        raise InputError(f"the sampler {name} is for {kinds[not schedule.is_continuous]}: use {', '.join(fitting)}")
+        raise InputError(
+            f"the sampler {name} is for {kinds[not schedule.is_continuous]}: use {', '.join(fitting)}",
+            code="wrong-kind-of-sampler",
+        )
     return SAMPLERS[name]
 
 

@@ -141,7 +141,8 @@ class Sampler(abc.ABC):
         first = int(num_steps - num_steps * strength) if self.is_continuous else num_steps - int(num_steps * strength)
         if first >= num_steps:
             raise InputError(
-                f"a strength of {strength:g} leaves none of {num_steps} steps: raise strength or num_steps"
+                f"a strength of {strength:g} leaves none of {num_steps} steps: raise strength or num_steps",
+                code="no-steps-left",
             )
         return first
 

@@ -42,7 +42,10 @@ def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
     else:
         steps = timesteps.trailing(last, total, num_steps)
     if len(steps) < num_steps or (np.diff(steps) >= 0).any():
-        raise InputError(f"dpm_solver's num_steps is {num_steps}, but the noise schedule leaves it fewer timesteps")
+        raise InputError(
+            f"dpm_solver's num_steps is {num_steps}, but the noise schedule leaves it fewer timesteps",
+            code="too-few-timesteps",
+        )
     return steps
 
 

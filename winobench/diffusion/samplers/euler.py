@@ -30,7 +30,8 @@ class Euler(Sampler):
         if interpolation != "linear":
             raise InputError(
                 f"the sampler option interpolation_type is {interpolation!r}, which this sampler does not support: use"
-                " ddim"
+                " ddim",
+                code="unsupported-option",
             )
         if sigmas.is_karras(schedule):
             levels, steps = sigmas.karras(schedule, training, levels[0], levels[-1], num_steps)

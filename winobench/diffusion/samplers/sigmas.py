@@ -35,7 +35,10 @@ def is_karras(schedule: NoiseSchedule) -> bool:
     """
     for name in ("use_exponential_sigmas", "use_beta_sigmas", "use_lu_lambdas"):
         if timesteps.option(schedule, name, False):
-            raise InputError(f"the sampler option {name} is set, which this sampler does not support: use ddim")
+            raise InputError(
+                f"the sampler option {name} is set, which this sampler does not support: use ddim",
+                code="unsupported-option",
+            )
     return bool(timesteps.option(schedule, "use_karras_sigmas", False))
 
 
@@ -64,5 +67,7 @@ def last_of(schedule: NoiseSchedule, training: np.ndarray) -> float:
     """The level that a run ends at (``final_sigmas_type``): 0, or that of the first timestep."""
     kind = timesteps.option(schedule, "final_sigmas_type", "zero")
     if kind not in ("zero", "sigma_min"):
-        raise InputError(f"the sampler option final_sigmas_type is {kind!r}, but must be zero or sigma_min")
+        raise InputError(
+            f"the sampler option final_sigmas_type is {kind!r}, but must be zero or sigma_min", code="unknown-name"
+        )
     return 0.0 if kind == "zero" else float(training[0])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from winobench import csv_cells
+from winobench.data.pictures.reading import Pictures
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
 from winobench.report.figures import Mark, Panel
@@ -156,6 +157,7 @@ class ReportData:
       ratings: people's answers to the questions of WSC+; None for none.
       examples: to show a task; 0 for none.
       fit_timesteps: learn weights of timesteps.
+      drawn: runs of pictures, with what a verifier says of them.
     """
 
     runs: list[Run]
@@ -164,6 +166,7 @@ class ReportData:
     ratings: Sequence[Rating] | None = None
     examples: int = 0
     fit_timesteps: bool = False
+    drawn: Sequence[Pictures] = ()
 
     @property
     def marks(self) -> list[Mark]:

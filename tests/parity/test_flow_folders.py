@@ -1,0 +1,93 @@
+"""Folders of flow models in which something is wrong: one sentence that says what, before gigabytes are read."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from tests.expectations import names, raises
+from winobench.diffusion import families
+from winobench.errors import InputError
+
+INDEX = "model_index.json"
+
+
+def without(name):
+    def damage(folder):
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return damage
+
+
+def edited(name, **changes):
+    def damage(folder):
+        path = folder / name
+        content = json.loads(path.read_text()) | changes
+        path.write_text(json.dumps({key: value for key, value in content.items() if value != "REMOVED"}))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage", "words"),
+    [
+        *(
+            (kind, without(part), (f"{part}/config.json",))
+            for kind, parts in {
+                "sd3": ("transformer", "text_encoder_2", "text_encoder_3"),
+                "flux": ("transformer", "vae", "text_encoder_2"),
+                "klein": ("transformer", "text_encoder"),
+            }.items()
+            for part in parts
+        ),
+        *((kind, without("scheduler"), ("scheduler/scheduler_config.json",)) for kind in ("sd3", "flux", "klein")),
+        ("sd3", without("tokenizer_2"), ("tokenizer_2/vocab.json",)),
+        ("sd3", without("tokenizer_3"), ("tokenizer_3",)),
+        ("flux", without("tokenizer_2"), ("tokenizer_2",)),
+        ("klein", without("tokenizer"), ("tokenizer",)),
+        ("sd3", edited(INDEX, text_encoder_2="REMOVED"), (INDEX, "text_encoder_2", "missing")),
+        ("flux", edited(INDEX, vae="REMOVED"), (INDEX, "vae", "missing")),
+        ("klein", edited(INDEX, text_encoder=["transformers", "T5EncoderModel"]), ("text_encoder", "T5EncoderModel")),
+        ("sd3", edited("transformer/config.json", in_channels=4), ("the transformer takes 4", "16")),
+        ("sd3", edited("transformer/config.json", pooled_projection_dim=40), ("40", "48")),
+        ("sd3", edited("transformer/config.json", joint_attention_dim=80), ("80", "72")),
+        ("flux", edited("transformer/config.json", in_channels=16), ("4 channels", "16")),
+        ("flux", edited("transformer/config.json", pooled_projection_dim=40), ("pooled text", "40", "32")),
+        ("flux", edited("text_encoder_2/config.json", d_model=48), ("text states", "24", "48")),
+        ("klein", edited("transformer/config.json", in_channels=32), ("8 channels", "4")),
+        ("klein", edited("transformer/config.json", joint_attention_dim=70), ("70", "24")),
+        # The parts agree by their configs, and one has other weights.
+        ("sd3", edited("transformer/config.json", num_layers=3), ("SD3Transformer2DModel", "32 missing")),
+        ("flux", edited("transformer/config.json", num_single_layers=1), ("single_transformer_blocks.1",)),
+        ("klein", edited("transformer/config.json", mlp_ratio=2.0), ("transformer", "shape")),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(kind, damage, words, folder_of, tmp_path):
+    folder = pathlib.Path(shutil.copytree(folder_of(kind), tmp_path / "folder"))
+    damage(folder)
+    with pytest.raises(InputError, match=names(*words)):
+        families.load_pipeline(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("sd3", {"_class_name": "PixArtSigmaPipeline", "text_encoder_2": "REMOVED"}),
+        ("flux", {"_class_name": "KolorsPipeline", "transformer": "REMOVED", "unet": ["diffusers", "UNet3D"]}),
+        ("klein", {"_class_name": "REMOVED", "transformer": ["diffusers", "SanaTransformer2DModel"]}),
+    ],
+)
+def test_a_family_that_is_not_known_names_those_that_are(kind, changes, folder_of, tmp_path):
+    folder = pathlib.Path(shutil.copytree(folder_of(kind), tmp_path / "folder"))
+    edited(INDEX, **changes)(folder)
+    known = changes["_class_name"].replace("REMOVED", "pipeline")
+    with raises("wrong-kind-of-model", INDEX, known, *families.FAMILIES):
+        families.load_pipeline(folder)
+
+
+def test_pipelines_of_other_tasks_with_the_same_parts_are_taken(folder_of, tmp_path):
+    folder = pathlib.Path(shutil.copytree(folder_of("sd3"), tmp_path / "folder"))
+    edited(INDEX, _class_name="StableDiffusion3Img2ImgPipeline")(folder)
+    assert type(families.load_pipeline(folder)).__name__ == "StableDiffusion3"

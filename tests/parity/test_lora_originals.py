@@ -1,0 +1,435 @@
+"""LoRA of flow models in kohya's names, those of the original code: against diffusers' own converters.
+
+Its converter of whole checkpoints (`single_file_utils`) knows the original names, too, and moves rows of weights alone:
+given an adapter's second factor [outputs, rank] for each weight, it says what every layer's is. Outputs are compared
+with diffusers' pipelines, where they read the names; Stable Diffusion 3's they do not.
+"""
+
+import itertools
+
+import diffusers
+import jax
+import numpy as np
+import peft
+import pytest
+import safetensors.torch
+import torch
+from diffusers.loaders import lora_conversion_utils, single_file_utils
+
+from tests.conftest import TINY_IMAGE_SIZE as SIZE
+from tests.expectations import raises
+from tests.parity import test_flux, test_flux2, test_stable_diffusion_3
+from tests.parity.test_scorer import pictures
+from tests.parity.torch_copy import relative_error
+from winobench import checkpoints, parallel
+from winobench.checkpoints import lora_layers, models
+from winobench.diffusion import families
+from winobench.models import lora
+from winobench.models.transformer_flux import FluxTransformer2DModel
+from winobench.models.transformer_flux2 import Flux2Transformer2DModel
+from winobench.models.transformer_flux2_config import Flux2TransformerConfig
+from winobench.models.transformer_flux_config import FluxTransformerConfig
+from winobench.models.transformer_sd3 import SD3Transformer2DModel, SD3TransformerConfig
+from winobench.scorers.diffusion_itm import DiffusionITM
+
+RANK = 3
+FLUX_WIDTH = 3072  # of the released FLUX.1, which diffusers' converters have in their code
+LEVELS = [0.1, 0.5, 0.9]
+
+EMBEDDERS = {
+    "sd3": ["context_embedder", "t_embedder.mlp.0", "t_embedder.mlp.2", "y_embedder.mlp.0", "y_embedder.mlp.2"],
+    "flux": [
+        *("img_in", "txt_in", "time_in.in_layer", "time_in.out_layer", "vector_in.in_layer", "vector_in.out_layer"),
+        *("guidance_in.in_layer", "guidance_in.out_layer"),
+    ],
+    "klein": [
+        *("img_in", "txt_in", "time_in.in_layer", "time_in.out_layer", "single_stream_modulation.lin"),
+        *("double_stream_modulation_img.lin", "double_stream_modulation_txt.lin"),
+    ],
+}
+
+
+def sd3_block(number, *, dual, last):
+    image = ["attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "adaLN_modulation.1"]
+    text = ["attn.qkv", "adaLN_modulation.1"] if last else image
+    image = image + ["attn2.qkv", "attn2.proj"] * dual
+    return [f"joint_blocks.{number}.x_block.{layer}" for layer in image] + [
+        f"joint_blocks.{number}.context_block.{layer}" for layer in text
+    ]
+
+
+def double_block(number, *, modulated):
+    layers = ["attn.qkv", "attn.proj", "mlp.0", "mlp.2"] + ["mod.lin"] * modulated
+    return [f"double_blocks.{number}.{stream}_{layer}" for stream in ("img", "txt") for layer in layers]
+
+
+def single_block(number, *, modulated):
+    return [f"single_blocks.{number}.{layer}" for layer in ["linear1", "linear2"] + ["modulation.lin"] * modulated]
+
+
+def original_layers(kind, num_double, num_single):
+    """The dense layers of the original code."""
+    final = ["final_layer.linear", "final_layer.adaLN_modulation.1"]
+    if kind == "sd3":
+        blocks = [sd3_block(i, dual=i == 0, last=i == num_double - 1) for i in range(num_double)]
+    else:
+        modulated = kind == "flux"
+        blocks = [double_block(i, modulated=modulated) for i in range(num_double)]
+        blocks += [single_block(i, modulated=modulated) for i in range(num_single)]
+    return [*EMBEDDERS[kind], *itertools.chain(*blocks), *final]
+
+
+def converted(kind, weights, num_double, num_single):
+    """What diffusers makes of a checkpoint with these weights of dense layers [outputs, anything] -> by its names."""
+    checkpoint = {f"{name}.weight": tensor for name, tensor in weights.items()}
+    if kind != "klein":
+        checkpoint |= {f"{name}.bias": tensor[:, 0] for name, tensor in weights.items()}
+    one = torch.zeros(1, 1)
+    if kind == "sd3":
+        checkpoint |= dict.fromkeys(("pos_embed", "x_embedder.proj.weight", "x_embedder.proj.bias"), one)
+        normed = [f"joint_blocks.{i}.{s}.attn" for i in range(num_double) for s in ("x_block", "context_block")]
+        checkpoint |= {f"{name}.ln_{q}.weight": one for name in [*normed, "joint_blocks.0.x_block.attn2"] for q in "qk"}
+        convert = single_file_utils.convert_sd3_transformer_checkpoint_to_diffusers
+    else:
+        normed = [f"double_blocks.{i}.{s}_attn" for i in range(num_double) for s in ("img", "txt")]
+        normed += [f"single_blocks.{i}" for i in range(num_single)]
+        checkpoint |= {f"{name}.norm.{one}_norm.scale": torch.zeros(1) for name in normed for one in ("query", "key")}
+        convert = getattr(
+            single_file_utils, f"convert_flux{'2' * (kind == 'klein')}_transformer_checkpoint_to_diffusers"
+        )
+    skipped = ("norm_q", "norm_k", "norm_added_q", "norm_added_k")
+    return {
+        name.removesuffix(".weight"): tensor
+        for name, tensor in convert(checkpoint).items()
+        if name.endswith(".weight") and name.split(".")[-2] not in skipped and not name.startswith("pos_embed")
+    }
+
+
+ONE_OF_EACH = {"num_layers": 1, "num_single_layers": 1}
+WIDE = {
+    "sd3": (SD3Transformer2DModel, SD3TransformerConfig(num_layers=2, dual_attention_layers=(0,), qk_norm="rms_norm")),
+    "flux": (FluxTransformer2DModel, FluxTransformerConfig(num_layers=1, num_single_layers=1, guidance_embeds=True)),
+    "klein": (
+        Flux2Transformer2DModel,
+        Flux2TransformerConfig(num_layers=1, num_single_layers=1, guidance_embeds=False),
+    ),
+}
+
+
+def outputs_of(name, width, gated, channels, num_double):
+    """Rows of a dense layer of the original code; ``gated`` feed-forwards are FLUX.2's."""
+    inner = 6 if gated else 4
+    of_image, last = ".x_block." in name, f"joint_blocks.{num_double - 1}.context" in name
+    if name.endswith("adaLN_modulation.1"):
+        count = 2 if name.startswith("final") or last else 9 if of_image and ".0." in name else 6
+    else:
+        sizes = {"qkv": 3, "linear1": 3 + inner, "mlp.0": inner, "fc1": inner, "mod.lin": 6, "modulation.lin": 3}
+        sizes |= {"modulation_img.lin": 6, "modulation_txt.lin": 6}
+        # Time and texts have layers of this name, too, which are as wide as the network.
+        ends = [size for end, size in sizes.items() if name.endswith(end) and "embedder" not in name]
+        count = ends[-1] if ends else 1
+    return channels if name == "final_layer.linear" else count * width
+
+
+def factors(kind, network, num_double, num_single, seed=0):
+    """Random factors for all dense layers of the original code: name -> (down [rank, inputs], up [outputs, rank])."""
+    dense = lora.linear_layers(network)
+    layers = original_layers(kind, num_double, num_single)
+    channels = dense["proj_out"].out_features
+
+    def sizes(width):
+        return {name: outputs_of(name, width, kind == "klein", channels, num_double) for name in layers}
+
+    outputs = sizes(network.config.width)
+    # A number for each, which diffusers takes to where the layer goes, tells how many inputs it has.
+    marked = {name: torch.full((size, 1), float(i)) for i, (name, size) in enumerate(sizes(FLUX_WIDTH).items())}
+    inputs = {
+        int(tensor[0, 0]): dense[name].in_features
+        for name, tensor in converted(kind, marked, num_double, num_single).items()
+    }
+    generator = np.random.default_rng(seed)
+    return {
+        name: tuple(0.2 * generator.standard_normal(shape, np.float32) for shape in ((RANK, inputs[i]), (size, RANK)))
+        for i, (name, size) in enumerate(outputs.items())
+    }
+
+
+def file_of(path, pairs, *, prefix, alpha=None):
+    """Writes factors under original names: in one word after ``lora_unet_``, with dots after ``diffusion_model.``."""
+    tensors = {}
+    one_word = prefix.endswith("_")
+    sides = ("down", "up") if one_word else ("A", "B")
+    for name, pair in pairs.items():
+        layer = prefix + (name.replace(".", "_") if one_word else name)
+        tensors |= {f"{layer}.lora_{side}.weight": torch.tensor(one) for side, one in zip(sides, pair, strict=True)}
+        if alpha is not None:
+            tensors[f"{layer}.alpha"] = torch.tensor(float(alpha))
+    safetensors.torch.save_file(tensors, path)
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["lora_unet_", "diffusion_model."])
+@pytest.mark.parametrize("kind", WIDE)
+def test_names_are_those_of_whole_checkpoints(kind, prefix, tmp_path):
+    """FLUX.1 at the width of the released one."""
+    network = models.abstract_model(*WIDE[kind])
+    num_double, num_single = network.config.num_layers, getattr(network.config, "num_single_layers", 0)
+    pairs = factors(kind, network, num_double, num_single)
+    expected = converted(kind, {name: torch.tensor(up) for name, (_, up) in pairs.items()}, num_double, num_single)
+    downs = converted(
+        kind,
+        {name: torch.full((len(up), 1), float(i)) for i, (name, (_, up)) in enumerate(pairs.items())},
+        num_double,
+        num_single,
+    )
+    read = checkpoints.read_lora(file_of(tmp_path / "a.safetensors", pairs, prefix=prefix, alpha=2))
+    got = lora_layers.fitted(network, read.parts["unet"])
+    assert got.keys() == expected.keys()
+    originals = list(pairs)
+    for name, adapter in got.items():
+        np.testing.assert_array_equal(adapter.up, expected[name].numpy())
+        np.testing.assert_array_equal(adapter.down, pairs[originals[int(downs[name][0, 0])]][0])
+        assert adapter.alpha == 2
+    lora.check_fit(network, {name: adapter.factors for name, adapter in got.items()})
+
+
+def test_products_of_fluxs_files_are_diffusers_own(tmp_path):
+    """Its converter of LoRA files, at the released width."""
+    network = models.abstract_model(*WIDE["flux"])
+    pairs = factors("flux", network, 1, 1)
+    # These it passes on without a prefix, so that they are not loaded.
+    dropped = ("final_layer", "guidance_in", "time_in", "vector_in", "img_in", "txt_in")
+    pairs = {name: pair for name, pair in pairs.items() if not name.startswith(dropped)}
+    path = file_of(tmp_path / "a.safetensors", pairs, prefix="lora_unet_", alpha=2)
+    theirs = lora_conversion_utils._convert_kohya_flux_lora_to_diffusers(safetensors.torch.load_file(path))
+    got = lora_layers.fitted(network, checkpoints.read_lora(path).parts["unet"])
+    assert {f"transformer.{name}.lora_{side}.weight" for name in got for side in "AB"} == theirs.keys()
+    rows = np.random.default_rng(1).standard_normal((4, 15360), np.float32)
+    for name, adapter in got.items():
+        down, up = (theirs[f"transformer.{name}.lora_{side}.weight"].numpy() for side in "AB")
+        inputs = rows[:, : down.shape[1]]
+        mine = adapter.factors
+        assert relative_error((inputs @ mine.down) @ mine.up * mine.scale, inputs @ down.T @ up.T) < 1e-6
+
+
+PIPELINES = {
+    "sd3": (diffusers.StableDiffusion3Pipeline, test_stable_diffusion_3.torch_errors),
+    "flux": (diffusers.FluxPipeline, test_flux.torch_errors),
+    "klein": (diffusers.Flux2KleinPipeline, test_flux2.torch_errors),
+}
+
+
+def errors_of(kind, folder, change):
+    """Noise, and diffusers' errors with it: of the pipeline as it is, and as ``change`` makes it."""
+    pipeline_class, torch_errors = PIPELINES[kind]
+    pipeline = pipeline_class.from_pretrained(folder)
+    noise = np.random.default_rng(1).standard_normal((3, 8, 8, pipeline.vae.config.latent_channels), np.float32)
+    before = torch_errors(pipeline, noise, levels=LEVELS)
+    change(pipeline)
+    after = torch_errors(pipeline, noise, levels=LEVELS)
+    assert np.median(np.abs(after - before) / before) > 1e-2
+    return noise, after
+
+
+def check_ours(folder, path, noise, expected, *, fuse):
+    mesh = parallel.make_mesh(jax.devices()[:1])
+    scorer = DiffusionITM.from_pretrained(folder, lora=path, fuse_lora=fuse, batch_size=4, mesh=mesh, image_size=SIZE)
+    got = scorer.errors(pictures(SIZE), test_flux.TEXTS, noise=noise, timesteps=LEVELS)
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+def text_factors(pipeline, part, prefix, seed):
+    """Factors for kohya's names of the attention and feed-forward of a CLIP encoder."""
+    generator = np.random.default_rng(seed)
+    tensors = {}
+    for name, layer in lora.linear_layers(pipeline.networks[part]).items():
+        if name == "text_projection":
+            continue
+        word = f"{prefix}_{name.replace('.', '_')}"
+        shapes = {"down": (RANK, layer.in_features), "up": (layer.out_features, RANK)}
+        for side, shape in shapes.items():
+            values = 0.3 * generator.standard_normal(shape, np.float32)
+            tensors[f"{word}.lora_{side}.weight"] = torch.tensor(values)
+        tensors[f"{word}.alpha"] = torch.tensor(2.0)
+    return tensors
+
+
+def add_tensors(path, tensors):
+    safetensors.torch.save_file(safetensors.torch.load_file(path) | tensors, path)
+
+
+# What diffusers' converters of LoRA files cannot read, or not as it is meant: FLUX.1's fused layer at other widths than
+# the released one, FLUX.2's last norm, in which they leave the original order.
+@pytest.mark.parametrize(
+    ("kind", "prefix", "without"),
+    [
+        ("flux", "lora_unet_", ("single_blocks.0.linear1", "single_blocks.1.linear1", *EMBEDDERS["flux"], "final")),
+        pytest.param(
+            "klein", "lora_unet_", ("double_stream", "single_stream", "final_layer.adaLN"), marks=pytest.mark.slow
+        ),
+        pytest.param("klein", "diffusion_model.", ("final_layer.adaLN",), marks=pytest.mark.slow),
+    ],
+)
+def test_errors_with_files_that_diffusers_reads(kind, prefix, without, folder_of, tmp_path):
+    folder = folder_of(kind)
+    ours = families.load_pipeline(folder)
+    pairs = factors(kind, ours.transformer, 2, 2)
+    pairs = {name: pair for name, pair in pairs.items() if not name.startswith(without)}
+    # diffusers passes over the alphas of dotted names.
+    alpha = 2 if prefix == "lora_unet_" else None
+    path = file_of(tmp_path / "pytorch_lora_weights.safetensors", pairs, prefix=prefix, alpha=alpha)
+    if kind == "flux":
+        add_tensors(path, text_factors(ours, "text_encoder", "lora_te1", seed=5))
+    noise, expected = errors_of(kind, folder, lambda pipeline: pipeline.load_lora_weights(tmp_path))
+    check_ours(folder, path, noise, expected, fuse=prefix == "lora_unet_")
+    # What is saved of it has current names, and no layer of the original code.
+    checkpoints.load_lora(ours, path, fuse=False)
+    adapted = {name: network for name, network in ours.networks.items() if lora.adapters(network)}
+    checkpoints.save_lora(tmp_path / "saved", **adapted)
+    _, again = errors_of(kind, folder, lambda pipeline: pipeline.load_lora_weights(tmp_path / "saved"))
+    np.testing.assert_allclose(again, expected, rtol=1e-4)
+
+
+def test_errors_of_stable_diffusion_3_with_a_file_of_kohyas(folder_of, tmp_path):
+    """All dense layers of the original code; what is added to them goes through diffusers' converter of checkpoints."""
+    folder = folder_of("sd3")
+    pairs = factors("sd3", families.load_pipeline(folder).transformer, 2, 0)
+    path = file_of(tmp_path / "a.safetensors", pairs, prefix="lora_unet_", alpha=2)
+    products = converted("sd3", {name: torch.tensor(up @ down * 2 / RANK) for name, (down, up) in pairs.items()}, 2, 0)
+
+    def add(pipeline):
+        state = pipeline.transformer.state_dict()
+        for name, product in products.items():
+            state[f"{name}.weight"] += product
+        pipeline.transformer.load_state_dict(state)
+
+    noise, expected = errors_of("sd3", folder, add)
+    check_ours(folder, path, noise, expected, fuse=True)
+    pipeline = families.load_pipeline(folder)
+    checkpoints.load_lora(pipeline, path, fuse=False)
+    checkpoints.save_lora(tmp_path / "saved", transformer=pipeline.transformer)
+    _, again = errors_of("sd3", folder, lambda pipeline: pipeline.load_lora_weights(tmp_path / "saved"))
+    np.testing.assert_allclose(again, expected, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["flux", "sd3", "klein"])
+def test_names_of_diffusers_in_one_word(kind, folder_of, tmp_path):
+    """``lora_transformer_transformer_blocks_0_attn_to_q``; of FLUX.1 those of attention, which diffusers reads."""
+    folder = folder_of(kind)
+    pipeline = families.load_pipeline(folder)
+    generator = np.random.default_rng(3)
+    one_word, current = {}, {}
+    for name, layer in lora.linear_layers(pipeline.transformer).items():
+        if kind == "flux" and "attn" not in name:
+            continue
+        for side, shape in (("down", (RANK, layer.in_features)), ("up", (layer.out_features, RANK))):
+            values = torch.tensor(0.2 * generator.standard_normal(shape, np.float32))
+            one_word[f"lora_transformer_{name.replace('.', '_')}.lora_{side}.weight"] = values
+            current[f"transformer.{name}.lora_{'A' if side == 'down' else 'B'}.weight"] = values
+        one_word[f"lora_transformer_{name.replace('.', '_')}.alpha"] = torch.tensor(float(RANK))
+    path = tmp_path / "pytorch_lora_weights.safetensors"
+    safetensors.torch.save_file(one_word, path)
+    state = dict(one_word if kind == "flux" else current)
+    noise, expected = errors_of(kind, folder, lambda pipeline: pipeline.load_lora_weights(state))
+    check_ours(folder, path, noise, expected, fuse=True)
+
+
+@pytest.mark.parametrize("kind", ["sd3", pytest.param("flux", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fuse", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_text_encoders_adapted_by_diffusers(kind, fuse, folder_of, tmp_path):
+    """The CLIP encoders alone, as diffusers' training scripts save them; also what is saved here, read by diffusers."""
+    folder = folder_of(kind)
+    pipeline_class = PIPELINES[kind][0]
+    parts = ("text_encoder", "text_encoder_2") if kind == "sd3" else ("text_encoder",)
+    layers, states = {}, {}
+
+    def adapt(pipeline):
+        for number, part in enumerate(parts):
+            network = getattr(pipeline, part)
+            targets = ["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"]
+            network.add_adapter(peft.LoraConfig(r=RANK, lora_alpha=RANK, target_modules=targets))
+            generator = torch.Generator().manual_seed(number)
+            for name, parameter in network.named_parameters():
+                if "lora_" in name:
+                    parameter.data = 0.3 * torch.randn(parameter.shape, generator=generator)
+            layers[f"{part}_lora_layers"] = states[part] = peft.get_peft_model_state_dict(network)
+
+    noise, expected = errors_of(kind, folder, adapt)
+    pipeline_class.save_lora_weights(tmp_path, **layers)
+    check_ours(folder, tmp_path, noise, expected, fuse=fuse)
+    ours = families.load_pipeline(folder)
+    read = checkpoints.load_lora(ours, tmp_path, fuse=False)
+    assert set(read.parts) == set(parts)
+    if not fuse:
+        checkpoints.save_lora(tmp_path / "saved", **{part: ours.networks[part] for part in parts})
+        _, again = errors_of(kind, folder, lambda pipeline: pipeline.load_lora_weights(tmp_path / "saved"))
+        np.testing.assert_allclose(again, expected, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_kohyas_text_encoders_of_stable_diffusion_3(folder_of, tmp_path):
+    """te1 and te2 are the two CLIP encoders; the same factors in diffusers' names do the same."""
+    folder = folder_of("sd3")
+    ours = families.load_pipeline(folder)
+    word, current = {}, {}
+    for number, part in enumerate(("text_encoder", "text_encoder_2"), 1):
+        word |= text_factors(ours, part, f"lora_te{number}", seed=number)
+        for name in lora.linear_layers(ours.networks[part]):
+            for side, letter in (("down", "A"), ("up", "B")):
+                source = word.get(f"lora_te{number}_{name.replace('.', '_')}.lora_{side}.weight")
+                if source is not None:
+                    scale = 2 / RANK if side == "up" else 1
+                    current[f"{part}.{name}.lora_{letter}.weight"] = scale * source
+    path = tmp_path / "kohya.safetensors"
+    safetensors.torch.save_file(word, path)
+    safetensors.torch.save_file(current, tmp_path / "pytorch_lora_weights.safetensors")
+    noise, expected = errors_of("sd3", folder, lambda pipeline: pipeline.load_lora_weights(tmp_path))
+    check_ours(folder, path, noise, expected, fuse=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefix", "part"),
+    [
+        ("sd3", "te3", "text_encoder_3"),
+        ("flux", "te3", "text_encoder_2"),
+        ("flux", "te2", "text_encoder_2"),
+    ],
+)
+def test_adapters_of_t5_are_one_sentence(kind, prefix, part, folder_of, tmp_path):
+    path = tmp_path / "a.safetensors"
+    layer = f"lora_{prefix}_encoder_block_0_layer_0_SelfAttention_q"
+    tensors = {f"{layer}.lora_down.weight": torch.ones(RANK, 24), f"{layer}.lora_up.weight": torch.ones(24, RANK)}
+    safetensors.torch.save_file(tensors, path)
+    pipeline = families.load_pipeline(folder_of(kind))
+    with raises("lora-misfit", path.name, part, "T5EncoderModel"):
+        checkpoints.load_lora(pipeline, path)
+    if kind == "sd3":
+        with raises("lora-misfit", part, "is left out"):
+            checkpoints.load_lora(pipeline.replace(zero_t5=True), path)
+
+
+@pytest.mark.parametrize(("of", "to"), [("flux", "sd3"), ("sd3", "flux"), ("klein", "flux"), ("flux", "klein")])
+def test_files_of_other_families_are_one_sentence(of, to, folder_of, tmp_path):
+    """FLUX.1 and FLUX.2 share names; there a layer's width tells."""
+    pipeline = families.load_pipeline(folder_of(to))
+    pairs = factors(of, families.load_pipeline(folder_of(of)).transformer, 2, 0 if of == "sd3" else 2)
+    path = file_of(tmp_path / "a.safetensors", pairs, prefix="lora_unet_")
+    before = pipeline.fingerprint
+    with raises("lora-misfit", str(path), type(pipeline.transformer).__name__):
+        checkpoints.load_lora(pipeline, path)
+    assert families.load_pipeline(folder_of(to)).fingerprint == before == pipeline.fingerprint
+
+
+def test_two_names_of_a_layer_are_refused(folder_of, tmp_path):
+    pipeline = families.load_pipeline(folder_of("flux"))
+    pairs = factors("flux", pipeline.transformer, 2, 2)
+    pairs = {name: pairs[name] for name in ("double_blocks.0.img_attn.qkv",)}
+    path = file_of(tmp_path / "a.safetensors", pairs, prefix="lora_unet_")
+    down, up = (torch.ones(shape) for shape in ((RANK, 32), (32, RANK)))
+    for stem in ("lora_unet_transformer_blocks_0_attn_to_k", "lora_transformer_transformer_blocks_0_attn_to_k"):
+        other = tmp_path / "b.safetensors"
+        tensors = {f"{stem}.lora_down.weight": down, f"{stem}.lora_up.weight": up}
+        safetensors.torch.save_file(safetensors.torch.load_file(path) | tensors, other)
+        with raises("repeated-tensor", other.name, "transformer_blocks.0.attn.to_k"):
+            checkpoints.load_lora(pipeline, other)

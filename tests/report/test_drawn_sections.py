@@ -1,0 +1,104 @@
+"""Sections on drawn pictures: who judges whose, and whether models draw what they understand."""
+
+import csv
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.pictures import fakes
+from winobench import report
+from winobench.data.pictures import clevr_prompts
+from winobench.data.pictures.verdicts import Verdict, write_verdicts
+from winobench.evaluation import evaluate
+from winobench.pictures.draw import draw_pictures
+from winobench.tasks.base import Example, Task
+
+
+class Judge:
+    """Scores by the number of red pixels; it is the model of a fake pipeline."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def fingerprint(self):
+        return {"scorer": "judge", "model": fakes.FakePipeline(self.name).fingerprint}
+
+    def score(self, images, texts):
+        return np.array([[float(np.asarray(image)[0, 0, 0]) * (len(text) % 7) for text in texts] for image in images])
+
+
+def scenes():
+    """A task like clevr: two captions of an image, by sub-task."""
+    skills = [name for name in clevr_prompts.CATEGORIES if name != "counting"]
+    rng = np.random.default_rng(0)
+    examples = [
+        Example(f"{skill}-{n}", (rng.integers(0, 255, (4, 4, 3), np.uint8),), (f"a{'b' * n}", "other one"), 0, (skill,))
+        for skill in skills
+        for n in range(5)
+    ]
+    return Task(
+        name="clevr",
+        version=1,
+        description="",
+        metric="accuracy",
+        shape=(1, 2),
+        chance={"accuracy": 0.5},
+        load=lambda data_dir, limit: examples,
+        ready=lambda data_dir: None,
+        images_compete=False,
+        data_fingerprint=lambda data_dir, limit: "1",
+    )
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
+    run = draw_pictures(drawers, clevr_prompts.make_prompts(42), tmp_path / "drawn", progress=False)
+    write_verdicts(
+        run.folder, [Verdict(r.file, r.sha256, r.number % (2 if r.model == "one" else 3) > 0) for r in run.records]
+    )
+    return run
+
+
+def read(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn):
+    for name in ("one", "two", "three"):
+        evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
+    page = report.write_report(
+        [tmp_path / name for name in ("one", "two", "three")], tmp_path / "report", drawn=[drawn.folder]
+    )
+    assert "Does it draw what it understands?" in page.read_text()
+    rows = read(tmp_path / "report" / "generation.csv")
+    # Three has drawn nothing; counting is no sub-task.
+    assert {row["run"] for row in rows} == {"one", "two"}
+    assert len(rows) == 12
+    for row in rows:
+        of_model = [r for r in drawn.records if r.model == row["run"] and r.prompt.category == row["skill"]]
+        expected = np.mean([r.number % (2 if row["run"] == "one" else 3) > 0 for r in of_model])
+        assert float(row["drawn_value"]) == pytest.approx(expected)
+        assert int(row["judged_n"]) == 5
+    assert (tmp_path / "report" / "generation.png").is_file()
+
+
+def test_without_pictures_there_is_no_such_section(tmp_path):
+    evaluate.evaluate(Judge("one"), [scenes()], tmp_path / "one", progress=False)
+    page = report.write_report([tmp_path / "one"], tmp_path / "report")
+    assert "Does it draw" not in page.read_text()
+    assert not (tmp_path / "report" / "generation.csv").exists()
+
+
+def test_scorers_and_drawers(tmp_path, drawn):
+    for name in ("one", "two"):
+        evaluate.evaluate(Judge(name), f"clevr_selfbench:{drawn.folder}", tmp_path / name, progress=False, model=name)
+    page = report.write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report")
+    assert "Whose pictures are understood" in page.read_text()
+    rows = read(tmp_path / "report" / "drawers.csv")
+    drawers = [f"{drawer}{kept}" for drawer in ("one", "two") for kept in ("", ", correct")]
+    assert {(row["scorer"], row["drawer"]) for row in rows} == set(itertools.product(("one", "two"), drawers))
+    whole = [row for row in rows if row["drawer"] == "one" and row["task"] == "clevr_selfbench_spatial"]
+    assert [int(row["n"]) for row in whole] == [6, 6]

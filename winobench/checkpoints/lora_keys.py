@@ -1,0 +1,157 @@
+"""How LoRA files name their tensors: each name as a network, a layer and a role.
+
+A file holds two factors a layer, and at most a number ``alpha``. The factors' names, for the layer ``...attn1.to_q`` of
+a UNet:
+
+- ``unet...attn1.to_q.lora_A.weight``, ``.lora_B.weight``: current diffusers, peft's names;
+- ``unet...attn1.to_q.lora.down.weight``, ``.lora.up.weight``, or with ``.processor`` before ``.to_q``: before that;
+- ``unet...attn1.processor.to_q_lora.down.weight``, ``.up.weight``: the first ones; the output layer is
+  ``to_out_lora`` there.
+
+Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
+load and goes on with the model as it was. A text encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``),
+with or without ``text_model.`` behind it, and ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old
+files. The prefix is always the network's name in the pipeline (`Pipeline.NETWORKS`); ``diffusion_model.`` and
+``base_model.model.`` stand for the denoiser, whatever it is called there.
+
+kohya's scripts name a layer in one word, ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` and
+``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` beside; SDXL's blocks in those of the original code
+(``input_blocks_4_1`` is ``down_blocks.1.attentions.0``). Every denoiser is ``lora_unet_`` there, and T5 ``lora_te3_``.
+Which layers such a word means in a transformer, its network tells (`winobench.checkpoints.lora_layers`).
+"""
+
+from __future__ import annotations
+
+import re
+
+DENOISER = "unet"
+"""The part that names without a prefix are of, and those whose prefix stands for any denoiser."""
+T5 = "text_encoder_3"
+"""The part of kohya's names for T5, which FLUX.1 has as its second encoder."""
+
+_PREFIX = re.compile(r"(unet|transformer|text_encoder(?:_\d)?)\.(.+)")
+_ANY_DENOISER = ("base_model.model.", "diffusion_model.")
+_KEY = re.compile(
+    r"(?P<layer>.+?)(?:"
+    r"\.lora_(?P<letter>[AB])(?:\.default)?\.weight"
+    r"|\.lora_(?P<kohya>down|up)\.weight"
+    r"|(?:\.lora|\.lora_linear_layer|(?P<old>_lora))\.(?P<side>down|up)\.weight"
+    r"|(?:\.lora|\.lora_linear_layer|(?P<old_alpha>_lora))?\.(?P<alpha>alpha)"
+    r")"
+)
+# The first names of attention layers -> the layers' own, in denoisers and in text encoders.
+_FIRST_NAMES = {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"}
+_FIRST_NAMES_OF_TEXTS = {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"}
+_KOHYA_PARTS = {
+    "unet": DENOISER,
+    "transformer": "transformer",
+    "te": "text_encoder",
+    "te1": "text_encoder",
+    "te2": "text_encoder_2",
+    "te3": T5,
+}
+_KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_([\w-]+)(\..+)")
+# What the one-word names of UNets and of CLIP begin with; those of other networks are left as they are.
+_OF_UNET = re.compile(r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b")
+_OF_CLIP = re.compile(r"text_model_|text_projection")
+_WORD = re.compile(r"[a-z][\w-]*")
+# Names of modules that hold an underscore: all others in kohya's names stand for a dot.
+_WORDS = re.compile(
+    r"down_blocks|up_blocks|mid_block|transformer_blocks|input_blocks|middle_block|output_blocks|proj_(?:in|out)"
+    r"|to_(?:q|k|v|out)|text_model|self_attn|(?:q|k|v|out)_proj|(?:time|add)_embedding|linear_[12]|time_emb_proj"
+    r"|conv_(?:in|out|shortcut)|text_projection|[a-z0-9]+"
+)
+
+
+def parse(key: str) -> tuple[str, str, str] | None:
+    """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor's name; None if it is none of the known forms."""
+    if match := _KOHYA.fullmatch(key):
+        part = _KOHYA_PARTS[match[1]]
+        known = {DENOISER: _OF_UNET, "transformer": None}.get(part, _OF_CLIP)
+        named = _dotted if known is not None and known.match(match[2]) else _in_one_word
+        if (layer := named(match[2])) is None:
+            return None
+        key = f"{part}.{layer}{match[3]}"
+    elif key.startswith("lora_"):
+        return None
+    for prefix in _ANY_DENOISER:
+        key = key.removeprefix(prefix)
+    part, rest = split_prefix(key) or (DENOISER, key)
+    match = _KEY.fullmatch(rest.replace(".processor.", "."))
+    if match is None:
+        return None
+    layer = match["layer"]
+    if match["old"] or match["old_alpha"]:
+        owner, _, last = layer.rpartition(".")
+        names = _FIRST_NAMES_OF_TEXTS if part.startswith("text_encoder") else _FIRST_NAMES
+        if last not in names:
+            return None
+        layer = f"{owner}.{names[last]}"
+    if part.startswith("text_encoder") and not layer.startswith(("text_model.", "text_projection")):
+        layer = f"text_model.{layer}"
+    role = match["alpha"] or match["side"] or match["kohya"] or {"A": "down", "B": "up"}[match["letter"]]
+    return part, layer, role
+
+
+def split_prefix(key: str) -> tuple[str, str] | None:
+    """(network, the rest) of a dotted name; None where it names no network."""
+    match = _PREFIX.fullmatch(key)
+    return (match[1], match[2]) if match else None
+
+
+def _in_one_word(name: str) -> str | None:
+    return name if _WORD.fullmatch(name) else None
+
+
+_ORIGINAL_BLOCK = re.compile(r"(?:(?:in|out)put_blocks_[0-9]{1,3}_[0-9]|middle_block_[0-2])_")
+_ORIGINAL_NAMES = {
+    "time_embed_0": "time_embedding.linear_1",
+    "time_embed_2": "time_embedding.linear_2",
+    "label_emb_0_0": "add_embedding.linear_1",
+    "label_emb_0_2": "add_embedding.linear_2",
+}
+
+
+def _dotted(name: str) -> str | None:
+    """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``.
+
+    None for a name that is not made of such words, or of a block without its numbers.
+    """
+    if name in _ORIGINAL_NAMES:
+        return _ORIGINAL_NAMES[name]
+    words = _WORDS.findall(name)
+    if "_".join(words) != name:
+        return None
+    if words[0] in ("input_blocks", "middle_block", "output_blocks"):
+        if _ORIGINAL_BLOCK.match(name) is None:
+            return None
+        words = _diffusers_block(words)
+    return ".".join(words)
+
+
+def _diffusers_block(words: list[str]) -> list[str]:
+    """The original code's names of SDXL's blocks (Rombach et al., 2022) in diffusers': three modules a level.
+
+    ``input_blocks`` begin with the first convolution; each level ends with a downsampler. ``output_blocks`` have three
+    residual blocks a level, of which the last is followed by an upsampler.
+    """
+    side, *rest = words
+    if side == "middle_block":
+        number, *rest = rest
+        place = {"0": ["resnets", "0"], "1": ["attentions", "0"], "2": ["resnets", "1"]}.get(number, [number])
+        return ["mid_block", *place, *_resnet(place, rest)]
+    number, module, *rest = rest
+    number = int(number) - (side == "input_blocks")
+    level, layer = divmod(number, 3)
+    block = ["down_blocks" if side == "input_blocks" else "up_blocks", str(level)]
+    place = [["resnets", "attentions"][int(module) > 0], str(layer)]
+    if rest and rest[0] in ("op", "conv"):
+        return [*block, "downsamplers" if rest[0] == "op" else "upsamplers", "0", "conv", *rest[1:]]
+    return [*block, *place, *_resnet(place, rest)]
+
+
+def _resnet(place: list[str], rest: list[str]) -> list[str]:
+    """Names within a residual block: its only dense layer is the projection of the time embedding."""
+    if place[0] == "resnets" and rest[:3] == ["emb", "layers", "1"]:
+        return ["time_emb_proj", *rest[3:]]
+    return rest

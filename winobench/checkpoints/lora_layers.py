@@ -1,0 +1,216 @@
+"""Which layers of a network the adapters of a LoRA file are for.
+
+Files name layers as the network here does, as it does with underscores for dots (kohya's scripts), or as the models'
+original code does. That code has one dense layer where diffusers has several: queries, keys and values of attention,
+and in FLUX.1's blocks of one stream the feed-forward's as well. An adapter of such a layer is split by its outputs, and
+each part keeps the first factor, so that nothing is rounded.
+
+The network decides what a name means: FLUX.1 and FLUX.2 have the same names in the original code, and others here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+import numpy as np
+from flax import nnx
+
+from winobench.errors import InputError
+from winobench.models import lora
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """The adapter of one layer, in torch's layout.
+
+    Attributes:
+      down: float32 [rank, inputs].
+      up: float32 [outputs, rank].
+      alpha: the product of the two is multiplied by alpha / rank; None for the rank itself, so by 1.
+    """
+
+    down: np.ndarray
+    up: np.ndarray
+    alpha: float | None = None
+
+    @property
+    def rank(self) -> int:
+        """Width between the two factors."""
+        return self.down.shape[0]
+
+    @property
+    def factors(self) -> lora.Factors:
+        """The same for the networks here, whose layout is [inputs, outputs]."""
+        return lora.Factors(self.down.T, self.up.T, 1.0 if self.alpha is None else self.alpha / self.rank)
+
+
+_OF_IMAGE, _OF_TEXT = "attn.to_q attn.to_k attn.to_v", "attn.add_q_proj attn.add_k_proj attn.add_v_proj"
+
+# (pattern of a block's original name, its name here, its layers' original names -> their names here). Where there are
+# several candidates, that one is meant of which the network has all layers.
+_BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
+    # FLUX.1 and FLUX.2 (black-forest-labs/flux, flux2).
+    (
+        r"double_blocks_(\d+)_",
+        "transformer_blocks.{}.",
+        {
+            "img_attn_qkv": (_OF_IMAGE,),
+            "txt_attn_qkv": (_OF_TEXT,),
+            "img_attn_proj": ("attn.to_out.0",),
+            "txt_attn_proj": ("attn.to_add_out",),
+            "img_mlp_0": ("ff.net.0.proj", "ff.linear_in"),
+            "img_mlp_2": ("ff.net.2", "ff.linear_out"),
+            "txt_mlp_0": ("ff_context.net.0.proj", "ff_context.linear_in"),
+            "txt_mlp_2": ("ff_context.net.2", "ff_context.linear_out"),
+            "img_mod_lin": ("norm1.linear",),
+            "txt_mod_lin": ("norm1_context.linear",),
+        },
+    ),
+    (
+        r"single_blocks_(\d+)_",
+        "single_transformer_blocks.{}.",
+        {
+            "linear1": (f"{_OF_IMAGE} proj_mlp", "attn.to_qkv_mlp_proj"),
+            "linear2": ("proj_out", "attn.to_out"),
+            "modulation_lin": ("norm.linear",),
+        },
+    ),
+    # Stable Diffusion 3 and 3.5 (Stability-AI/sd3.5).
+    (
+        r"joint_blocks_(\d+)_",
+        "transformer_blocks.{}.",
+        {
+            "x_block_attn_qkv": (_OF_IMAGE,),
+            "x_block_attn2_qkv": (_OF_IMAGE.replace("attn", "attn2"),),
+            "context_block_attn_qkv": (_OF_TEXT,),
+            "x_block_attn_proj": ("attn.to_out.0",),
+            "x_block_attn2_proj": ("attn2.to_out.0",),
+            "context_block_attn_proj": ("attn.to_add_out",),
+            "x_block_mlp_fc1": ("ff.net.0.proj",),
+            "x_block_mlp_fc2": ("ff.net.2",),
+            "context_block_mlp_fc1": ("ff_context.net.0.proj",),
+            "context_block_mlp_fc2": ("ff_context.net.2",),
+            "x_block_adaLN_modulation_1": ("norm1.linear",),
+            "context_block_adaLN_modulation_1": ("norm1_context.linear",),
+        },
+    ),
+    # Z-Image (Tongyi-MAI/Z-Image), whose other layers have diffusers' names.
+    (
+        r"(layers|noise_refiner|context_refiner)_(\d+)_",
+        "{}.{}.",
+        {
+            "attention_qkv": ("attention.to_q attention.to_k attention.to_v",),
+            "attention_out": ("attention.to_out.0",),
+        },
+    ),
+    # All of them.
+    (
+        "",
+        "",
+        {
+            "img_in": ("x_embedder",),
+            "x_embedder": ("all_x_embedder.2-1",),
+            "txt_in": ("context_embedder",),
+            **{
+                f"{original}_{end}": tuple(f"{name}.linear_{number}" for name in names)
+                for original, ends, names in (
+                    (
+                        "time_in",
+                        ("in_layer", "out_layer"),
+                        ("time_text_embed.timestep_embedder", "time_guidance_embed.timestep_embedder"),
+                    ),
+                    (
+                        "guidance_in",
+                        ("in_layer", "out_layer"),
+                        ("time_text_embed.guidance_embedder", "time_guidance_embed.guidance_embedder"),
+                    ),
+                    ("vector_in", ("in_layer", "out_layer"), ("time_text_embed.text_embedder",)),
+                    ("t_embedder", ("mlp_0", "mlp_2"), ("time_text_embed.timestep_embedder",)),
+                    ("y_embedder", ("mlp_0", "mlp_2"), ("time_text_embed.text_embedder",)),
+                )
+                for number, end in enumerate(ends, 1)
+            },
+            **{
+                f"{name}_lin": (f"{name}.linear",)
+                for name in ("double_stream_modulation_img", "double_stream_modulation_txt", "single_stream_modulation")
+            },
+            "final_layer_linear": ("proj_out", "all_final_layer.2-1.linear"),
+            "final_layer_adaLN_modulation_1": ("norm_out.linear", "all_final_layer.2-1.adaLN_modulation.1"),
+        },
+    ),
+)
+# Norms whose layer gives the shift first in the original code, and here the scale.
+_SWAPPED = re.compile(r"norm_out\.linear|transformer_blocks\.\d+\.norm1_context\.linear")
+
+
+def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
+    """Adapters under the names of a network's layers.
+
+    Args:
+      network: which the file is for.
+      adapters: name of a layer in any form that this module's docstring lists -> its adapter.
+
+    Returns:
+      Name of a layer here -> its adapter, which need not fit it otherwise. Names that the network knows in no form stay
+      as they are.
+
+    Raises:
+      InputError: an adapter is of several layers that together have other outputs, or a layer has two adapters.
+    """
+    layers = lora.linear_layers(network)
+    words = {name.replace(".", "_"): name for name in layers}
+    found: dict[str, Adapter] = {}
+    sources: dict[str, str] = {}
+    for name, adapter in adapters.items():
+        for layer, part in _parts(type(network).__name__, name, adapter, layers, words):
+            if layer in found:
+                raise InputError(
+                    f"{sources[layer]} and {name} are two names of the layer {layer}: remove one",
+                    code="repeated-tensor",
+                )
+            found[layer], sources[layer] = part, name
+    return found
+
+
+def _parts(
+    kind: str, name: str, adapter: Adapter, layers: Mapping[str, nnx.Linear], words: Mapping[str, str]
+) -> list[tuple[str, Adapter]]:
+    """The layers that an adapter is of, in a network of some kind, each with its part."""
+    if name in layers:
+        return [(name, adapter)]
+    word = name.replace(".", "_")
+    if word in words:
+        return [(words[word], adapter)]
+    chosen = next((targets for targets in _candidates(word) if layers.keys() >= set(targets)), None)
+    if chosen is None:
+        return [(name, adapter)]
+    if len(chosen) == 1:
+        return [(chosen[0], _in_order(chosen[0], layers[chosen[0]], adapter))]
+    sizes = [layers[target].out_features for target in chosen]
+    if sum(sizes) != len(adapter.up):
+        raise InputError(
+            f"the adapter of {name} has {len(adapter.up)} outputs, but the layers {', '.join(chosen)} of the {kind}"
+            f" have {sum(sizes)} together: the adapter is of another model",
+            code="lora-misfit",
+        )
+    ups = np.split(adapter.up, np.cumsum(sizes)[:-1])
+    return [(target, dataclasses.replace(adapter, up=up)) for target, up in zip(chosen, ups, strict=True)]
+
+
+def _candidates(word: str) -> list[tuple[str, ...]]:
+    """What an original name, with underscores for dots, can mean: the layers here, in the order of its outputs."""
+    for pattern, prefix, names in _BLOCKS:
+        match = re.match(pattern, word)
+        if match and word[match.end() :] in names:
+            start = prefix.format(*match.groups())
+            return [tuple(start + one for one in names_here.split()) for names_here in names[word[match.end() :]]]
+    return []
+
+
+def _in_order(name: str, layer: nnx.Linear, adapter: Adapter) -> Adapter:
+    """An adapter of an original layer with its outputs in the order that they have here."""
+    if not _SWAPPED.fullmatch(name) or layer.out_features != 2 * layer.in_features:
+        return adapter
+    return dataclasses.replace(adapter, up=np.concatenate(np.split(adapter.up, 2)[::-1]))

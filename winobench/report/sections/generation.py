@@ -1,0 +1,123 @@
+"""Does a model draw what it understands? Accuracy of telling apart against accuracy of drawing, skill by skill."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.stats
+
+from winobench.data.pictures.verdicts import generation_accuracy, read_verdicts
+from winobench.report import figures
+from winobench.report.figures import Mark, Panel
+from winobench.report.sections.shared import Cell, ReportData, Section, Table, TableRow
+
+_TASK = "clevr"
+_FEWEST = 4  # points of a correlation
+
+
+@dataclasses.dataclass(frozen=True)
+class _Point:
+    """A skill of a model.
+
+    Attributes:
+      run: number of the run that judged.
+      skill: sub-task and category of prompts.
+      judged, drawn: the two accuracies' entries, "value", "low", "high", "n".
+    """
+
+    run: int
+    skill: str
+    judged: dict[str, Any]
+    drawn: dict[str, Any]
+
+
+def generation_section(report_data: ReportData) -> Section | None:
+    """A point for each skill of each model that has judged scenes and drawn them: the same weights, by fingerprint."""
+    points = [point for number in range(len(report_data.runs)) for point in _points(report_data, number)]
+    if not points:
+        return None
+    marks = [mark for number, mark in enumerate(report_data.dots) if any(point.run == number for point in points)]
+    description = "Accuracy of drawing against accuracy of telling captions apart, a point for each skill of each model"
+    dots = report_data.dots
+    panel = Panel("Drawn as asked and told apart", lambda axes: _draw(axes, points, dots), 5.2, 4.2, description)
+    return Section(
+        "generation",
+        "Does it draw what it understands?",
+        [
+            "Each point is a skill of a model. Across: how often it tells the true caption of a rendered scene from a "
+            "false one (the task clevr; chance 50%). Up: how often pictures that it drew show what their prompts ask "
+            "for, by a detector that is no diffusion model.",
+            _correlation(points),
+        ],
+        legend=marks,
+        panels=[panel],
+        tables=[_table(report_data, points)],
+        records={"generation.csv": [_record(report_data, point) for point in points]},
+        pictures={"generation.png": ([panel], marks, 1)},
+    )
+
+
+def _points(report_data: ReportData, number: int) -> list[_Point]:
+    run = report_data.runs[number]
+    weights = run.config["identity"].get("scorer", {}).get("model")
+    record = run.tasks.get(_TASK)
+    if weights is None or record is None:
+        return []
+    found = []
+    for pictures in report_data.drawn:
+        of_models = generation_accuracy(pictures, read_verdicts(pictures.folder))
+        for model in pictures.models:
+            if model.fingerprint == weights:
+                for skill, drawn in of_models[model.label].items():
+                    judged = record.results.get(f"{skill}/accuracy")
+                    if judged is not None:
+                        found.append(_Point(number, skill, judged, drawn))
+    return found
+
+
+def _draw(axes: Any, points: list[_Point], marks: list[Mark]) -> None:
+    axes.plot([0, 100], [0, 100], color=figures.GRID, linewidth=1, zorder=1)
+    for point in points:
+        mark = marks[point.run]
+        x, y = ([100 * value[name] for name in ("value", "low", "high")] for value in (point.judged, point.drawn))
+        bars = {"xerr": [[x[0] - x[1]], [x[2] - x[0]]], "yerr": [[y[0] - y[1]], [y[2] - y[0]]]}
+        axes.errorbar(x[0], y[0], **bars, color=mark.colour, marker=mark.marker, elinewidth=0.7, alpha=0.9)
+    axes.set(xlabel="told apart, %", ylabel="drawn as asked, %", xlim=(30, 103), ylim=(-3, 103))
+
+
+def _correlation(points: list[_Point]) -> str:
+    judged, drawn = (np.array([getattr(point, name)["value"] for point in points]) for name in ("judged", "drawn"))
+    if len(points) < _FEWEST or np.ptp(judged) == 0 or np.ptp(drawn) == 0:
+        return "Too few points for a correlation."
+    found = scipy.stats.pearsonr(judged, drawn)
+    low, high = found.confidence_interval(0.95)
+    return (
+        f"Pearson's correlation over these {len(points)} points is {found.statistic:.2f}, 95% interval {low:.2f} to "
+        f"{high:.2f} by Fisher's transformation, as if points were independent, which skills of one model are not."
+    )
+
+
+def _table(report_data: ReportData, points: list[_Point]) -> Table:
+    rows = [
+        TableRow(
+            [
+                Cell(report_data.runs[point.run].label, point.skill.replace("_", " ")),
+                *(Cell(f"{100 * value['value']:.1f}", _interval(value)) for value in (point.judged, point.drawn)),
+            ]
+        )
+        for point in points
+    ]
+    return Table(["model and skill", "told apart, %", "drawn as asked, %"], rows)
+
+
+def _interval(value: dict[str, Any]) -> str:
+    return f"{100 * value['low']:.0f} to {100 * value['high']:.0f}, n {value['n']:,}"
+
+
+def _record(report_data: ReportData, point: _Point) -> dict[str, Any]:
+    record = {"run": report_data.runs[point.run].label, "skill": point.skill}
+    for name in ("judged", "drawn"):
+        record |= {f"{name}_{key}": getattr(point, name)[key] for key in ("value", "low", "high", "n")}
+    return record
