@@ -58,7 +58,12 @@ def test_labels_can_be_part_of_a_file_name(name, label):
 
 
 @pytest.mark.parametrize(
-    ("name", "change"), [("clevr_tiny/unet", "a flipped bit"), ("clevr_flow/transformer", "a missing file")]
+    ("name", "change"),
+    [
+        ("clevr_tiny/unet", "a flipped bit"),
+        ("clevr_flow/transformer", "a missing file"),
+        ("clevr_verifier", "a flipped bit"),
+    ],
 )
 def test_the_embedded_models_are_checked(tmp_path, monkeypatch, name, change):
     assets = pathlib.Path(registry.__file__).parent / "assets"

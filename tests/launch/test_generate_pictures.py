@@ -96,7 +96,7 @@ def test_from_prompts_to_the_page(tiny_pipeline, lora_folder, tmp_path):
         (["--config.model=clevr-tiny,clevr-tiny"], "the model 'clevr-tiny' is named twice"),
         (["--config.model=a/b,c/d,e/f", "--config.lora=none,x"], "3 models and 2 LoRAs do not fit"),
         (["--config.lora_scale=2"], "lora_scale is 2.0, but no LoRA is named"),
-        (["--config.sampler=flow_euler"], "the sampler flow_euler is one for models of flows"),
+        (["--config.sampler=flow_euler"], "the sampler flow_euler is for flow models, which this is not"),
         (["--config.sampler=plms"], "the sampler is 'plms', but it must be one of ddim"),
         (["--config.num_steps=1001"], "num_steps for 'clevr-tiny' is 1001, but it must be a whole number from 1 to 1"),
         (["--config.image_size=63"], "image_size is 63, but 'clevr-tiny' needs a multiple of"),
