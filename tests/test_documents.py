@@ -27,6 +27,8 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ASSIGNED = re.compile(r'^(\w+)="([^"]*)"$', re.MULTILINE)
+_LOOP = re.compile(r"^for (\w+) in ([^;\n]+)", re.MULTILINE)
 # Words that stand for something of the reader's.
 _PLACEHOLDER = re.compile(r"RUN\.*|FILE(\.\w+)?|DIR|FOLDER|NAME|\.\.\.")
 
@@ -43,8 +45,10 @@ def commands():
         prose = _BLOCK.sub("", text)
         lines = [" ".join(each.split()) for each in re.findall(r"`(python -m [^`]+)`", prose)]
         for block in blocks(document, "bash"):
-            variables = dict(re.findall(r'^(\w+)="([^"]*)"$', block, re.MULTILINE))
-            for line in block.replace("\\\n", " ").splitlines():
+            # A shell takes the words of an unquoted variable apart, at line breaks as well.
+            variables = {name: " ".join(value.split()) for name, value in _ASSIGNED.findall(block)}
+            variables |= {name: value.split()[0] for name, value in _LOOP.findall(block)}
+            for line in _ASSIGNED.sub("", block).replace("\\\n", " ").splitlines():
                 for name, value in variables.items():
                     line = line.replace(f"${name}", value)
                 lines += line.split(" && ")
