@@ -26,6 +26,7 @@ Reads the published files of a task or a training set, checks them, and writes t
   python -m launch.prepare --list                             what there is, what is ready, and how to get the rest
   python -m launch.prepare --task=pets                        download what may be downloaded, and prepare it
   python -m launch.prepare --task=svo_subj,svo_verb,svo_obj --source=DIR
+  python -m launch.prepare --task=@spatial                    the tasks of a group, as --config.tasks of launch.eval
   python -m launch.prepare --task=all                         every task whose files can be had or are there already
   python -m launch.prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
   python -m launch.prepare --task=coco_hardneg_train          COCO with hard negatives, for launch.train
@@ -118,8 +119,14 @@ def prepare_tasks(
     return failed
 
 
+def _of_group(word: str, published: dict[str, Task]) -> list[str]:
+    from winobench.tasks import groups
+
+    return groups.members(word, published)
+
+
 def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
-    """The tasks and training sets that ``--task`` means; ``all`` means tasks.
+    """The tasks and training sets that ``--task`` means; ``all`` means tasks, and ``@<skill>`` those of a group.
 
     Raises:
       InputError: no task, an unknown one, or one that makes its own data.
@@ -138,6 +145,9 @@ def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
         )
     if words == [ALL]:
         return published
+    sources = {task.name: task for task in published}
+    expanded = [name for word in words for name in (_of_group(word, sources) if word.startswith("@") else [word])]
+    words = list(dict.fromkeys(expanded))
     for word in words:
         near = difflib.get_close_matches(word, [*TASKS, *TRAINING_SETS], n=1)
         if near and near[0] in TRAINING_SETS and near[0] != word:

@@ -19,7 +19,7 @@ from launch import configuration
 from tests import launching, tiny_encoders
 from tests.evaluation import fakes
 from winobench import registry
-from winobench.tasks import TEXT_TASKS
+from winobench.tasks import TEXT_TASKS, _sources, base, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
 ROOT = launching.ROOT
@@ -27,6 +27,8 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ASSIGNED = re.compile(r'^(\w+)="([^"]*)"$', re.MULTILINE)
+_LOOP = re.compile(r"^for (\w+) in ([^;\n]+)", re.MULTILINE)
 # Words that stand for something of the reader's.
 _PLACEHOLDER = re.compile(r"RUN\.*|FILE(\.\w+)?|DIR|FOLDER|NAME|\.\.\.")
 
@@ -43,8 +45,10 @@ def commands():
         prose = _BLOCK.sub("", text)
         lines = [" ".join(each.split()) for each in re.findall(r"`(python -m [^`]+)`", prose)]
         for block in blocks(document, "bash"):
-            variables = dict(re.findall(r'^(\w+)="([^"]*)"$', block, re.MULTILINE))
-            for line in block.replace("\\\n", " ").splitlines():
+            # A shell takes the words of an unquoted variable apart, at line breaks as well.
+            variables = {name: " ".join(value.split()) for name, value in _ASSIGNED.findall(block)}
+            variables |= {name: value.split()[0] for name, value in _LOOP.findall(block)}
+            for line in _ASSIGNED.sub("", block).replace("\\\n", " ").splitlines():
                 for name, value in variables.items():
                     line = line.replace(f"${name}", value)
                 lines += line.split(" && ")
@@ -90,7 +94,13 @@ def test_the_launcher_takes_the_words(document, words, monkeypatch):
 
 
 def check_name(flag, name):
-    if flag != "--config.model":
+    if name.startswith("@"):
+        assert groups.members(name, winobench.TASKS)
+    elif flag == "--config.tasks" and ":" in name:
+        kind, _, place = name.partition(":")
+        assert kind in _sources()
+        assert _PLACEHOLDER.fullmatch(place)
+    elif flag != "--config.model":
         assert name in {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS}
     elif "/" not in name and ":" not in name:
         registry.model_source(name)
@@ -241,6 +251,18 @@ def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
     assert re.fullmatch(r"words accuracy [0-9.]+ 12\n", capsys.readouterr().out)
 
 
+def test_the_questions_of_ones_own_are_read(elsewhere):
+    """The lines of the manual, and its Python up to the evaluation."""
+    (lines,) = (text for text in blocks("docs/tasks.md", "") if text.startswith('{"images"'))
+    (elsewhere / "my_set.jsonl").write_text(lines)
+    evaluate = mock.create_autospec(winobench.evaluate)
+    with mock.patch.object(winobench, "evaluate", evaluate):
+        (block,) = blocks("docs/tasks.md", "python")
+        exec(block, {"my_scorer": None})
+    task, _ = evaluate.call_args.kwargs["tasks"]
+    assert [(example.id, example.target) for example in task.load(None, None)] == [("line-000001", 0), ("which dog", 1)]
+
+
 def test_the_python_of_the_nli_manual_runs(elsewhere, capsys):
     folder = tiny_encoders.write_bert(elsewhere / "model", labels=("entailment", "contradiction"))
     (block,) = blocks("docs/nli.md", "python")
@@ -257,6 +279,31 @@ def test_the_python_on_errors_runs(elsewhere, capsys):
     (block,) = blocks("docs/architecture.md", "python")
     exec(block, {})
     assert capsys.readouterr().out == "evaluate first\n"
+
+
+def test_every_newer_task_stands_in_the_table_with_its_rows():
+    rows = [
+        line.split(" | ") for line in (ROOT / "docs" / "tasks.md").read_text().splitlines() if line.startswith("| `")
+    ]
+    found = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0]) if len(row) == 4}
+    named = (ROOT / "docs" / "gdbench.md").read_text()
+    for name, task in winobench.TASKS.items():
+        if name in found:
+            place = re.findall(r"`(\w+)`", found[name][0]).index(name)
+            counts = re.findall(r"\d+", found[name][2])
+            if task.source.num_examples is None:
+                assert not counts
+            else:
+                assert int(counts[0 if "each" in found[name][2] else place]) == task.source.num_examples
+        elif task.source is not None:
+            assert f"`{name}`" in named
+    assert found.keys() <= winobench.TASKS.keys()
+
+
+def test_the_groups_are_those_of_the_table():
+    rows = re.findall(r"^\| `@(\w+)` \| (.*) \|$", (ROOT / "docs" / "tasks.md").read_text(), re.MULTILINE)
+    assert dict(rows[:-1]) == base.SKILLS
+    assert tuple(name for name, _ in rows) == groups.GROUPS
 
 
 def _slugs(path):

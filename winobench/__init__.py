@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from winobench.scorers.loading import load_scorer
     from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
     from winobench.tasks.base import Association, Example, TargetPair, Task
+    from winobench.tasks.jsonl import task_from_jsonl
     from winobench.tasks.questions import Protocol, TextQuestion, TextTask
 
 _HOME = {
@@ -79,6 +80,7 @@ _HOME = {
     "read_pictures": "winobench.data.pictures.reading",
     "read_prompts": "winobench.data.pictures.prompts",
     "read_run": "winobench.report.runs",
+    "task_from_jsonl": "winobench.tasks.jsonl",
 }
 
 __all__ = [
@@ -122,6 +124,7 @@ __all__ = [
     "read_pictures",
     "read_prompts",
     "read_run",
+    "task_from_jsonl",
 ]
 
 

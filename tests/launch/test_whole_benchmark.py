@@ -17,20 +17,23 @@ from winobench.tasks import TASKS
 # Its parts have quick tests of their own: test_eval, test_report, tests/tasks.
 pytestmark = pytest.mark.slow
 
-# Those that are asked whenever their data are there.
-ASKED = {name: task for name, task in TASKS.items() if not task.when_named}
+# Those that are asked whenever their data are there; of newer data sets none are.
+ASKED = {
+    name: task
+    for name, task in TASKS.items()
+    if not task.when_named and (task.source is None or name in published_layouts.GDBENCH)
+}
 
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """Every published task, prepared from what the tests write."""
+    """Every published task of GDBench, prepared from what the tests write."""
     folder = tmp_path_factory.mktemp("data")
     sources = published_layouts.write_all(tmp_path_factory.mktemp("sources"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
         for task, source in sources.items():
             assert not prepare.prepare_tasks(task, str(source), str(folder), workers=1, allow_partial=True)
-    assert sources.keys() == {name for name, task in TASKS.items() if task.source is not None}
     return folder
 
 

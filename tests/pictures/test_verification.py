@@ -92,7 +92,7 @@ def test_prompts_must_say_what_they_want(tmp_path):
 def test_candidates_of_each_category():
     lists = {prompt.category: clevr_selfbench.candidates(prompt) for prompt in PROMPTS}
     for category, texts in lists.items():
-        assert len(texts) == len(set(texts)) == clevr_selfbench._SKILLS[category], category
+        assert len(texts) == len(set(texts)) == clevr_selfbench._SKILLS[category][0], category
     prompt = clevr_prompts.Prompt(
         "x",
         "A red cube and a blue sphere.",
@@ -103,7 +103,7 @@ def test_candidates_of_each_category():
     for many in clevr_prompts.make_prompts(700):
         texts = clevr_selfbench.candidates(many)
         assert texts[0] == many.text
-        assert len(texts) == len(set(texts)) == clevr_selfbench._SKILLS[many.category], many
+        assert len(texts) == len(set(texts)) == clevr_selfbench._SKILLS[many.category][0], many
 
 
 def test_a_run_is_a_set_of_tasks(run, tmp_path):

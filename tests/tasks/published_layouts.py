@@ -318,16 +318,16 @@ def write_clevr(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-WRITERS = {
+GDBENCH = {
     name.removeprefix("write_"): writer
     for name, writer in sorted(globals().items())
     if name.startswith("write_")
     and name
     not in ("write_image", "write_json", "write_flickr30k", "write_svo", "write_imagecode", "write_coco_hardneg")
 }
-"""Task name -> its writer, for every task that reads published data."""
+"""Task name -> its writer, for every task of GDBench and those beside it that read published data."""
 
 
 def write_all(folder: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Writes every set into ``<folder>/<task>``; gives these folders by task."""
-    return {name: writer(folder / name) for name, writer in WRITERS.items()}
+    """Writes every set of ``GDBENCH`` into ``<folder>/<task>``; gives these folders by task."""
+    return {name: writer(folder / name) for name, writer in GDBENCH.items()}

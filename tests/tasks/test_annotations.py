@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.expectations import names, raises
-from tests.tasks import published_layouts
+from tests.tasks import newer_layouts, published_layouts
 from winobench.data import word_order
 from winobench.errors import InputError
 from winobench.tasks import TASKS, annotations
@@ -30,8 +30,14 @@ ANNOTATIONS = {
     "svo_subj": "svo.json",
     "svo_verb": "svo.json",
     "winoground": "examples.jsonl",
+    **newer_layouts.ANNOTATIONS,
 }
-WITH_JSON = [name for name, file in ANNOTATIONS.items() if not file.endswith(".tsv") and not name.startswith("pets")]
+# VisMin has two files, and needs any one.
+WITH_JSON = [
+    name
+    for name, file in ANNOTATIONS.items()
+    if file.endswith((".json", ".jsonl", "phrases.txt")) and not name.startswith("pets")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +51,15 @@ def read(task, folder):
 
 def test_every_task_with_published_data_has_a_layout():
     names = {name for name, task in TASKS.items() if task.source is not None and task.load.__module__ != __name__}
-    assert names == set(published_layouts.WRITERS)
-    assert set(ANNOTATIONS) == names - {"genderbias"}  # which has images alone
+    assert names == set(newer_layouts.ALL)
+    # Which has images alone.
+    assert set(ANNOTATIONS) == published_layouts.GDBENCH.keys() - {"genderbias"} | newer_layouts.ANNOTATIONS.keys()
 
 
-@pytest.mark.parametrize("name", published_layouts.WRITERS)
+@pytest.mark.parametrize("name", newer_layouts.ALL)
 def test_items_are_as_the_task_declares(name, tmp_path):
     task = TASKS[name]
-    items = read(name, published_layouts.WRITERS[name](tmp_path))
+    items = read(name, newer_layouts.ALL[name](tmp_path))
     assert items == read(name, tmp_path)
     assert len({item.id for item in items}) == len(items) > 0
     for item in items:
@@ -61,29 +68,29 @@ def test_items_are_as_the_task_declares(name, tmp_path):
         # Repeated candidates are left out.
         assert task.shape[1] - 1 <= len(item.texts) <= task.shape[1]
         assert len(set(item.texts)) == len(item.texts)
-        if task.metric in ("winoground", "effect_size"):
+        if task.metric in ("winoground", "own_texts", "effect_size"):
             assert item.target is None
         else:
             assert 0 <= item.target < max(len(item.images), len(item.texts))
-    assert task.images_compete == (task.shape[0] > 1)
+    assert task.images_compete == (task.shape[0] > 1 and task.metric != "own_texts")
     # The sentence that --list_tasks and a run show where the data are missing.
     sentence = task.source.how_to_get
     assert not sentence.endswith(".")
     assert "\n" not in sentence
 
 
-@pytest.mark.parametrize("name", ANNOTATIONS)
+@pytest.mark.parametrize("name", [name for name in ANNOTATIONS if name != "vismin_object"])
 def test_missing_annotations_are_named(name, tmp_path):
-    folder = published_layouts.WRITERS[name](tmp_path)
+    folder = newer_layouts.ALL[name](tmp_path)
     (folder / ANNOTATIONS[name]).unlink()
-    with raises("no-such-file", f"{folder}/") as caught:
+    with raises("no-such-file", str(folder)) as caught:
         read(name, folder)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", WITH_JSON)
 def test_broken_json_is_named(name, tmp_path):
-    path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
+    path = newer_layouts.ALL[name](tmp_path) / ANNOTATIONS[name]
     path.write_text(path.read_text()[:-30])
     with raises("incomplete-file", str(path)):
         read(name, tmp_path)
@@ -92,11 +99,17 @@ def test_broken_json_is_named(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in WITH_JSON if name != "winoground"])
 @pytest.mark.parametrize("content", ['"text"', "[[1]]", '{"a": 1}', '[{"a": 1}]'])
 def test_json_of_another_kind_is_named(name, content, tmp_path):
-    path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
+    path = newer_layouts.ALL[name](tmp_path) / ANNOTATIONS[name]
     path.write_text(content)
     with pytest.raises(InputError, match=names(str(path))) as caught:
         read(name, tmp_path)
-    assert caught.value.code in ("not-a-list", "not-an-object", "missing-field")
+    assert caught.value.code in (
+        "not-a-list",
+        "not-an-object",
+        "missing-field",
+        "not-a-text",
+        "wrong-number-of-entries",
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +127,7 @@ def test_json_of_another_kind_is_named(name, content, tmp_path):
     ],
 )
 def test_missing_key_of_a_row_is_named(name, key, tmp_path):
-    path = published_layouts.WRITERS[name](tmp_path) / ANNOTATIONS[name]
+    path = newer_layouts.ALL[name](tmp_path) / ANNOTATIONS[name]
     rows = json.loads(path.read_text())
     del rows[1][key]
     path.write_text(json.dumps(rows))

@@ -280,8 +280,8 @@ def choose_tasks(
     """The tasks that are meant.
 
     Args:
-      tasks: names, task objects, or ``"ready"`` for every known task whose data are there, but for those that are
-        asked only when they are named.
+      tasks: names, task objects, groups such as ``@spatial`` (`winobench.tasks.groups`), or ``"ready"`` for every known
+        task whose data are there, but for those that are asked only when they are named.
       data_dir: handed to the tasks.
       known: `winobench.tasks.TASKS`, which it is by default, or `winobench.tasks.TEXT_TASKS`.
 
@@ -301,7 +301,7 @@ def choose_tasks(
             named = {name for name, task in known.items() if getattr(task, "when_named", False)}
             tasks = [name for name, task in known.items() if name not in named and task.ready(data_dir) is None]
     if known is not TEXT_TASKS:
-        tasks = tasks_from(tasks)
+        tasks = tasks_from(tasks, data_dir)
     get = get_text_task if known is TEXT_TASKS else get_task
     chosen = [get(task) if isinstance(task, str) else task for task in tasks]
     for number, task in enumerate(chosen):

@@ -25,8 +25,12 @@ from winobench.metrics.matching import (
     winoground,
 )
 from winobench.metrics.metric import Decision, Metric, Metrics, Outcome
+from winobench.metrics.own_texts import OWN_TEXTS
+from winobench.metrics.true_captions import ALL_TRUE
 
-METRICS = Metrics({metric.name: metric for metric in (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND)})
+METRICS = Metrics(
+    {metric.name: metric for metric in (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, ALL_TRUE, OWN_TEXTS)}
+)
 """What a task may name as its metric, and what other packages plug in under the entry points ``winobench.metrics``."""
 
 __all__ = [

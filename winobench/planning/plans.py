@@ -15,6 +15,7 @@ from winobench.planning.programs import Scoring
 from winobench.planning.table import Plan
 from winobench.planning.topologies import Target
 from winobench.planning.training_plan import TrainingPlan
+from winobench.tasks import TASKS, groups
 
 if TYPE_CHECKING:
     import ml_collections
@@ -83,7 +84,8 @@ def _plan_scoring(
         raise InputError(f"{model} is no diffusion model, whose denoiser a plan compiles: name one, such as sd21-base")
     scoring = _programs(config, abstract.read_description(model, revision=config.revision), target, few)
     found = fit.fit_scorer(scoring, target, largest=largest, say=say)
-    tasks = [] if config.tasks == _ALL_TASKS else config.tasks.split(",")
+    words = [] if config.tasks == _ALL_TASKS else config.tasks.split(",")
+    tasks = [name for word in words for name in (groups.members(word, TASKS) if word.startswith("@") else [word])]
     total = work.total(tasks, config.sampling.num_samples, config.sampling.num_bias_samples, config.limit)
     notes = [f"tasks of unknown size are left out: {', '.join(total.unknown)}"] if total.unknown else []
     notes += _notes(found, config, target)

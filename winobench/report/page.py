@@ -33,6 +33,7 @@ from winobench.report.sections import (
     questions,
     radar,
     samples,
+    skills,
     tasks,
     timesteps,
     what_was_run,
@@ -54,6 +55,7 @@ MOST_RESAMPLES = 1_000_000
 SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     tasks.task_section,
     radar.radar_section,
+    skills.skill_section,
     differences.difference_section,
     clevr.clevr_section,
     drawers.drawers_section,

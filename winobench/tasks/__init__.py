@@ -2,8 +2,8 @@
 
 Every module of this package that has a ``TASKS`` tuple declares tasks about images, and one with a ``TEXT_TASKS``
 tuple tasks about texts alone. One with a table ``SOURCES`` makes tasks of data that the user names, as in
-``selfbench:FOLDER``. Other people's packages add theirs by an entry point of the group ``winobench.tasks``
-that names a `Task`, a `TextTask`, or a sequence of them.
+``selfbench:FOLDER``. Groups of tasks, such as ``@spatial``, are in `winobench.tasks.groups`. Other people's packages
+add theirs by an entry point of the group ``winobench.tasks`` that names a `Task`, a `TextTask`, or a sequence of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from winobench import options
 from winobench.errors import InputError
+from winobench.tasks import groups
 from winobench.tasks.base import Association, Example, ImageSource, TargetPair, Task
 from winobench.tasks.questions import TextTask
 
@@ -83,15 +84,28 @@ def get_text_task(name: str) -> TextTask:
     return _get(TEXT_TASKS, name, "text task")
 
 
-def tasks_from(words: Iterable[str | Task]) -> list[str | Task]:
-    """The same with tasks in the place of words such as ``selfbench:FOLDER``; all such words of a kind make one set.
+def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list[str | Task]:
+    """The same with tasks in the place of words such as ``selfbench:FOLDER`` and names in that of ``@spatial``.
+
+    All words of a kind of source make one set. Tasks of groups that are there already are left out.
+
+    Args:
+      words: names, tasks, groups and sources.
+      data_dir: where prepared data are; of a group those tasks are meant whose data are there.
 
     Raises:
-      InputError: there is no such kind of source, or no tasks can be made of one.
+      InputError: there is no such kind of source or group, no tasks can be made of one, or it has no data.
     """
     places: dict[str, list[str]] = {}
     result: list[str | Task] = []
+    words = list(words)
+    named = {word for word in words if isinstance(word, str)}
     for word in words:
+        if isinstance(word, str) and word.startswith(groups.MARK):
+            found = [name for name in groups.ready_members(word, TASKS, data_dir) if name not in named]
+            named.update(found)
+            result += found
+            continue
         kind, colon, place = word.partition(":") if isinstance(word, str) else ("", "", "")
         if not colon:
             result.append(word)

@@ -29,21 +29,23 @@ class Entry:
     Attributes:
       value: what JSON gave.
       where: its place in words, e.g. ``"'sentence' in row 3 of /data/svo.json"``; rows are counted from 1.
+      remedy: what to do about a fault.
     """
 
     value: Any
     where: str
+    remedy: str = "restore the file as it was published"
 
     def wrong(self, problem: str, code: str) -> InputError:
         """An error that says what is wrong with this entry, to be raised; the code is the fault's."""
-        return InputError(f"{self.where} {problem}: restore the file as it was published", code=code)
+        return InputError(f"{self.where} {problem}: {self.remedy}", code=code)
 
     def __getitem__(self, key: str) -> Entry:
         if not isinstance(self.value, dict):
             raise self.wrong(f"is no object with the key {key!r}", "not-an-object")
         if key not in self.value:
             raise self.wrong(f"has no {key!r}", "missing-field")
-        return Entry(self.value[key], f"{key!r} in {self.where}")
+        return dataclasses.replace(self, value=self.value[key], where=f"{key!r} in {self.where}")
 
     def __contains__(self, key: str) -> bool:
         return isinstance(self.value, dict) and key in self.value
@@ -53,14 +55,14 @@ class Entry:
         if not isinstance(self.value, list):
             raise self.wrong("is no list", "not-a-list")
         for number, value in enumerate(self.value, start=1):
-            yield Entry(value, f"row {number} of {self.where}")
+            yield dataclasses.replace(self, value=value, where=f"row {number} of {self.where}")
 
     def items(self) -> Iterator[tuple[str, Entry]]:
         """The keys and values of an object."""
         if not isinstance(self.value, dict):
             raise self.wrong("is no object", "not-an-object")
         for key, value in self.value.items():
-            yield key, Entry(value, f"{key!r} in {self.where}")
+            yield key, dataclasses.replace(self, value=value, where=f"{key!r} in {self.where}")
 
     def text(self) -> str:
         """A text that is not empty."""
@@ -103,22 +105,25 @@ def read_json_lines(path: pathlib.Path) -> Entry:
     return Entry([_parse(line, f"line {number} of {path}") for number, line in lines], str(path))
 
 
-def read_table(path: pathlib.Path, columns: Iterable[str]) -> Entry:
-    """The rows of a tab-separated file with a header, as a list of objects whose values are texts.
+def read_table(path: pathlib.Path, columns: Iterable[str], delimiter: str = "\t") -> Entry:
+    """The rows of a file with a header, as a list of objects whose values are texts; the delimiter is a tab or comma.
 
     Raises:
       InputError: it is missing or no such table, or it lacks a column.
     """
-    reader = csv.DictReader(io.StringIO(_read(path)), delimiter="\t", strict=True)
+    # Spreadsheets write a mark of the byte order, which is no part of the first column's name.
+    text = _read(path).removeprefix("\ufeff")
+    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
         rows = list(reader)
     except csv.Error as error:
+        kind = "tab" if delimiter == "\t" else "comma"
         # Only a quotation mark that is never closed takes the reader to the end of the file.
         if "unexpected end" in str(error):
             raise _broken_off(str(path)) from None
         raise InputError(
-            f"line {reader.reader.line_num} of {path} is no row of a tab-separated table ({error}): restore the file as"
-            " it was published",
+            f"line {reader.reader.line_num} of {path} is no row of a {kind}-separated table ({error}): restore the file"
+            " as it was published",
             code="damaged-table",
         ) from None
     for column in columns:

@@ -62,6 +62,7 @@ def _task(name: str, photographs: str, file: str, how_to_get: str, num_examples:
         shape=(1, _NUM_CANDIDATES),
         chance={"accuracy": 1 / _NUM_CANDIDATES},
         images_compete=False,
+        skills=("order",),
         source=PublishedData(
             read=functools.partial(read, file=file),
             how_to_get=(

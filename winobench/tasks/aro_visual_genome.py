@@ -81,7 +81,7 @@ def _item(number: int, row: Entry, folder: pathlib.Path, groups: tuple[str, ...]
     return Item(f"row-{number:06d}", (image,), texts, 0, groups)
 
 
-def _task(name: str, read, description: str, file: str, drive_id: str, num_examples: int):
+def _task(name: str, read, description: str, file: str, drive_id: str, num_examples: int, *skills: str):
     return published_task(
         name=name,
         version=1,
@@ -90,6 +90,7 @@ def _task(name: str, read, description: str, file: str, drive_id: str, num_examp
         shape=(1, 2),
         chance={"accuracy": 1 / 2},
         images_compete=False,
+        skills=skills,
         source=PublishedData(
             read=read,
             how_to_get=(
@@ -110,6 +111,7 @@ TASKS = (
         "visual_genome_relation.json",
         "1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3",
         23937,
+        "compositional",
     ),
     _task(
         "aro_vg_attribution",
@@ -118,5 +120,7 @@ TASKS = (
         "visual_genome_attribution.json",
         "13tWvOrNOLHxl3Rm9cR3geAdHx2qR3-Tw",
         28748,
+        "compositional",
+        "attribute_binding",
     ),
 )

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from winobench.tasks.published import PublishedData
 
 
+SKILLS = {
+    "compositional": "who does what to whom, and what has which property",
+    "spatial": "where things are",
+    "counting": "how many there are",
+    "attribute_binding": "which attribute belongs to which thing",
+    "recognition": "which things and attributes are there",
+    "order": "the order of words",
+    "retrieval": "long captions among similar images, or the reverse",
+    "classification": "which of many classes",
+    "bias": "social associations",
+}
+"""Skill -> what a model needs it for; tasks of several data sets are compared by them."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TargetPair:
     """Two groups of images that are compared in how they are associated with two sets of texts.
@@ -61,6 +75,7 @@ class Task:
       source: the published files that ``python -m launch.prepare`` reads; None for a task that makes its own data.
       association: of a bias task.
       when_named: True where it is asked only when it is named, and not whenever its data are there.
+      skills: of `SKILLS`, which the task asks for; ``--config.tasks=@<skill>`` chooses by them.
     """
 
     name: str
@@ -77,6 +92,12 @@ class Task:
     source: PublishedData | None = None
     association: Association | None = None
     when_named: bool = False
+    skills: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        unknown = set(self.skills) - SKILLS.keys()
+        if unknown:
+            raise ValueError(f"task {self.name!r} has the skill {min(unknown)!r}, none of {', '.join(SKILLS)}")
 
     @property
     def texts_compete(self) -> bool:

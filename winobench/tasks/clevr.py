@@ -96,6 +96,7 @@ _FIELDS = dict(
     shape=(1, 2),
     chance={"accuracy": 1 / 2},
     images_compete=False,
+    skills=("recognition", "compositional", "attribute_binding", "spatial"),
 )
 
 _PUBLISHED = published_task(

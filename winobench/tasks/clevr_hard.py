@@ -67,6 +67,7 @@ def hard_tasks(num_rounds: int = NUM_ROUNDS, *, seed: int = SEED, image_size: in
         version=_VERSION,
         metric="accuracy",
         when_named=True,
+        skills=("compositional", "attribute_binding", "spatial", "counting"),
         ready=lambda data_dir: None,
         data_fingerprint=lambda data_dir, limit: _fingerprint(rounds(limit), seed, image_size),
         count=lambda data_dir: num_rounds * len(CANDIDATES),

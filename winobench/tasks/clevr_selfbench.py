@@ -23,15 +23,15 @@ from winobench.tasks.base import Task
 from winobench.tasks.selfbench import Drawn, task
 
 _SKILLS = {
-    "recognition_color": 8,
-    "recognition_shape": 3,
-    "binding_color_shape": 24,
-    "pair_binding_color": 2,
-    "pair_binding_size": 2,
-    "spatial": 2,
-    "counting": 2,
+    "recognition_color": (8, "recognition"),
+    "recognition_shape": (3, "recognition"),
+    "binding_color_shape": (24, "attribute_binding"),
+    "pair_binding_color": (2, "attribute_binding"),
+    "pair_binding_size": (2, "attribute_binding"),
+    "spatial": (2, "spatial"),
+    "counting": (2, "counting"),
 }
-"""Category -> number of candidates."""
+"""Category -> number of candidates, skill."""
 
 
 def make(places: Sequence[str]) -> list[Task]:
@@ -76,12 +76,13 @@ def make(places: Sequence[str]) -> list[Task]:
     return [
         task(
             f"clevr_selfbench_{category}",
-            f"Drawn CLEVR scenes, {category.replace('_', ' ')}: which of {_SKILLS[category]} texts was it drawn from?",
-            _SKILLS[category],
-            found,
+            f"Drawn CLEVR scenes, {category.replace('_', ' ')}: which of {size} texts was it drawn from?",
+            size,
+            by_category[category],
+            skill,
         )
-        for category, found in by_category.items()
-        if found
+        for category, (size, skill) in _SKILLS.items()
+        if by_category[category]
     ]
 
 

@@ -25,6 +25,7 @@ TASKS = (
         load=load,
         ready=lambda data_dir: None,
         images_compete=True,
+        skills=("compositional", "attribute_binding"),
         data_fingerprint=lambda data_dir, limit: clevr_common.fingerprint(limit),
         count=lambda data_dir: 3 * clevr_common.NUM_SCENES,
     ),

@@ -93,6 +93,7 @@ def _task(name: str, read, description: str, shape: tuple[int, int]):
         shape=shape,
         chance={"accuracy": 1 / 2},
         images_compete=shape[0] > 1,
+        skills=("compositional",),
         source=PublishedData(
             read=read,
             how_to_get=(

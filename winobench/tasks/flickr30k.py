@@ -167,6 +167,7 @@ TASKS = (
         shape=(NUM_CANDIDATES, 1),
         chance=_CHANCE,
         images_compete=True,
+        skills=("retrieval",),
         source=image_source(),
     ),
     published_task(
@@ -177,6 +178,7 @@ TASKS = (
         shape=(1, NUM_CANDIDATES),
         chance=_CHANCE,
         images_compete=False,
+        skills=("retrieval",),
         source=text_source(),
     ),
 )

@@ -58,6 +58,7 @@ TASKS = (
         shape=(1, 2),
         chance={},
         images_compete=False,
+        skills=("bias",),
         association=Association(
             tuple(
                 TargetPair(topic, f"male_{topic}", f"female_{topic}", (first,), (second,))

@@ -50,6 +50,7 @@ def _task(kind: str, what: str, num_examples: int):
         shape=(_NUM_IMAGES, 1),
         chance={"accuracy": 1 / _NUM_IMAGES},
         images_compete=True,
+        skills=("retrieval",),
         source=PublishedData(
             read=functools.partial(read, static=kind == "static"),
             how_to_get=(

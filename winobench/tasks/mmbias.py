@@ -96,6 +96,7 @@ TASKS = (
         shape=(1, len(PLEASANT) + len(UNPLEASANT)),
         chance={},
         images_compete=False,
+        skills=("bias",),
         association=Association(
             tuple(TargetPair(f"{first}-{second}", first, second, PLEASANT, UNPLEASANT) for first, second in PAIRS)
         ),

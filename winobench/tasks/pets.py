@@ -77,6 +77,7 @@ def _task(name: str, prompt: str):
         shape=(1, _NUM_CLASSES),
         chance={"accuracy": 1 / _NUM_CLASSES},
         images_compete=False,
+        skills=("classification",),
         source=PublishedData(
             read=functools.partial(read, prompt=prompt),
             how_to_get=(

@@ -29,6 +29,14 @@ from winobench.tasks.annotations import Entry, read_json, read_json_lines
 from winobench.tasks.base import Example, Task
 
 _GOOD = "original_good"
+_SKILLS = {
+    "single_object": "recognition",
+    "two_object": "recognition",
+    "counting": "counting",
+    "colors": "recognition",
+    "position": "spatial",
+    "color_attr": "attribute_binding",
+}
 # Of Stable Diffusion 3's pictures one good label is enough, as Self-Bench counts them.
 _ANY_LABEL = ("3-m",)
 
@@ -78,7 +86,10 @@ def make(places: Sequence[str]) -> list[Task]:
         found = list(_of_run(folder) if (folder / "config.json").is_file() else _as_published(folder))
         both = {one.drawer for one in drawn} & {one.drawer for one in found}
         if both:
-            raise InputError(f"{folder} has pictures of {min(both)!r}, as a folder before it: name each drawer once")
+            raise InputError(
+                f"{folder} has pictures of {min(both)!r}, as a folder before it: name each drawer once",
+                code="named-twice",
+            )
         drawn += found
     by_tag = {tag: [one for one in drawn if one.tag == tag] for tag in geneval.SKILLS}
     sizes = geneval.SKILLS
@@ -88,13 +99,14 @@ def make(places: Sequence[str]) -> list[Task]:
             f"Self-Bench, {tag.replace('_', ' ')}: which of {sizes[tag]} texts was the picture drawn from?",
             sizes[tag],
             found,
+            _SKILLS[tag],
         )
         for tag, found in by_tag.items()
         if found
     ]
 
 
-def task(name: str, description: str, size: int, drawn: Sequence[Drawn]) -> Task:
+def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: str) -> Task:
     """The task of a skill.
 
     Args:
@@ -102,6 +114,7 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn]) -> Task
       description: of the task.
       size: number of candidates of each picture.
       drawn: its pictures.
+      skill: a key of `winobench.tasks.base.SKILLS`.
     """
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example[pathlib.Path, str]]:
@@ -127,6 +140,7 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn]) -> Task
         data_fingerprint=fingerprint,
         count=lambda data_dir: len(drawn),
         when_named=True,
+        skills=(skill,),
     )
 
 
@@ -151,7 +165,10 @@ def _of_run(folder: pathlib.Path) -> Iterator[Drawn]:
             name, correct = f"{record.model}/{record.seed}/{record.number}", verdict_on(record, verdicts)
             yield Drawn(name, run.path(record), record.model, tag, texts, target, correct, record.sha256)
     if not any(_is_geneval(prompt.content) for prompt in run.prompts):
-        raise InputError(f"{folder} has no pictures from GenEval's prompts: draw with --config.prompts=geneval:FILE")
+        raise InputError(
+            f"{folder} has no pictures from GenEval's prompts: draw with --config.prompts=geneval:FILE",
+            code="no-examples",
+        )
 
 
 def _is_geneval(content: Any) -> bool:
@@ -164,7 +181,8 @@ def _question(tag: str, include: Any, prompt: str, where: str) -> tuple[tuple[st
         return tuple(texts), texts.index(prompt)
     except (KeyError, IndexError, ValueError, TypeError):
         raise InputError(
-            f"{where}: the prompt {options.shown(prompt)} is none of {tag} as its record says: restore GenEval's file"
+            f"{where}: the prompt {options.shown(prompt)} is none of {tag} as its record says: restore GenEval's file",
+            code="unknown-prompt",
         ) from None
 
 
@@ -174,7 +192,8 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
     if not found:
         raise InputError(
             f"{folder} is neither a run of pictures nor Self-Bench's folder: it has no config.json and no"
-            " <guidance>/<model>/<prompt>/samples"
+            " <guidance>/<model>/<prompt>/samples",
+            code="not-a-set-of-pictures",
         )
     for samples in found:
         place = samples.parent
@@ -183,12 +202,13 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
         rows = list(read_json_lines(place / "metadata.jsonl").rows())
         if len(rows) != 1:
             raise InputError(
-                f"{place / 'metadata.jsonl'} has {len(rows)} lines, not one: restore it as it was published"
+                f"{place / 'metadata.jsonl'} has {len(rows)} lines, not one: restore it as it was published",
+                code="wrong-number-of-entries",
             )
         (row,) = rows
         tag, include, prompt = row["tag"].text(), row["include"].value, row["prompt"].text()
         if tag not in geneval.SKILLS:
-            raise row["tag"].wrong(f"is {options.shown(tag)}, none of {', '.join(geneval.SKILLS)}", code="unknown-name")
+            raise row["tag"].wrong(f"is {options.shown(tag)}, none of {', '.join(geneval.SKILLS)}", "unknown-name")
         texts, target = _question(tag, include, prompt, row.where)
         for path in sorted(samples.glob("*.png")):
             name = f"{place.name}/samples/{path.name}"

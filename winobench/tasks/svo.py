@@ -46,6 +46,7 @@ TASKS = tuple(
         shape=(2, 1),
         chance={"accuracy": 1 / 2},
         images_compete=True,
+        skills=("recognition",),
         source=PublishedData(
             read=functools.partial(read, part=part),
             how_to_get=(

@@ -78,6 +78,7 @@ TASKS = (
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,
         images_compete=True,
+        skills=("compositional",),
         source=PublishedData(
             read=read,
             how_to_get=(

@@ -1,0 +1,332 @@
+"""The faults of newer data sets, for test_bad_sources: of tasks that one function reads, one has them."""
+
+import shutil
+
+import pyarrow.parquet as pq
+
+from tests.launch.source_faults import (
+    BROKEN,
+    DUPLICATE,
+    FEWER,
+    MISSING,
+    MORE,
+    Fault,
+    broken_off,
+    change,
+    change_lines,
+    cut,
+    delete_first,
+    missing_image,
+    no_file,
+    remove,
+    repeat_first_key,
+    too_few,
+    too_many,
+    wrong,
+)
+from tests.tasks import newer_layouts
+
+_COLA = "COLA_multiobjects_matching_benchmark.json"
+_WHATSUP_A, _WHATSUP_B = "controlled_images_dataset.json", "controlled_clevr_dataset.json"
+_COCO_ONE, _VAW, _QUESTIONS = "coco_qa_one_obj.json", "data/Attribute/vaw/color.json", "Questions.csv"
+_VISMIN, _COUNTBENCH = (newer_layouts.ANNOTATIONS[name] for name in ("vismin_object", "countbench"))
+
+
+def _by_key(file, image, key, field, first):
+    """Of an object of three rows."""
+
+    def more(rows):
+        rows["9"] = rows[key]
+
+    return [
+        missing_image(image, 3),
+        too_few(change(file, lambda rows: delete_first(rows, 1)), 2, 3),
+        too_many(change(file, more), 4, 3),
+        broken_off(file),
+        no_file(file),
+        wrong(BROKEN, change(file, lambda rows: rows[key].pop(field)), f"'{key}' in {{root}}/{file} has no '{field}'"),
+        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '{first}' twice"),
+    ]
+
+
+def _rows(file, image, num_images, field):
+    """Of a list of three rows, which are objects without an id."""
+    return [
+        missing_image(image, num_images),
+        too_few(change(file, lambda rows: rows.pop(0)), 2, 3),
+        too_many(change(file, lambda rows: rows.append(rows[0])), 4, 3),
+        broken_off(file),
+        no_file(file),
+        wrong(BROKEN, change(file, lambda rows: rows[1].pop(field)), f"row 2 of {{root}}/{file} has no '{field}'"),
+    ]
+
+
+def _sugarcrepe_pp():
+    file = "sugarcrepe_pp/swap_obj.json"
+    return [
+        missing_image("val2017/000000000285.jpg", 3),
+        too_few(change(file, list.pop), 2, 3),
+        too_many(change(file, lambda rows: rows.append({**rows[0], "id": 9})), 4, 3),
+        broken_off(file),
+        wrong(
+            DUPLICATE,
+            change(file, lambda rows: rows.append(rows[1])),
+            f"'id' in row 4 of {{root}}/{file} is 1, as in an earlier row",
+        ),
+    ]
+
+
+def _cola():
+    return [
+        missing_image("images/11.jpg", 6),
+        too_few(change(_COLA, list.pop), 2, 3),
+        too_many(change(_COLA, lambda rows: rows.append(rows[0])), 4, 3),
+        broken_off(_COLA),
+        wrong(BROKEN, change(_COLA, lambda rows: rows[1].pop()), f"row 2 of {{root}}/{_COLA} has 3 entries, not 4"),
+    ]
+
+
+def _whatsup_a():
+    def more(folder):
+        new = "controlled_images/mug_left_of_armchair.jpeg"
+        change(_WHATSUP_A, lambda rows: rows.append({**rows[0], "image_path": f"data/{new}"}))(folder)
+        shutil.copyfile(folder / "controlled_images" / "mug_left_of_plate.jpeg", folder / new)
+
+    return [
+        missing_image("controlled_images/mug_on_plate.jpeg", 8),
+        too_few(change(_WHATSUP_A, list.pop), 7, 8),
+        too_many(more, 9, 8),
+        broken_off(_WHATSUP_A),
+        Fault(
+            DUPLICATE,
+            change(_WHATSUP_A, lambda rows: rows.append(rows[0])),
+            "two examples of task '{task}' have the id 'mug_left_of_plate': an annotation file in {root} holds them"
+            " twice or was changed, so get it again",
+        ),
+    ]
+
+
+def _whatsup_b_sets():
+    def more(rows):
+        rows += [{**row, "image_path": row["image_path"].replace("mug", "cup")} for row in rows[:4]]
+
+    return [
+        missing_image("controlled_clevr/mug_left_of_plate.jpeg", 8),
+        too_few(change(_WHATSUP_B, lambda rows: rows.__delitem__(slice(4))), 1, 2),
+        too_many(change(_WHATSUP_B, more), 3, 2),
+        broken_off(_WHATSUP_B),
+        wrong(
+            BROKEN,
+            change(_WHATSUP_B, list.pop),
+            f"row 5 of {{root}}/{_WHATSUP_B} is of beer-bottle and armchair, of which there is no image 'behind'",
+        ),
+        wrong(
+            DUPLICATE,
+            change(_WHATSUP_B, lambda rows: rows.append(rows[0])),
+            f"'image_path' in row 9 of {{root}}/{_WHATSUP_B} shows mug and plate 'left', as in an earlier row",
+        ),
+    ]
+
+
+def _coco_spatial():
+    return [
+        missing_image("val2017/000000000285.jpg", 3),
+        too_few(change(_COCO_ONE, list.pop), 2, 3),
+        too_many(change(_COCO_ONE, lambda rows: rows.append(rows[0])), 4, 3),
+        broken_off(_COCO_ONE),
+        wrong(
+            BROKEN,
+            change(_COCO_ONE, lambda rows: rows[1].pop()),
+            f"row 2 of {{root}}/{_COCO_ONE} has 2 entries, not 3",
+        ),
+    ]
+
+
+def _change_table(name, function):
+    def make(folder):
+        rows = pq.read_table(folder / name).to_pylist()
+        function(rows)
+        newer_layouts.write_table(folder / name, rows)
+
+    return make
+
+
+def _table(file, pattern, broken, what):
+    """``broken`` changes the rows so that the second one is wrong, and ``what`` says how."""
+    return [
+        Fault(BROKEN, cut(file), f"{{root}}/{file} is damaged (ArrowInvalid): get the file again"),
+        Fault(
+            BROKEN,
+            remove("data"),
+            f"there is no file {pattern} in {{root}}, which the task needs: get it as it was published",
+        ),
+        wrong(BROKEN, _change_table(file, broken), what.format(f"in row 2 of {{root}}/{file}")),
+    ]
+
+
+def _vismin():
+    return [
+        too_few(_change_table(_VISMIN, list.pop), 2, 3),
+        too_many(_change_table(_VISMIN, lambda rows: rows.append(rows[-1])), 4, 3),
+        *_table(_VISMIN, "test-*.parquet", lambda rows: rows[1].update(text_1=" "), "'text_1' {} is no text"),
+    ]
+
+
+def _countbench():
+    what = "'number' {} is 1, which is not from 2 to 10"
+    return _table(_COUNTBENCH, "train-*.parquet", lambda rows: rows[1].update(number=1), what)
+
+
+def _mmvp():
+    def more(folder):
+        change_lines(_QUESTIONS, lambda lines: [*lines, "8,Color,a dog\n", "9,Color,a cat\n"])(folder)
+        images = folder / "MLLM_VLM Images" / "Color"
+        for number in (8, 9):
+            shutil.copyfile(images / "1.jpg", images / f"{number}.jpg")
+
+    return [
+        missing_image("MLLM_VLM Images/Color/4.jpg", 6),
+        too_few(change_lines(_QUESTIONS, lambda lines: [*lines[:1], *lines[3:]]), 2, 3),
+        too_many(more, 4, 3),
+        no_file(_QUESTIONS),
+        wrong(
+            BROKEN,
+            change_lines(_QUESTIONS, lambda lines: lines[:-2]),
+            f"row 5 of {{root}}/{_QUESTIONS} is the last of an odd number of rows of type 'Color'",
+        ),
+        wrong(
+            DUPLICATE,
+            change_lines(_QUESTIONS, lambda lines: [*lines, lines[1]]),
+            f"'Question ID' in row 8 of {{root}}/{_QUESTIONS} is 3, as in an earlier row",
+        ),
+    ]
+
+
+def _spec(file, num_images):
+    return _uncounted(_rows(f"data/count/{file}", "data/count/images/1.png", num_images, "keys"))
+
+
+def _vlchecklist():
+    return [
+        missing_image("vg/VG_100K/1.jpg", 3),
+        broken_off(_VAW),
+        no_file(_VAW),
+        wrong(
+            BROKEN,
+            change(_VAW, lambda rows: rows[1][1].pop("NEG")),
+            f"row 2 of row 2 of {{root}}/{_VAW} has no 'NEG'",
+        ),
+    ]
+
+
+def _shorten(name, count):
+    """Takes ``count`` bytes, which is negative, off a file's end."""
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:count])
+
+
+def _lengthen(name, count):
+    """Repeats a file's first bytes at its end."""
+
+    def make(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content + content[:count])
+
+    return make
+
+
+def _cifar10():
+    file, record = "cifar-10-batches-bin/test_batch.bin", 3073
+    return [
+        too_few(_shorten(file, -record), 2, 3),
+        too_many(_lengthen(file, record), 4, 3),
+        Fault(
+            BROKEN,
+            _shorten(file, -1),
+            f"{{root}}/{file} has 9,218 bytes, which are no records of 3,073: get the file again",
+        ),
+        no_file(file),
+    ]
+
+
+def _stl10():
+    pictures, labels, size = "stl10_binary/test_X.bin", "stl10_binary/test_y.bin", 3 * 96 * 96
+
+    def both(change_file, sign):
+        def make(folder):
+            change_file(pictures, sign * size)(folder)
+            change_file(labels, sign)(folder)
+
+        return make
+
+    return [
+        too_few(both(_shorten, -1), 2, 3),
+        too_many(both(_lengthen, 1), 4, 3),
+        Fault(
+            BROKEN,
+            _shorten(pictures, -size),
+            f"{{root}}/{labels} has the classes of 3 pictures, but {{root}}/{pictures} has 2: get both again",
+        ),
+        no_file(labels),
+    ]
+
+
+def _aircraft():
+    root = "fgvc-aircraft-2013b/data"
+    file, restore = f"{root}/images_variant_test.txt", "restore it as it was published"
+
+    def more(folder):
+        change_lines(file, lambda lines: [*lines, "0000001 707-320\n"])(folder)
+        shutil.copyfile(folder / root / "images" / "1514522.jpg", folder / root / "images" / "0000001.jpg")
+
+    return [
+        missing_image(f"{root}/images/0747566.jpg", 3),
+        too_few(change_lines(file, lambda lines: lines[:-1]), 2, 3),
+        too_many(more, 4, 3),
+        no_file(f"{root}/variants.txt"),
+        Fault(
+            BROKEN,
+            change_lines(file, lambda lines: [*lines[:-1], "1008575 Vari"]),
+            f"{{root}}/{file} has the line '1008575 Vari', none of the variants of {{root}}/{root}: {restore}",
+        ),
+        Fault(
+            DUPLICATE,
+            change_lines(file, lambda lines: [*lines, lines[0]]),
+            f"{{root}}/{file} has the line '1514522 707-320', a photograph that it has already: {restore}",
+        ),
+    ]
+
+
+def _uncounted(faults):
+    return [fault for fault in faults if fault.kind not in (FEWER, MORE)]
+
+
+FAULTS = {
+    "sugarcrepe_swap_att": _by_key("swap_att.json", "val2017/000000000285.jpg", "1", "negative_caption", "0"),
+    "sugarcrepe_pp_swap_obj": _sugarcrepe_pp(),
+    "valse_existence": _by_key("existence.json", "images/visual7w/1.jpg", "existence_2", "foil", "existence_0"),
+    "cola": _cola(),
+    "whatsup_a": _whatsup_a(),
+    "whatsup_b_sets": _whatsup_b_sets(),
+    "coco_spatial_one": _coco_spatial(),
+    "vismin_object": _vismin(),
+    "countbench": _countbench(),
+    "mmvp_color": _mmvp(),
+    "eqbench_kubric_cnt": _rows("all_select.json", "images/eqbenkubric_cnt/1/0.png", 6, "caption1"),
+    "spec_count_text": _spec("image2text.json", 3),
+    "spec_count_image": _spec("text2image.json", 9),
+    "vlchecklist_attribute_color": _vlchecklist(),
+    "cifar10": _cifar10(),
+    "stl10": _stl10(),
+    "fgvc_aircraft": _aircraft(),
+}
+
+_NO_ID = "its rows have no id: a repeated row is one more row, which the count tells"
+_NO_COUNT = "no number of examples is published, so that any is right"
+_ONE_FILE = "its pictures are in its tables"
+_UNCOUNTED = ("countbench", "spec_count_text", "spec_count_image", "vlchecklist_attribute_color")
+_WITHOUT_ID = ("cola", "coco_spatial_one", "vismin_object", "eqbench_kubric_cnt", "cifar10", "stl10", *_UNCOUNTED)
+INEXPRESSIBLE = {
+    **{(task, DUPLICATE): _NO_ID for task in _WITHOUT_ID},
+    **{(task, kind): _NO_COUNT for task in _UNCOUNTED for kind in (FEWER, MORE)},
+    **{(task, MISSING): _ONE_FILE for task in ("vismin_object", "countbench", "cifar10", "stl10")},
+}

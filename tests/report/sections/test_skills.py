@@ -1,0 +1,69 @@
+"""Macro means by skill, over tasks of several data sets."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.evaluation import fakes
+from tests.report.conftest import Skilled, clevr_task, make_run
+from winobench import read_run
+from winobench.report.sections.shared import ReportData
+from winobench.report.sections.skills import skill_means, skill_section
+
+
+def named(task, name):
+    return dataclasses.replace(task, name=name)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs; the second one lacks the spatial task of What'sUp."""
+    chosen = [clevr_task(), named(fakes.square_task(), "cola"), named(fakes.text_task(), "whatsup_a")]
+    folder = tmp_path_factory.mktemp("runs")
+    first = make_run(Skilled(0.3), folder / "a", chosen=chosen, num_samples=4)
+    second = make_run(Skilled(0.7, weights="1"), folder / "b", chosen=chosen[:2], num_samples=4)
+    return [read_run(first), read_run(second)]
+
+
+def data(runs):
+    return ReportData(list(runs), 10, 0)
+
+
+def test_each_task_weighs_the_same(runs):
+    found = {mean.skill: mean for mean in skill_means(data(runs[:1]))}
+    assert {skill: mean.tasks for skill, mean in found.items()} == {
+        "compositional": ("clevr", "cola"),
+        "spatial": ("clevr", "whatsup_a"),
+        "attribute_binding": ("clevr", "cola"),
+    }
+    results = {name: task.results for name, task in runs[0].tasks.items()}
+    clevr, cola = results["clevr"]["accuracy"], results["cola"]["group"]
+    assert clevr["n"] != cola["n"]
+    mean = found["compositional"]
+    np.testing.assert_allclose(mean.values, [(clevr["value"] + cola["value"]) / 2])
+    above = [(clevr["value"] - 1 / 2) / (1 / 2), (cola["value"] - 1 / 6) / (5 / 6)]
+    np.testing.assert_allclose(mean.above, [sum(above) / 2])
+
+
+def test_only_tasks_of_every_run_are_counted(runs):
+    assert {mean.skill for mean in skill_means(data(runs))} == {"compositional", "attribute_binding"}
+    section = skill_section(data(runs))
+    assert section.panels == []
+    assert len(section.records["skills.csv"]) == 2 * 2
+    (table,) = section.tables
+    assert [len(row.cells) for row in table.rows] == [3, 3]
+
+
+def test_three_skills_make_a_chart(runs, tmp_path):
+    section = skill_section(data(runs[:1]))
+    section.write_files(tmp_path)
+    assert (tmp_path / "skills.png").stat().st_size > 1000
+    lines = (tmp_path / "skills.csv").read_text().splitlines()
+    assert lines[0] == "run,skill,value,above_chance,num_tasks,tasks"
+    assert len(lines) == 1 + 3
+
+
+def test_runs_with_one_task_of_a_skill_have_no_section(tmp_path):
+    run = read_run(make_run(Skilled(0.3), tmp_path / "run", chosen=[clevr_task()], num_samples=4))
+    assert skill_section(data([run])) is None

@@ -1,0 +1,295 @@
+"""Tiny sets in the published layouts of newer data sets, as `tests.tasks.published_layouts` has those of GDBench."""
+
+import functools
+import io
+import pathlib
+
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.tasks import published_layouts
+from tests.tasks.published_layouts import write_image, write_json
+from winobench.tasks import TASKS, eqbench, mmvp, spec, sugarcrepe, sugarcrepe_pp, valse, vismin, vlchecklist, whatsup
+
+_COCO = ["000000000139.jpg", "000000000285.jpg", "000000000632.jpg"]
+_CAPTIONS = [
+    ("A red cup beside a blue plate.", "A cup in red beside a plate in blue.", "A blue cup beside a red plate."),
+    ("A dog chases two cats.", "Two cats are chased by a dog.", "Two cats chase a dog."),
+    ("A man under a tree.", "Below a tree there is a man.", "A man above a tree."),
+]
+
+
+def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Three rows under the keys 0, 1 and 3."""
+    rows = {}
+    for key, file, (caption, _, negative) in zip("013", _COCO, _CAPTIONS, strict=True):
+        write_image(folder / "val2017" / file)
+        rows[key] = {"filename": file, "caption": caption, "negative_caption": negative}
+    write_json(folder / f"{name}.json", rows)
+    return folder
+
+
+def write_sugarcrepe_pp(folder: pathlib.Path, name: str) -> pathlib.Path:
+    rows = []
+    for number, (file, (caption, other, negative)) in enumerate(zip(_COCO, _CAPTIONS, strict=True)):
+        write_image(folder / "val2017" / file)
+        row = {"id": number, "filename": file, "caption": caption, "caption2": other, "negative_caption": negative}
+        rows.append(row)
+    write_json(folder / "sugarcrepe_pp" / f"{name}.json", rows)
+    return folder
+
+
+def write_valse(folder: pathlib.Path, file: str, images: str) -> pathlib.Path:
+    """Three rows that annotators found valid, and a fourth one."""
+    rows = {}
+    for number, votes in enumerate((3, 2, 2, 1)):
+        caption, _, foil = _CAPTIONS[number % 3]
+        rows[f"{file}_{number}"] = {
+            "dataset": images,
+            "image_file": f"{number}.jpg",
+            "caption": caption,
+            "foil": foil,
+            "mturk": {"caption": votes, "foil": 3 - votes, "other": 0},
+        }
+        write_image(folder / "images" / images / f"{number}.jpg")
+    write_json(folder / f"{file}.json", rows)
+    return folder
+
+
+def write_cola(folder: pathlib.Path) -> pathlib.Path:
+    rows = []
+    for number, (caption, _, other) in enumerate(_CAPTIONS):
+        addresses = [f"https://cs.stanford.edu/people/rak248/VG_100K/{number}{side}.jpg" for side in (0, 1)]
+        for address in addresses:
+            write_image(folder / "images" / address.rsplit("/", 1)[1])
+        rows.append([addresses[0], caption, addresses[1], other])
+    write_json(folder / "COLA_multiobjects_matching_benchmark.json", rows)
+    return folder
+
+
+def write_whatsup(folder: pathlib.Path, subset: str) -> pathlib.Path:
+    """Two sets of four images."""
+    name, _, arrangements = whatsup.SUBSETS[subset]
+    words = {"left": "to the left of", "right": "to the right of", "in-front": "in front of"}
+    rows = []
+    for one, other in (("mug", "plate"), ("beer-bottle", "armchair")):
+        captions = {each: f"A {one} {words.get(each, each)} a {other}" for each in arrangements}
+        for each in arrangements:
+            file = f"{one}_{each}{'_of' if each in words else ''}_{other}.jpeg"
+            write_image(folder / name / file)
+            options = [captions[each], *(text for key, text in captions.items() if key != each)]
+            rows.append({"image_path": f"data/{name}/{file}", "caption_options": options})
+    write_json(folder / f"{name}_dataset.json", rows)
+    return folder
+
+
+def write_whatsup_spatial(folder: pathlib.Path, task: str) -> pathlib.Path:
+    file, _, images, name, _ = whatsup.SPATIAL[task]
+    rows = []
+    for number in (139, 285, 632):
+        write_image(folder / images / name.format(number))
+        rows.append([number, f"A cup {number} on the left", f"A cup {number} on the right"])
+    write_json(folder / file, rows)
+    return folder
+
+
+def picture(*key: int, size: tuple[int, int] = (6, 4)) -> dict:
+    """A cell with an image file, as the hub's tables have them."""
+    pixels = np.random.default_rng(key).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    content = io.BytesIO()
+    PIL.Image.fromarray(pixels).save(content, "png")
+    return {"bytes": content.getvalue(), "path": None}
+
+
+def write_table(path: pathlib.Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def write_pair_table(folder: pathlib.Path, task: str) -> pathlib.Path:
+    """Three rows that the task asks, in two files, and rows of other categories."""
+    table = TASKS[task].source.read.keywords["table"]
+    rows = []
+    for number, (caption, _, other) in enumerate(_CAPTIONS):
+        row = {column: picture(number, side) for side, column in enumerate(table.images)}
+        row |= dict(zip(table.texts, (caption, other), strict=True))
+        row |= dict.fromkeys(table.groups, "swap")
+        if table.only is not None:
+            rows.append({**row, table.only[0]: "another"})
+            row[table.only[0]] = table.only[1]
+        rows.append(row)
+    write_table(folder / "data" / "test-00000-of-00002.parquet", rows[:2])
+    write_table(folder / "data" / "test-00001-of-00002.parquet", rows[2:])
+    return folder
+
+
+def write_countbench(folder: pathlib.Path) -> pathlib.Path:
+    """Three rows that count, one without a picture and one without its number."""
+    rows = [
+        (picture(0), "Three cups on a table", 3),
+        (picture(1), "set of ten icons", 10),
+        (None, "two dogs", 2),
+        (picture(3), "a few birds", 4),
+        (picture(4), "TWO BOOKS, two pens", 2),
+    ]
+    rows = [dict(zip(("image", "text", "number"), row, strict=True)) for row in rows]
+    write_table(folder / "data" / "train-00000-of-00001-cf54c241ba947306.parquet", rows)
+    return folder
+
+
+def write_mmvp(folder: pathlib.Path, kind: str) -> pathlib.Path:
+    """Three pairs, not in the order of their numbers, and a row of another type."""
+    lines = ["Question ID,Type,Statement"]
+    for number in (3, 4, 1, 2, 5, 6):
+        write_image(folder / "MLLM_VLM Images" / kind / f"{number}.jpg")
+        lines.append(f'{number},{kind},"a cup, seen {number} times"')
+    lines.append("7,Another,a dog")
+    (folder / "Questions.csv").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+    return folder
+
+
+def write_eqbench(folder: pathlib.Path, source: str) -> pathlib.Path:
+    """Three pairs, of which the last one has frames as arrays, and one of another source."""
+    rows = []
+    for number, kind in enumerate((source, source, source, "another")):
+        names = [f"eqben{kind}/{number}/{side}.{'npy' if number == 2 else 'png'}" for side in (0, 1)]
+        for side, name in enumerate(names):
+            path = folder / "images" / name
+            if path.suffix == ".npy":
+                path.parent.mkdir(parents=True, exist_ok=True)
+                np.save(path, np.full((4, 6, 3), (250, 100, side), np.uint8))
+            else:
+                write_image(path)
+        texts = _CAPTIONS[number % 3]
+        rows.append({"image0": names[0], "image1": names[1], "caption0": texts[0], "caption1": texts[2]})
+    write_json(folder / "all_select.json", rows)
+    return folder
+
+
+def write_spec(folder: pathlib.Path, subset: str) -> pathlib.Path:
+    """Three questions of each side, of the images of one set."""
+    size = spec.SUBSETS[subset][0]
+    root = folder / "data" / subset
+    images = [f"images/{index}.png" for index in range(size)]
+    texts = [f"A photo of {index} cups." for index in range(size)]
+    for name in images:
+        write_image(root / name)
+    labels = [0, 1, size - 1]
+    write_json(root / "image2text.json", [{"query": images[i], "keys": texts, "label": i} for i in labels])
+    write_json(root / "text2image.json", [{"query": texts[i], "keys": images, "label": i} for i in labels])
+    return folder
+
+
+def write_vlchecklist(folder: pathlib.Path, check: str) -> pathlib.Path:
+    """Three rows a file."""
+    for file in vlchecklist.CHECKS[check][0]:
+        images = vlchecklist._IMAGES[vlchecklist._source(file)]
+        rows = []
+        for number in range(3):
+            name = f"VG_100K/{number}.jpg"
+            write_image(folder / images / name)
+            rows.append([name, {"POS": [f"cup {number} is red"], "NEG": [f"cup {number} is blue"]}])
+        write_json(folder / "data" / f"{file}.json", rows)
+    return folder
+
+
+def write_cifar10(folder: pathlib.Path) -> pathlib.Path:
+    """Three pictures: red, green with a white pixel at the right of the first row, and noise."""
+    root = folder / "cifar-10-batches-bin"
+    root.mkdir(parents=True, exist_ok=True)
+    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    (root / "batches.meta.txt").write_text("\n".join(names) + "\n\n")
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 3, 32, 32), np.uint8)
+    pictures[0] = np.array([255, 0, 0], np.uint8)[:, None, None]
+    pictures[1] = np.array([0, 255, 0], np.uint8)[:, None, None]
+    pictures[1, :, 0, 31] = 255
+    labels = np.array([[3], [9], [0]], np.uint8)
+    (root / "test_batch.bin").write_bytes(np.concatenate([labels, pictures.reshape(3, -1)], axis=1).tobytes())
+    return folder
+
+
+def write_stl10(folder: pathlib.Path) -> pathlib.Path:
+    """Three pictures: blue with a white pixel at the right of the first row, and noise."""
+    root = folder / "stl10_binary"
+    root.mkdir(parents=True, exist_ok=True)
+    names = ["airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"]
+    (root / "class_names.txt").write_text("\n".join(names) + "\n")
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 96, 96, 3), np.uint8)
+    pictures[0] = (0, 0, 255)
+    pictures[0, 0, 95] = 255
+    (root / "test_X.bin").write_bytes(pictures.transpose(0, 3, 2, 1).tobytes())
+    (root / "test_y.bin").write_bytes(bytes([1, 10, 4]))
+    return folder
+
+
+def write_fgvc_aircraft(folder: pathlib.Path) -> pathlib.Path:
+    root = folder / "fgvc-aircraft-2013b" / "data"
+    for name in ("1514522", "0747566", "1008575"):
+        write_image(root / "images" / f"{name}.jpg")
+    variants = ["707-320", "DHC-8-100", *(f"Variant {number}" for number in range(98))]
+    (root / "variants.txt").write_text("\n".join(variants) + "\n")
+    (root / "images_variant_test.txt").write_text("1514522 707-320\n0747566 DHC-8-100\n1008575 Variant 97\n")
+    return folder
+
+
+WRITERS = {
+    **{
+        f"sugarcrepe_{edit}_{what}": functools.partial(write_sugarcrepe, name=f"{edit}_{what}")
+        for edit, what in sugarcrepe.SETS
+    },
+    **{f"sugarcrepe_pp_{name}": functools.partial(write_sugarcrepe_pp, name=name) for name in sugarcrepe_pp.SETS},
+    **{
+        f"valse_{piece}": functools.partial(write_valse, file=file, images=images)
+        for piece, (file, images, _, _) in valse.PIECES.items()
+    },
+    "cola": write_cola,
+    **{
+        f"whatsup_{subset}{suffix}": functools.partial(write_whatsup, subset=subset)
+        for subset in whatsup.SUBSETS
+        for suffix in ("", "_pairs", "_sets")
+    },
+    **{task: functools.partial(write_whatsup_spatial, task=task) for task in whatsup.SPATIAL},
+    **{
+        task: functools.partial(write_pair_table, task=task)
+        for task in (*(f"vismin_{category}" for category in vismin.CATEGORIES), "colorswap", "bivlc")
+    },
+    "countbench": write_countbench,
+    **{f"mmvp_{name}": functools.partial(write_mmvp, kind=kind) for name, (kind, _, _) in mmvp.PATTERNS.items()},
+    **{f"eqbench_{name}": functools.partial(write_eqbench, source=name) for name in eqbench.SOURCES_OF_FRAMES},
+    **{
+        f"spec_{subset}_{side}": functools.partial(write_spec, subset=subset)
+        for subset in spec.SUBSETS
+        for side in ("text", "image")
+    },
+    **{f"vlchecklist_{check}": functools.partial(write_vlchecklist, check=check) for check in vlchecklist.CHECKS},
+    "cifar10": write_cifar10,
+    "stl10": write_stl10,
+    "fgvc_aircraft": write_fgvc_aircraft,
+}
+"""Task -> its writer."""
+
+ALL = {**published_layouts.GDBENCH, **WRITERS}
+"""The same with those of GDBench: every task that reads published data."""
+
+ANNOTATIONS = {
+    "sugarcrepe_swap_att": "swap_att.json",
+    "sugarcrepe_pp_swap_obj": "sugarcrepe_pp/swap_obj.json",
+    "valse_existence": "existence.json",
+    "cola": "COLA_multiobjects_matching_benchmark.json",
+    "whatsup_a": "controlled_images_dataset.json",
+    "whatsup_b_sets": "controlled_clevr_dataset.json",
+    "coco_spatial_one": "coco_qa_one_obj.json",
+    "vismin_object": "data/test-00001-of-00002.parquet",
+    "countbench": "data/train-00000-of-00001-cf54c241ba947306.parquet",
+    "mmvp_color": "Questions.csv",
+    "eqbench_kubric_cnt": "all_select.json",
+    "spec_count_text": "data/count/image2text.json",
+    "spec_count_image": "data/count/text2image.json",
+    "vlchecklist_attribute_color": "data/Attribute/vaw/color.json",
+    "cifar10": "cifar-10-batches-bin/test_batch.bin",
+    "stl10": "stl10_binary/test_X.bin",
+    "fgvc_aircraft": "fgvc-aircraft-2013b/data/images_variant_test.txt",
+}
+"""Task -> its annotation file; of tasks that one function reads, one task."""

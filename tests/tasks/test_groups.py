@@ -1,0 +1,59 @@
+"""Groups of tasks: who is in which, and only those whose data are there."""
+
+import pytest
+
+from launch import prepare
+from tests.expectations import raises
+from tests.tasks import published_layouts
+from winobench.evaluation import evaluate
+from winobench.planning import work
+from winobench.tasks import TASKS, groups, tasks_from
+from winobench.tasks.base import SKILLS
+
+
+def test_every_skill_has_tasks_and_every_task_a_skill():
+    for skill in SKILLS:
+        assert groups.members(f"@{skill}", TASKS)
+    assert [name for name, task in TASKS.items() if not task.skills and not task.when_named] == []
+
+
+def test_gdbench_is_that_of_the_paper():
+    names = [part for name in work.GDBENCH for part in (groups.GDBENCH[3:6] if name == "svo" else (name,))]
+    assert sorted(names) == sorted(groups.members("@gdbench", TASKS))
+    assert set(groups.GDBENCH) <= published_layouts.GDBENCH.keys()
+
+
+def test_members_are_those_with_the_skill():
+    assert {"winoground", "cola", "clevr"} <= set(groups.members("@compositional", TASKS))
+    assert {"mmbias", "genderbias"} == set(groups.members("@bias", TASKS))
+    assert "clevr_hard" not in groups.members("@counting", TASKS)
+
+
+def test_only_tasks_with_data_are_asked(tmp_path):
+    data_dir = str(tmp_path)
+    assert tasks_from(["@attribute_binding"], data_dir) == ["clevr", "clevr_image", "clevr_winoground"]
+    # Each once, in the order in which they are named.
+    assert tasks_from(["clevr_image", "@spatial", "@compositional"], data_dir) == [
+        "clevr_image",
+        "clevr",
+        "clevr_winoground",
+    ]
+    chosen = evaluate.choose_tasks("@spatial", data_dir)
+    assert [task.name for task in chosen] == ["clevr"]
+    with raises("data-not-ready", "@bias", "mmbias", "genderbias"):
+        tasks_from(["@bias"], data_dir)
+
+
+@pytest.mark.parametrize("word", ["@spatail", "@"])
+def test_an_unknown_group_is_told_with_near_ones(word):
+    with raises("unknown-name", repr(word), "@gdbench", *(["@spatial"] if word == "@spatail" else [])):
+        tasks_from([word])
+
+
+def test_a_group_can_be_prepared():
+    """Those of its tasks that read published data, once each."""
+    names = [task.name for task in prepare.choose_tasks("cola,@attribute_binding,@compositional")]
+    assert names[:2] == ["cola", "aro_vg_attribution"]
+    assert len(set(names)) == len(names)
+    assert "clevr_image" not in names
+    assert {"winoground", "colorswap", "sugarcrepe_add_att"} <= set(names)

@@ -1,0 +1,113 @@
+"""Questions of the user's own: what a file means, and that what is wrong is named by line and field."""
+
+import json
+
+import numpy as np
+import pytest
+
+import winobench
+from tests.expectations import raises
+from tests.tasks.published_layouts import write_image
+from winobench.evaluation import evaluate
+from winobench.tasks import tasks_from
+
+TEXTS = {"images": ["a.png"], "texts": ["one", "two", "three"], "answer": 2}
+IMAGES = {"images": ["a.png", "sub/b.png"], "texts": ["one"], "answer": 1, "groups": ["easy"], "id": "mine"}
+DIAGONAL = {"images": ["a.png", "sub/b.png"], "texts": ["one", "two"], "answer": None}
+
+
+@pytest.fixture
+def write(tmp_path):
+    for name in ("a.png", "sub/b.png"):
+        write_image(tmp_path / name)
+
+    def write(*rows, name="my_set"):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
+        return str(path)
+
+    return write
+
+
+def test_questions_of_one_image_or_one_text(write, tmp_path):
+    task = winobench.task_from_jsonl(write(TEXTS, "\n", IMAGES))
+    assert (task.name, task.metric, task.shape, task.images_compete) == ("my_set", "accuracy", (2, 3), True)
+    assert task.chance == {"accuracy": (1 / 3 + 1 / 2) / 2}
+    assert task.count(None) == 2
+    first, second = task.load(None, None)
+    assert (first.id, first.texts, first.target, first.groups) == ("line-000001", ("one", "two", "three"), 2, ())
+    assert (second.id, second.images, second.target) == ("mine", (tmp_path / "a.png", tmp_path / "sub" / "b.png"), 1)
+    assert second.groups == ("easy",)
+    assert list(task.load(None, 1)) == [first]
+
+
+def test_questions_of_the_diagonal(write):
+    task = winobench.task_from_jsonl(write(DIAGONAL), name="pairs")
+    assert (task.name, task.metric, task.chance["group"]) == ("pairs", "winoground", 1 / 6)
+
+
+def test_the_fingerprint_is_of_what_is_asked(write, tmp_path):
+    path = write(TEXTS, IMAGES)
+    before = winobench.task_from_jsonl(path)
+    prints = [before.data_fingerprint(None, limit) for limit in (None, 1)]
+    write_image(tmp_path / "sub/b.png", (8, 8))
+    after = winobench.task_from_jsonl(path)
+    assert after.data_fingerprint(None, 1) == prints[1]
+    assert after.data_fingerprint(None, None) != prints[0]
+
+
+class ByLength:
+    """The longest text is the best one."""
+
+    def score(self, images, texts):
+        return np.array([[len(text) for text in texts] for _ in images], np.float64)
+
+
+def test_it_is_evaluated_by_its_word(write, tmp_path):
+    words = f"jsonl:{write(TEXTS)},jsonl:{write(TEXTS, {**TEXTS, 'answer': 0}, name='other')}"
+    results = evaluate.evaluate(ByLength(), words, tmp_path / "run", progress=False)
+    assert results["failed"] == {}
+    run = winobench.read_run(tmp_path / "run")
+    values = {name: task.results["accuracy"]["value"] for name, task in run.tasks.items()}
+    assert values == {"my_set": 1.0, "other": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"images": ["c.png"]}, ("missing-images", "2", "'images'", "c.png")),
+        ({"images": "a.png"}, ("not-a-list", "2", "'images'")),
+        ({"texts": ["one", " "]}, ("not-a-text", "2", "'texts'")),
+        ({"answer": 3}, ("wrong-shape", "2", "'answer'", "3")),
+        ({"answer": True}, ("not-a-number", "2", "'answer'")),
+        ({"answer": None}, ("contradicting-options", "2", "'answer'")),
+        ({"images": ["a.png"], "texts": ["one"], "answer": 0}, ("wrong-shape", "2", "'answer'")),
+        ({"images": ["a.png"], "texts": ["a", "b"], "answer": None}, ("wrong-shape", "2", "'answer'")),
+        ({"groups": "easy"}, ("not-a-list", "2", "'groups'")),
+        ({"id": "line-000001"}, ("repeated-id", "2", "'id'")),
+        ({"anwser": 1}, ("unknown-field", "2", "'anwser'")),
+    ],
+)
+def test_a_bad_line_is_named(change, expected, write):
+    row = {**(DIAGONAL if change == {"answer": None} else IMAGES), **change}
+    code, *words = expected
+    path = write(TEXTS, row)
+    with raises(code, *words, path) as caught:
+        winobench.task_from_jsonl(path)
+    assert str(caught.value).endswith(": correct the line")
+
+
+def test_bad_files_are_named(write, tmp_path):
+    with raises("not-json", "2", "my_set.jsonl"):
+        winobench.task_from_jsonl(write(TEXTS, '{"images"\n'))
+    with raises("no-examples", "my_set.jsonl"):
+        winobench.task_from_jsonl(write("\n"))
+    with raises("cannot-read", "absent.jsonl"):
+        winobench.task_from_jsonl(str(tmp_path / "absent.jsonl"))
+    without = {key: value for key, value in TEXTS.items() if key != "answer"}
+    with raises("missing-field", "1", "'answer'"):
+        winobench.task_from_jsonl(write(without))
+    with raises("already-exists", "'winoground'"):
+        tasks_from([f"jsonl:{write(TEXTS, name='winoground')}"])
+    with raises("unknown-name", "'json:x'", "jsonl"):
+        tasks_from(["json:x"])

@@ -1,0 +1,69 @@
+"""COLA, multiple objects: which of two captions with the same words belongs to which of two images? (Ray et al. 2023)
+
+210 pairs of images of GQA, that is of Visual Genome. The paper reports that both captions pick their image, here the
+image score; Self-Bench's figures are the text score.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+_REPOSITORY = "https://github.com/arijitray1993/COLA"
+_FILE = "COLA_multiobjects_matching_benchmark.json"
+
+
+def read(folder: pathlib.Path) -> Iterator[Item]:
+    """Two images and their captions; the diagonal is right.
+
+    Args:
+      folder: holds the published file, rows [address of image 1, caption 1, address of image 2, caption 2], and the
+        images in ``images`` under the last parts of their addresses.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    for number, row in enumerate(read_json(folder / _FILE).rows()):
+        first, caption, second, other = row.texts(4)
+        images = tuple(_image(folder, row, address) for address in (first, second))
+        yield Item(f"row-{number:03d}", images, (caption, other), None)
+
+
+def _image(folder: pathlib.Path, row: Entry, address: str) -> ImageFile:
+    name = address.rsplit("/", 1)[-1]
+    if not name or name in (".", ".."):
+        raise row.wrong(f"has the image {address!r}, which is no file's address", "outside-of-folder")
+    return ImageFile(folder / "images" / name)
+
+
+TASKS = (
+    published_task(
+        name="cola",
+        version=1,
+        description="COLA: which of two captions with the same words belongs to which of two images.",
+        metric="winoground",
+        shape=(2, 2),
+        chance=WINOGROUND_CHANCE,
+        images_compete=True,
+        skills=("compositional", "attribute_binding"),
+        source=PublishedData(
+            read=read,
+            how_to_get=(
+                f"{_FILE} (from data of {_REPOSITORY}) and the folder images with the pictures at the addresses that"
+                " the file names, each under the last part of its address"
+            ),
+            num_examples=210,
+            downloads=(
+                Download(
+                    _FILE,
+                    f"https://raw.githubusercontent.com/arijitray1993/COLA/main/data/{_FILE}",
+                    note="MIT licence",
+                ),
+            ),
+        ),
+    ),
+)

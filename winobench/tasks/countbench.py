@@ -1,0 +1,71 @@
+"""CountBench: which number of things, from two to ten, is true of a picture? (Paiss et al. 2023)
+
+The candidates are the caption with each of the nine numbers in the place of its own. Of the 540 rows, those count whose
+picture is in the table and whose caption spells out its number.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Iterator
+
+from winobench.tasks.hub_tables import read_rows, unpack
+from winobench.tasks.published import Download, Item, PublishedData, published_task
+
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_HUB_ID = "nielsr/countbench"
+_FILE = "data/train-00000-of-00001-cf54c241ba947306.parquet"
+
+
+def read(folder: pathlib.Path) -> Iterator[Item]:
+    """A picture, and its caption with each number; the group is the true one.
+
+    Args:
+      folder: holds ``train-*.parquet``, rows {"image", "text", "number"}.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    for index, row in read_rows(folder, "train", ("image", "text", "number")):
+        number, caption = row["number"].integer(), row["text"].text()
+        if not 2 <= number <= 10:
+            raise row["number"].wrong(f"is {number}, which is not from 2 to 10", "out-of-range")
+        word = NUMBERS[number - 2]
+        found = re.search(rf"\b{word}\b", caption, re.IGNORECASE)
+        if row["image"].value is None or found is None:
+            continue
+        image = unpack(row["image"], folder, f"row-{index:03d}")
+        texts = tuple(_replaced(caption, found, other) for other in NUMBERS)
+        yield Item(f"row-{index:03d}", (image,), texts, number - 2, (word,))
+
+
+def _replaced(caption: str, found: re.Match, word: str) -> str:
+    old = found.group()
+    if old.isupper():
+        word = word.upper()
+    elif old[0].isupper():
+        word = word.capitalize()
+    return caption[: found.start()] + word + caption[found.end() :]
+
+
+TASKS = (
+    published_task(
+        name="countbench",
+        version=1,
+        description="CountBench: which number from two to ten is true of a picture.",
+        metric="accuracy",
+        shape=(1, len(NUMBERS)),
+        chance={"accuracy": 1 / len(NUMBERS)},
+        images_compete=False,
+        skills=("counting",),
+        source=PublishedData(
+            read=read,
+            how_to_get=f"{_FILE} of https://huggingface.co/datasets/{_HUB_ID} (its page has the licence)",
+            num_examples=None,
+            downloads=(
+                Download(_FILE, hub_id=_HUB_ID, filename=_FILE, note="pictures from the web under their terms"),
+            ),
+        ),
+    ),
+)

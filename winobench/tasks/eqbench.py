@@ -1,0 +1,99 @@
+"""EqBen: neighbouring frames of videos and renderings with a minimal change (Wang et al. 2023)
+
+The small subset that was published for multimodal language models, as Self-Bench asks it: 20 pairs of each of seven
+sources, so that an interval is some 0.2 to each side. Frames in NumPy's format have their channels in the order blue,
+green, red; they are written as PNG into the folder ``unpacked`` when they are first read.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from winobench.errors import InputError
+from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.annotations import read_json
+from winobench.tasks.hub_tables import write
+from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+
+_REPOSITORY = "https://github.com/Wangt-CN/EqBen"
+_DRIVE = "https://drive.google.com/file/d/11YUTf06uzRHtFV8rYi96z4vTPi8_GNEM"
+_FILE = "all_select.json"
+
+SOURCES_OF_FRAMES = {
+    "kubric_attr": ("rendered things whose attribute changes", ("attribute_binding",)),
+    "kubric_cnt": ("rendered things whose number changes", ("counting",)),
+    "kubric_loc": ("rendered things that change places", ("spatial",)),
+    "ag": ("actions in videos of Action Genome", ("compositional",)),
+    "gebc": ("events in videos of GEBC", ("compositional",)),
+    "youcook2": ("steps in videos of YouCook2", ("compositional",)),
+    "sd": ("pictures edited by Stable Diffusion", ("recognition",)),
+}
+"""Source -> what differs, skills."""
+
+
+def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
+    """Two images and two captions; the diagonal is right.
+
+    Args:
+      folder: holds ``all_select.json``, rows {"image0", "image1", "caption0", "caption1"}, and the folder ``images``.
+      source: a key of `SOURCES_OF_FRAMES`; an image's path begins with ``eqben<source>/``.
+
+    Raises:
+      InputError: the rows are missing or malformed, or a frame is no array of a picture.
+    """
+    for number, row in enumerate(read_json(folder / _FILE).rows()):
+        names = [row[f"image{side}"].text() for side in (0, 1)]
+        if names[0].split("/", 1)[0] != f"eqben{source}":
+            continue
+        images = tuple(_image(folder, name) for name in names)
+        yield Item(f"row-{number:03d}", images, tuple(row[f"caption{side}"].text() for side in (0, 1)), None)
+
+
+def _image(folder: pathlib.Path, name: str) -> ImageFile:
+    path = folder / "images" / name
+    # What leads elsewhere is refused, and what is missing named, by whoever takes the files.
+    elsewhere = not path.is_relative_to(folder / "images") or ".." in path.parts
+    if path.suffix != ".npy" or elsewhere or not path.is_file():
+        return ImageFile(path)
+    import PIL.Image
+
+    try:
+        frame = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        frame = None
+    if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+        raise InputError(
+            f"{path} is no array of a picture, uint8 [height, width, 3]: get the file again", code="damaged-file"
+        )
+    content = io.BytesIO()
+    PIL.Image.fromarray(np.ascontiguousarray(frame[:, :, ::-1])).save(content, "png")
+    return write(content.getvalue(), folder, f"{pathlib.PurePosixPath(name).with_suffix('.png')}")
+
+
+TASKS = tuple(
+    published_task(
+        name=f"eqbench_{source}",
+        version=1,
+        description=f"EqBen: which caption belongs to which of two images; {differs}.",
+        metric="winoground",
+        shape=(2, 2),
+        chance=WINOGROUND_CHANCE,
+        images_compete=True,
+        skills=skills,
+        source=PublishedData(
+            read=functools.partial(read, source=source),
+            how_to_get=(
+                f"{_FILE} and the folder images, of eqben_vllm in {_DRIVE} (the subset for language models of"
+                f" {_REPOSITORY}, Apache 2.0 licence)"
+            ),
+            num_examples=20,
+            shared_folder="eqbench",
+        ),
+    )
+    for source, (differs, skills) in SOURCES_OF_FRAMES.items()
+)

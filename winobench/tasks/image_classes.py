@@ -1,0 +1,184 @@
+"""Zero-shot classification: which of a data set's classes does a picture show?
+
+CIFAR-10, STL-10 and FGVC-Aircraft, each in its published layout; a text is a prompt with a class's name. With many
+classes, `--config.sampling.mode=race` leaves out those that are decided. Pictures of CIFAR-10 and STL-10, which come in
+one file, are written as PNG into the folder ``unpacked`` when they are first read. Aircraft keep the line with their
+copyright at the lower edge, which other codes cut off.
+"""
+
+from __future__ import annotations
+
+import io
+import pathlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from winobench import options
+from winobench.errors import InputError
+from winobench.tasks.annotations import read_lines
+from winobench.tasks.hub_tables import write
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+_CIFAR, _STL = "cifar-10-batches-bin", "stl10_binary"
+_AIRCRAFT = "fgvc-aircraft-2013b/data"
+
+
+def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
+    """The test pictures, 32 x 32.
+
+    Args:
+      folder: holds ``cifar-10-batches-bin`` with ``batches.meta.txt``, a class a line, and ``test_batch.bin``, records
+        of a byte for the class and 3072 of the picture, red, green and blue one after the other.
+
+    Raises:
+      InputError: a file is missing or malformed.
+    """
+    classes = read_lines(folder / _CIFAR / "batches.meta.txt")
+    path = folder / _CIFAR / "test_batch.bin"
+    records = _bytes(path, 1 + 3 * 32 * 32)
+    pictures = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    yield from _pictures(folder, path, pictures, records[:, 0].astype(int), classes)
+
+
+def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
+    """The test pictures, 96 x 96.
+
+    Args:
+      folder: holds ``stl10_binary`` with ``class_names.txt``, ``test_X.bin``, of each picture red, green and blue, each
+        column by column, and ``test_y.bin``, a byte a picture, 1 for the first class.
+
+    Raises:
+      InputError: a file is missing or malformed, or there is not a class for every picture.
+    """
+    classes = read_lines(folder / _STL / "class_names.txt")
+    path, labels_path = folder / _STL / "test_X.bin", folder / _STL / "test_y.bin"
+    pictures = _bytes(path, 3 * 96 * 96).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
+    labels = _bytes(labels_path, 1)[:, 0].astype(int) - 1
+    if len(labels) != len(pictures):
+        raise InputError(
+            f"{labels_path} has the classes of {len(labels)} pictures, but {path} has {len(pictures)}: get both again",
+            code="wrong-number-of-entries",
+        )
+    yield from _pictures(folder, labels_path, pictures, labels, classes)
+
+
+def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
+    """The test photographs, by variant.
+
+    Args:
+      folder: holds ``fgvc-aircraft-2013b/data`` with ``variants.txt``, ``images_variant_test.txt``, lines of a
+        photograph's number and its variant, and ``images/<number>.jpg``.
+
+    Raises:
+      InputError: a file is missing, or a line is malformed, names no variant, or repeats a photograph.
+    """
+    root = folder / _AIRCRAFT
+    classes = read_lines(root / "variants.txt")
+    texts = _texts(classes, "a photo of a {}, a type of aircraft")
+    path = root / "images_variant_test.txt"
+    seen: set[str] = set()
+    for line in read_lines(path):
+        name, _, variant = line.partition(" ")
+        if variant not in classes or name in seen:
+            problem = "a photograph that it has already" if name in seen else f"none of the variants of {root}"
+            raise InputError(
+                f"{path} has the line {options.shown(line)}, {problem}: restore it as it was published",
+                code="bad-annotations",
+            )
+        seen.add(name)
+        yield Item(name, (ImageFile(root / "images" / f"{name}.jpg"),), texts, classes.index(variant))
+
+
+def _bytes(path: pathlib.Path, size: int) -> np.ndarray:
+    """[n, size] uint8: the records of a file."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): restore it", code="cannot-read") from None
+    if not content or len(content) % size:
+        raise InputError(
+            f"{path} has {len(content):,} bytes, which are no records of {size:,}: get the file again",
+            code="incomplete-file",
+        )
+    return np.frombuffer(content, np.uint8).reshape(-1, size)
+
+
+def _pictures(
+    folder: pathlib.Path, path: pathlib.Path, pictures: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]
+) -> Iterator[Item]:
+    import PIL.Image
+
+    texts = _texts(classes, "a photo of a {}")
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(classes)))
+    if len(wrong):
+        raise InputError(
+            f"record {wrong[0] + 1} of {path} is of none of the {len(classes)} classes: get the file again",
+            code="bad-annotations",
+        )
+    for number, (picture, label) in enumerate(zip(pictures, labels.tolist(), strict=True)):
+        content = io.BytesIO()
+        PIL.Image.fromarray(np.ascontiguousarray(picture)).save(content, "png")
+        name = f"{number:05d}"
+        yield Item(name, (write(content.getvalue(), folder, f"{name}.png"),), texts, label)
+
+
+def _texts(classes: tuple[str, ...], prompt: str) -> tuple[str, ...]:
+    return tuple(prompt.format(name) for name in classes)
+
+
+def _task(name: str, about: str, num_classes: int, count: int, read: Callable, how_to_get: str, url: str, note: str):
+    return published_task(
+        name=name,
+        version=1,
+        description=f"{about}: which of {num_classes} classes.",
+        metric="accuracy",
+        shape=(1, num_classes),
+        chance={"accuracy": 1 / num_classes},
+        images_compete=False,
+        skills=("classification",),
+        source=PublishedData(
+            read=read,
+            how_to_get=f"{how_to_get}, unpacked from {url}",
+            num_examples=count,
+            downloads=(Download(url.rsplit("/", 1)[1], url, unpack=True, note=note),),
+        ),
+    )
+
+
+TASKS = (
+    _task(
+        "cifar10",
+        "CIFAR-10 (Krizhevsky 2009)",
+        10,
+        10_000,
+        read_cifar10,
+        f"the folder {_CIFAR}",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "170 MB, no licence is stated",
+    ),
+    _task(
+        "stl10",
+        "STL-10 (Coates et al. 2011)",
+        10,
+        8_000,
+        read_stl10,
+        f"the folder {_STL}",
+        "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+        "2.6 GB, pictures of ImageNet under its terms",
+    ),
+    _task(
+        "fgvc_aircraft",
+        "FGVC-Aircraft (Maji et al. 2013)",
+        100,
+        3_333,
+        read_aircraft,
+        f"the folder {_AIRCRAFT}",
+        "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
+        "2.7 GB, for research only",
+    ),
+)

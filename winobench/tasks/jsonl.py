@@ -1,0 +1,147 @@
+"""Questions of the user's own: ``--config.tasks=jsonl:my_set.jsonl``.
+
+A line is a question: ``{"images": ["a.jpg"], "texts": ["a cat", "a dog"], "answer": 0}``. Images are files, relative to
+the folder of the .jsonl file. The answer is the number of the right text of one image, or of the right image of one
+text, from 0 on; null where as many images as texts belong together in order. ``groups``, names of sub-tasks that the
+question also counts for, and ``id`` may be left out. A file has one kind of answer, numbers or nulls.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from winobench import files, json_files, metrics, options
+from winobench.data import images as image_files
+from winobench.errors import InputError
+from winobench.tasks.annotations import Entry
+from winobench.tasks.base import Example, Task
+
+FIELDS = ("images", "texts", "answer", "groups", "id")
+_REMEDY = "correct the line"
+
+
+def task_from_jsonl(path: str, name: str | None = None) -> Task:
+    """A task of the questions in a file.
+
+    Args:
+      path: the .jsonl file; the module's first lines say what is in it.
+      name: of the task; the file's name without its ending by default.
+
+    Raises:
+      InputError: the file cannot be read, has no question, or a question cannot be asked; names the line and the field.
+    """
+    place = pathlib.Path(files.user_path(path))
+    examples = _read(place)
+    (has_target,) = {example.target is not None for example in examples}
+    metric = "accuracy" if has_target else "winoground"
+    shape = (max(len(one.images) for one in examples), max(len(one.texts) for one in examples))
+    if has_target:
+        chance = {"accuracy": statistics.mean(1 / max(len(one.images), len(one.texts)) for one in examples)}
+    else:
+        sizes = {len(one.images) for one in examples}
+        chance = dict(metrics.METRICS[metric].chance(shape)) if len(sizes) == 1 else {}
+
+    def fingerprint(data_dir: str | None, limit: int | None) -> str:
+        del data_dir
+        return files.digest(
+            [
+                [one.id, [image_files.image_hash(image) for image in one.images], one.texts, one.target, one.groups]
+                for one in examples[:limit]
+            ]
+        )
+
+    return Task(
+        name=place.stem if name is None else name,
+        version=1,
+        description=f"Questions of {place.name}.",
+        metric=metric,
+        shape=shape,
+        chance=chance,
+        load=lambda data_dir, limit: examples[:limit],
+        ready=lambda data_dir: None,
+        images_compete=shape[0] > 1,
+        data_fingerprint=fingerprint,
+        count=lambda data_dir: len(examples),
+        when_named=True,
+    )
+
+
+def make(places: Sequence[str]) -> list[Task]:
+    """A task for each file.
+
+    Raises:
+      InputError: as of `task_from_jsonl`, or a task of the name is there already.
+    """
+    from winobench.tasks import TASKS
+
+    tasks: list[Task] = []
+    for place in places:
+        task = task_from_jsonl(place)
+        if task.name in TASKS or task.name in {one.name for one in tasks}:
+            raise InputError(
+                f"{place} would make a task {task.name!r}, which there is already: rename the file",
+                code="already-exists",
+            )
+        tasks.append(task)
+    return tasks
+
+
+def _read(path: pathlib.Path) -> list[Example[pathlib.Path, str]]:
+    examples: list[Example[pathlib.Path, str]] = []
+    ids: set[str] = set()
+    for number, value in json_files.read_lines(path, "correct it"):
+        row = Entry(value, f"line {number} of {path}", _REMEDY)
+        example = _example(row, path.parent, number)
+        if example.id in ids:
+            raise row["id"].wrong(f"is {options.shown(example.id)}, as in an earlier line", "repeated-id")
+        if examples and (example.target is None) != (examples[0].target is None):
+            raise row["answer"].wrong(
+                "is a number in some lines and null in others, which are judged differently", "contradicting-options"
+            )
+        ids.add(example.id)
+        examples.append(example)
+    if not examples:
+        raise InputError(f"{path} has no question: write one a line", code="no-examples")
+    return examples
+
+
+def _example(row: Entry, folder: pathlib.Path, number: int) -> Example[pathlib.Path, str]:
+    for key, _ in row.items():
+        if key not in FIELDS:
+            raise row.wrong(f"has the field {options.shown(key)}, none of {', '.join(FIELDS)}", "unknown-field")
+    paths = tuple(_image(folder, entry) for entry in row["images"].rows())
+    texts = row["texts"].texts()
+    target = _answer(row, len(paths), len(texts))
+    groups = row["groups"].texts() if "groups" in row else ()
+    name = row["id"].text() if "id" in row else f"line-{number:06d}"
+    return Example(name, paths, texts, target, groups)
+
+
+def _image(folder: pathlib.Path, entry: Entry) -> pathlib.Path:
+    path = folder / files.user_path(entry.text())
+    if not path.is_file():
+        raise entry.wrong(f"names the image {path}, which is no file", "missing-images")
+    return path
+
+
+def _answer(row: Entry, num_images: int, num_texts: int) -> int | None:
+    def misfit(problem: str) -> NoReturn:
+        raise row["answer"].wrong(f"{problem}, but there are {num_images} images and {num_texts} texts", "wrong-shape")
+
+    if row["answer"].value is None:
+        if num_images != num_texts or num_images < 2:
+            misfit("is null, which needs as many images as texts, two at least")
+        return None
+    target = row["answer"].integer()
+    if min(num_images, num_texts) != 1 or max(num_images, num_texts) < 2:
+        misfit("is a number, which needs one image and several texts, or one text and several images")
+    if not 0 <= target < max(num_images, num_texts):
+        misfit(f"is {target}, counted from 0")
+    return target
+
+
+SOURCES: Mapping[str, Callable[[Sequence[str]], list[Task]]] = {"jsonl": make}
+"""Word before the colon of ``--config.tasks`` -> what makes the tasks."""

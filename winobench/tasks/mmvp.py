@@ -1,0 +1,85 @@
+"""MMVP-VLM: pairs of images that CLIP takes for the same, by visual pattern (Tong et al. 2024)
+
+Nine patterns with 15 pairs each, so that an interval is some 0.2 to each side. The text is "a photo of" with the
+statement of ``Questions.csv``, as Self-Bench asks; its figures are the text score.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+
+_HUB_ID = "MMVP/MMVP_VLM"
+_FILE, _IMAGES = "Questions.csv", "MLLM_VLM Images"
+_NUMBER, _TYPE, _STATEMENT = "Question ID", "Type", "Statement"
+
+PATTERNS = {
+    "camera": ("Camera Perspective", "from where it is seen", ("recognition",)),
+    "color": ("Color", "colour and appearance", ("recognition",)),
+    "orientation": ("Orientation", "where something points", ("spatial",)),
+    "presence": ("Presence", "whether something is there", ("recognition",)),
+    "quantity": ("Quantity", "how many there are", ("counting",)),
+    "spatial": ("Spatial", "where things are", ("spatial",)),
+    "state": ("State", "in what state something is", ("recognition",)),
+    "structural": ("Structural Character", "of what parts something is", ("recognition",)),
+    "text": ("Text", "written words", ("recognition",)),
+}
+"""Pattern -> its type in the table, what differs, skills."""
+
+
+def read(folder: pathlib.Path, kind: str) -> Iterator[Item]:
+    """Two images and two texts; the diagonal is right. Rows of neighbouring numbers are a pair.
+
+    Args:
+      folder: holds ``Questions.csv`` and ``MLLM_VLM Images/<type>/<number>.jpg``.
+      kind: type of the rows that are meant.
+
+    Raises:
+      InputError: the table is missing or malformed, a number occurs twice, or one row has no other to pair with.
+    """
+    rows: dict[int, Entry] = {}
+    for row in read_table(folder / _FILE, (_NUMBER, _TYPE, _STATEMENT), ",").rows():
+        if row[_TYPE].text().strip() != kind:
+            continue
+        digits = row[_NUMBER].text().strip()
+        if not (digits.isascii() and digits.isdigit()):
+            raise row[_NUMBER].wrong("is no whole number", "not-a-number")
+        if int(digits) in rows:
+            raise row[_NUMBER].wrong(f"is {digits}, as in an earlier row", "repeated-id")
+        rows[int(digits)] = row
+    numbers = sorted(rows)
+    if len(numbers) % 2:
+        raise rows[numbers[-1]].wrong(f"is the last of an odd number of rows of type {kind!r}", "not-a-pair")
+    for pair in zip(numbers[::2], numbers[1::2], strict=True):
+        images = tuple(ImageFile(folder / _IMAGES / kind / f"{number}.jpg") for number in pair)
+        texts = tuple(f"a photo of {rows[number][_STATEMENT].text()}" for number in pair)
+        yield Item(f"{pair[0]}-{pair[1]}", images, texts, None)
+
+
+TASKS = tuple(
+    published_task(
+        name=f"mmvp_{pattern}",
+        version=1,
+        description=f"MMVP-VLM: which statement belongs to which of two images; they differ in {differs}.",
+        metric="winoground",
+        shape=(2, 2),
+        chance=WINOGROUND_CHANCE,
+        images_compete=True,
+        skills=skills,
+        source=PublishedData(
+            read=functools.partial(read, kind=kind),
+            how_to_get=(
+                f"{_FILE} and the folder '{_IMAGES}' of https://huggingface.co/datasets/{_HUB_ID}"
+                f" (`hf download {_HUB_ID} --repo-type=dataset --local-dir=DIR`; its page has the licence)"
+            ),
+            num_examples=15,
+            shared_folder="mmvp",
+        ),
+    )
+    for pattern, (kind, differs, skills) in PATTERNS.items()
+)

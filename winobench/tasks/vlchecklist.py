@@ -1,0 +1,84 @@
+"""VL-CheckList: which of two phrases is true of a picture, by attribute and relation (Zhao et al. 2022)
+
+A task has the rows of several sources of annotations, which are its groups. Phrases are asked as they are published,
+mechanically made and at times wrong ("specton the left ofor"). The authors state no number of rows by task, so that
+none is checked. Their checks of objects are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+from winobench.tasks.annotations import read_json
+from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+
+_REPOSITORY = "https://github.com/om-ai-lab/VL-CheckList"
+
+_RECOGNITION = ("recognition",)
+CHECKS = {
+    "attribute_action": (("Attribute/vg/action", "Attribute/vaw/action"), _RECOGNITION),
+    "attribute_color": (("Attribute/vg/color", "Attribute/vaw/color"), _RECOGNITION),
+    "attribute_material": (("Attribute/vg/material", "Attribute/vaw/material"), _RECOGNITION),
+    "attribute_size": (("Attribute/vg/size", "Attribute/vaw/size"), _RECOGNITION),
+    "attribute_state": (("Attribute/vg/state", "Attribute/vaw/state"), _RECOGNITION),
+    "relation_action": (("Relation/vg/action", "Relation/swig_action", "Relation/hake_action"), ("compositional",)),
+    "relation_spatial": (("Relation/vg/spatial",), ("spatial",)),
+}
+"""Check -> its files, without ending, skills."""
+
+_IMAGES = {"vg": "vg", "vaw": "vg", "swig": "swig", "hake": "hake"}
+
+
+def read(folder: pathlib.Path, check: str) -> Iterator[Item]:
+    """A picture, the true phrase and the false one, the first of each; the group is the source.
+
+    Args:
+      folder: holds ``data/<file>.json``, rows [image, {"POS": [phrase], "NEG": [phrase]}], and the images in ``vg``,
+        ``swig`` and ``hake``.
+      check: a key of `CHECKS`.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    for file in CHECKS[check][0]:
+        source = _source(file)
+        for number, row in enumerate(read_json(folder / "data" / f"{file}.json").rows()):
+            cells = list(row.rows())
+            if len(cells) != 2:
+                raise row.wrong(f"has {len(cells)} entries, not 2", "wrong-number-of-entries")
+            true, false = (cells[1][key].texts() for key in ("POS", "NEG"))
+            if not true or not false:
+                raise row.wrong("has no phrase of one of the two kinds", "empty-list")
+            image = ImageFile(folder / _IMAGES[source] / cells[0].text())
+            yield Item(f"{source}/{number:06d}", (image,), (true[0], false[0]), 0, (source,))
+
+
+def _source(file: str) -> str:
+    """``vg`` of Attribute/vg/action, ``swig`` of Relation/swig_action."""
+    return next(source for source in _IMAGES if source in file.replace("_", "/").split("/"))
+
+
+TASKS = tuple(
+    published_task(
+        name=f"vlchecklist_{check}",
+        version=1,
+        description=f"VL-CheckList: which of two phrases is true; {check.replace('_', ', ')}.",
+        metric="accuracy",
+        shape=(1, 2),
+        chance={"accuracy": 1 / 2},
+        images_compete=False,
+        skills=skills,
+        source=PublishedData(
+            read=functools.partial(read, check=check),
+            how_to_get=(
+                f"the folder data of {_REPOSITORY} (no licence is stated) and the images in"
+                f" {', '.join(dict.fromkeys(_IMAGES[_source(file)] for file in files))}, as its DATASETS.md says"
+            ),
+            num_examples=None,
+            shared_folder="vlchecklist",
+        ),
+    )
+    for check, (files, skills) in CHECKS.items()
+)

@@ -1,0 +1,186 @@
+"""What'sUp: where is one thing relative to another? (Kamath et al. 2023)
+
+``whatsup_a`` and ``whatsup_b`` are photographs made for the purpose: two things in four arrangements, with one caption
+for each. As published there are three figures: of single images (``whatsup_a``), of pairs of opposite arrangements
+(``whatsup_a_pairs``) and of all four (``whatsup_a_sets``), which count where every image of a pair or set finds its own
+caption. All three share their pairs of image and text, so that together they cost what the first one costs. The tasks
+``coco_spatial_*`` and ``gqa_spatial_*`` have photographs of COCO and of Visual Genome with one or two things.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+from winobench import options
+from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
+
+_REPOSITORY = "https://github.com/amitakamath/whatsup_vlms"
+_DRIVE = "https://drive.google.com/drive/folders/164q6X9hrvP-QYpi3ioSnfMuyHpG5oRkZ"
+
+# Opposite arrangements stand beside each other.
+SUBSETS = {
+    "a": ("controlled_images", 412, ("left", "right", "on", "under")),
+    "b": ("controlled_clevr", 408, ("left", "right", "in-front", "behind")),
+}
+"""Subset -> folder of its images, their number, the arrangements."""
+
+SPATIAL = {
+    "coco_spatial_one": ("coco_qa_one_obj.json", 2247, "val2017", "{:012d}.jpg", "one thing in a photograph of COCO"),
+    "coco_spatial_two": ("coco_qa_two_obj.json", 440, "val2017", "{:012d}.jpg", "two things in a photograph of COCO"),
+    "gqa_spatial_one": ("vg_qa_one_obj.json", 1160, "vg_images", "{}.jpg", "one thing in a photograph of GQA"),
+    "gqa_spatial_two": ("vg_qa_two_obj.json", 291, "vg_images", "{}.jpg", "two things in a photograph of GQA"),
+}
+"""Task -> file, number of rows, folder of its images, their names, what it is about."""
+
+
+def read(folder: pathlib.Path, subset: str) -> Iterator[Item]:
+    """An image and four captions, the true one first.
+
+    Args:
+      folder: holds ``<name>_dataset.json``, rows {"image_path", "caption_options"}, and the images in ``<name>``, where
+        the name is that of `SUBSETS`.
+      subset: ``a`` or ``b``.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    for row in _rows(folder, subset):
+        image, _, arrangement = _named(folder, subset, row)
+        yield Item(image.path.stem, (image,), row["caption_options"].texts(4), 0, (arrangement,))
+
+
+def read_groups(folder: pathlib.Path, subset: str, size: int) -> Iterator[Item]:
+    """Images of the same two things, and their four captions, of which the first ones are the images' own.
+
+    Args:
+      folder: as of `read`.
+      subset: as of `read`.
+      size: images of a group: 2, in opposite arrangements, or 4.
+
+    Raises:
+      InputError: the rows are missing or malformed, or the images of two things are not the four arrangements.
+    """
+    arrangements = SUBSETS[subset][2]
+    sets: dict[str, dict[str, tuple[ImageFile, Entry]]] = {}
+    for row in _rows(folder, subset):
+        image, things, arrangement = _named(folder, subset, row)
+        if arrangement in sets.setdefault(things, {}):
+            raise row["image_path"].wrong(f"shows {things} {arrangement!r}, as in an earlier row", "repeated-id")
+        sets[things][arrangement] = (image, row)
+    for things, found in sets.items():
+        _check_set(things, found, arrangements)
+        for start in range(0, len(arrangements), size):
+            chosen = arrangements[start : start + size]
+            order = (*chosen, *(one for one in arrangements if one not in chosen))
+            texts = tuple(found[one][1]["caption_options"].texts(4)[0] for one in order)
+            name = f"{things}/{'-'.join(chosen)}"
+            yield Item(name, tuple(found[one][0] for one in chosen), texts, None)
+
+
+def read_spatial(folder: pathlib.Path, task: str) -> Iterator[Item]:
+    """A photograph, its caption and one with the opposite preposition.
+
+    Args:
+      folder: holds the task's file, rows [number of the image, true caption, false caption], and its images.
+      task: a key of `SPATIAL`.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    file, _, images, name, _ = SPATIAL[task]
+    for number, row in enumerate(read_json(folder / file).rows()):
+        cells = list(row.rows())
+        if len(cells) != 3:
+            raise row.wrong(f"has {len(cells)} entries, not 3", "wrong-number-of-entries")
+        image = ImageFile(folder / images / name.format(_number(cells[0])))
+        yield Item(f"row-{number:04d}", (image,), (cells[1].text(), cells[2].text()))
+
+
+def _number(entry: Entry) -> int:
+    """Numbers of images stand as numbers or as texts of digits."""
+    if isinstance(entry.value, str) and entry.value.isascii() and entry.value.isdigit():
+        return int(entry.value)
+    return entry.integer()
+
+
+def _rows(folder: pathlib.Path, subset: str) -> Iterator[Entry]:
+    return read_json(folder / f"{SUBSETS[subset][0]}_dataset.json").rows()
+
+
+def _named(folder: pathlib.Path, subset: str, row: Entry) -> tuple[ImageFile, str, str]:
+    """The image, its two things and their arrangement: the name is ``<thing>_<arrangement>[_of]_<thing>.jpeg``."""
+    name = row["image_path"].text().rsplit("/", 1)[-1]
+    parts = name.rsplit(".", 1)[0].split("_")
+    if len(parts) < 3 or parts[1] not in SUBSETS[subset][2]:
+        choices = ", ".join(SUBSETS[subset][2])
+        raise row["image_path"].wrong(
+            f"is {options.shown(name)}, which has none of the arrangements {choices}", "bad-annotations"
+        )
+    return ImageFile(folder / SUBSETS[subset][0] / name), f"{parts[0]} and {parts[-1]}", parts[1]
+
+
+def _check_set(things: str, found: dict[str, tuple[ImageFile, Entry]], arrangements: tuple[str, ...]) -> None:
+    row = next(iter(found.values()))[1]
+    missing = [one for one in arrangements if one not in found]
+    if missing:
+        raise row.wrong(f"is of {things}, of which there is no image {missing[0]!r}", "missing-items")
+    captions = [sorted(each["caption_options"].texts(4)) for _, each in found.values()]
+    if any(each != captions[0] for each in captions):
+        raise row.wrong(f"is of {things}, whose images do not have the same four captions", "bad-annotations")
+
+
+def _task(name: str, description: str, source: PublishedData, metric: str, shape: tuple[int, int]):
+    return published_task(
+        name=name,
+        version=1,
+        description=f"What'sUp: {description}",
+        metric=metric,
+        shape=shape,
+        chance={metric: (1 / shape[1]) ** shape[0]},
+        images_compete=False,
+        skills=("spatial",),
+        source=source,
+    )
+
+
+def _controlled(subset: str):
+    images, count, _ = SUBSETS[subset]
+    common = {
+        "how_to_get": (
+            f"{images}_dataset.json and the folder {images}, unpacked from {images}.tar.gz, of {_DRIVE} (the link of"
+            f" {_REPOSITORY}, MIT licence)"
+        ),
+        "shared_folder": "whatsup",
+    }
+    of = functools.partial(read_groups, subset=subset)
+    one = PublishedData(functools.partial(read, subset=subset), num_examples=count, **common)
+    pairs = PublishedData(functools.partial(of, size=2), num_examples=count // 2, **common)
+    sets = PublishedData(functools.partial(of, size=4), num_examples=count // 4, **common)
+    name = f"whatsup_{subset}"
+    return (
+        _task(name, "which of four prepositions is true of two things.", one, "accuracy", (1, 4)),
+        _task(f"{name}_pairs", "do two opposite arrangements both find their caption?", pairs, "own_texts", (2, 4)),
+        _task(f"{name}_sets", "do all four arrangements find their captions?", sets, "own_texts", (4, 4)),
+    )
+
+
+def _spatial(name: str):
+    file, count, images, _, about = SPATIAL[name]
+    coco = images == "val2017"
+    where = f"unpacked from {COCO_IMAGES.url}" if coco else f"of {_DRIVE}"
+    downloads: tuple[Download, ...] = (COCO_IMAGES,) if coco else ()
+    source = PublishedData(
+        functools.partial(read_spatial, task=name),
+        f"{file} of {_DRIVE} (the link of {_REPOSITORY}, MIT licence) and the folder {images}, {where}",
+        count,
+        downloads,
+        COCO_FOLDER if coco else "whatsup",
+    )
+    return _task(name, f"which of two opposite prepositions is true; {about}.", source, "accuracy", (1, 2))
+
+
+TASKS = (*_controlled("a"), *_controlled("b"), *map(_spatial, SPATIAL))
