@@ -112,7 +112,8 @@ def test_encoding_in_batches_is_encoding_one_by_one(bundle):
     assert together.shape == (3, 8, 8, 4)
     assert together.dtype == np.float32
     single = np.concatenate([bundle.encode_images(image[None], batch_size=2) for image in images])
-    np.testing.assert_array_equal(together, single)
+    # A convolution may round differently at another place of the batch.
+    np.testing.assert_allclose(together, single, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow
