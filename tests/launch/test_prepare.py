@@ -20,6 +20,7 @@ from tests.tasks import published_layouts
 from winobench.data import prepared, word_order
 from winobench.errors import InputError
 from winobench.scorers.contrastive import Contrastive
+from winobench.tasks import groups
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 from winobench.training.coco_captions import TRAINING_SETS
 
@@ -307,7 +308,8 @@ def test_list_and_help_are_quick_and_import_nothing_heavy(tmp_path):
 
 def test_the_commands_of_the_help_use_known_names():
     named = [word for words in re.findall(r"--task=(\S+)", launcher.USAGE) for word in words.split(",")]
-    assert set(named) - {"all"} <= {*winobench.tasks.TASKS, *TRAINING_SETS}
+    of_groups = {f"@{group}" for group in groups.GROUPS}
+    assert set(named) - {"all"} <= {*winobench.tasks.TASKS, *TRAINING_SETS, *of_groups}
     assert len(named) >= 4
 
 

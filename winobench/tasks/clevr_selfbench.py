@@ -13,7 +13,6 @@ import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
-from winobench.data.clevr_scenes import COLORS, SHAPES
 from winobench.data.pictures import reading
 from winobench.data.pictures.prompts import Prompt
 from winobench.data.pictures.verdicts import read_verdicts, verdict_on
@@ -97,6 +96,12 @@ def _is_ours(prompt: Prompt) -> bool:
     return isinstance(prompt.content, Mapping) and "objects" in prompt.content
 
 
+def _scenes():
+    from winobench.data import clevr_scenes  # which imports JAX
+
+    return clevr_scenes
+
+
 def _exchanged(attribute: str) -> Callable[[Sequence[Mapping[str, str]]], list[str]]:
     def texts(objects: Sequence[Mapping[str, str]]) -> list[str]:
         one, two = objects
@@ -106,9 +111,11 @@ def _exchanged(attribute: str) -> Callable[[Sequence[Mapping[str, str]]], list[s
 
 
 _OTHERS: Mapping[str, Callable[[Sequence[Mapping[str, str]]], list[str]]] = {
-    "recognition_color": lambda objects: [f"A {color} object." for color in COLORS],
-    "recognition_shape": lambda objects: [f"A {shape}." for shape in SHAPES],
-    "binding_color_shape": lambda objects: [f"A {c} {s}." for c, s in itertools.product(COLORS, SHAPES)],
+    "recognition_color": lambda objects: [f"A {color} object." for color in _scenes().COLORS],
+    "recognition_shape": lambda objects: [f"A {shape}." for shape in _scenes().SHAPES],
+    "binding_color_shape": lambda objects: [
+        f"A {c} {s}." for c, s in itertools.product(_scenes().COLORS, _scenes().SHAPES)
+    ],
     "pair_binding_color": _exchanged("color"),
     "pair_binding_size": _exchanged("size"),
     "spatial": lambda objects: [
