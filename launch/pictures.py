@@ -96,14 +96,14 @@ def print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]], console
     import rich.text
 
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("drawn as asked, % [95% interval]", overflow="fold")
+    table.add_column("drawn as asked, %", overflow="fold")
     for label in found:
-        table.add_column(rich.text.Text(label), justify="right")
+        table.add_column(rich.text.Text(label), justify="right", no_wrap=True)
     for category in dict.fromkeys(name for of_model in found.values() for name in of_model):
         cells = []
         for of_model in found.values():
             one = of_model.get(category)
-            interval = one and f"{100 * one['value']:.1f} [{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
+            interval = one and f"{100 * one['value']:.1f} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
             cells.append(rich.text.Text(interval or "-"))
         table.add_row(rich.text.Text(category.replace("_", " ")), *cells)
     (console or rich.console.Console()).print(table)
