@@ -1,0 +1,173 @@
+"""Drawing pictures beside torch diffusers: the same model, sampler, steps and noise, on one machine in the same run.
+
+    python -m benchmarks.pictures                       clevr-tiny, 32 pictures of 25 steps with guidance, on the CPU
+    python -m benchmarks.pictures --model=FOLDER --device=gpu --batch_size=8 --steps=50
+    python -m benchmarks.pictures --output=FILE         writes the figures as JSON, too
+
+Both draw the pictures in batches of one size, from texts to uint8: text encoder, DDIM with classifier-free guidance as
+one batch of both halves, decoder. Before anything is timed, latents from the same noise must agree. Rounds alternate;
+the table shows medians. Of ours, the first call, which compiles, is told apart. The model is any Stable Diffusion 1 or
+2 that both read.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import diffusers
+import jax
+import numpy as np
+import torch
+
+from benchmarks import common, machine
+from winobench import registry
+from winobench.data.pictures import clevr_prompts
+from winobench.diffusion import families
+from winobench.errors import InputError
+
+TOLERANCE = 1e-3
+"""Of latents in float32, relative to the largest; errors grow from step to step."""
+
+_LIBRARIES = ("jax", "diffusers", "torch")
+_GUIDANCE = 3.0
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = common.argument_parser("benchmarks.pictures", __doc__, ("model",), "of the model: its own")
+    parser.add_argument("--model", default="clevr-tiny", help="name or folder of a Stable Diffusion 1 or 2")
+    parser.add_argument("--pictures", type=int, default=32, help="drawn in a round by each")
+    parser.add_argument("--batch_size", type=int, default=8, help="pictures at once")
+    parser.add_argument("--steps", type=int, default=25, help="of DDIM")
+    options = parser.parse_args()
+    device = common.start(options)
+    common.check_positive(options, "pictures", "batch_size", "steps")
+    before = machine.load_average()
+    figures = measure(
+        options.model,
+        device,
+        pictures=options.pictures,
+        batch_size=options.batch_size,
+        steps=options.steps,
+        rounds=options.rounds,
+    )
+    figures["machine"] = machine.describe(common.accelerator_name(device))
+    figures["load_average"] = [before, machine.load_average()]
+    print(table(figures))
+    common.write(figures, options.output)
+
+
+def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: int, rounds: int) -> dict[str, Any]:
+    """Pictures per second of both.
+
+    Args:
+      model: name or folder.
+      device: torch's.
+      pictures: of a round.
+      batch_size: pictures at once.
+      steps: of DDIM.
+      rounds: alternating measurements.
+
+    Raises:
+      InputError: there is no such model, it is of another family, or the two do not draw the same.
+    """
+    ours = families.load_pipeline(model if model in registry.MODELS else registry.model_source(model))
+    if ours.CLASS_NAME != "StableDiffusionPipeline":
+        raise InputError(
+            f"{model} is a {ours.CLASS_NAME}, but Stable Diffusion 1 or 2 is needed", code="unknown-family"
+        )
+    theirs = diffusers.StableDiffusionPipeline.from_pretrained(registry.model_source(model), safety_checker=None)
+    theirs.scheduler = diffusers.DDIMScheduler.from_config(theirs.scheduler.config, clip_sample=False)
+    theirs = theirs.to(device, torch.float32)
+    theirs.set_progress_bar_config(disable=True)
+    texts = [prompt.text for prompt in clevr_prompts.make_prompts(pictures)]
+    settings = {"batch_size": batch_size, "steps": steps}
+    difference = _difference(ours, theirs, texts[:batch_size], steps)
+    if not difference <= TOLERANCE:
+        raise InputError(
+            f"latents differ by {difference:.1e} of the largest: the two do not draw the same", code="misfit"
+        )
+    calls: dict[str, Callable[[], Any]] = {
+        "winobench": lambda: draw(ours, texts, **settings),
+        "torch diffusers": lambda: draw_with_torch(theirs, texts, device, **settings),
+    }
+    start = time.perf_counter()
+    calls["winobench"]()
+    first = time.perf_counter() - start
+    calls["torch diffusers"]()
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+            common.log(f"round {number + 1}, {name}: {pictures / seconds[name][-1]:.2f} pictures/s")
+    return {
+        "model": model,
+        "pictures": pictures,
+        **settings,
+        "guidance_scale": _GUIDANCE,
+        "difference": difference,
+        "first_call_seconds": first,
+        "devices": jax.local_device_count(),
+        "torch_threads": torch.get_num_threads(),
+        "pictures_per_second": {name: pictures / statistics.median(some) for name, some in seconds.items()},
+        "seconds": seconds,
+    }
+
+
+def draw(pipeline: Any, texts: list[str], *, batch_size: int, steps: int) -> np.ndarray:
+    """Pictures of ours, uint8."""
+    return pipeline.generate(texts, num_steps=steps, guidance_scale=_GUIDANCE, batch_size=batch_size)
+
+
+def draw_with_torch(pipeline: Any, texts: list[str], device: str, *, batch_size: int, steps: int) -> np.ndarray:
+    """Pictures of diffusers, float."""
+    found = []
+    with torch.inference_mode():
+        for first in range(0, len(texts), batch_size):
+            some = texts[first : first + batch_size]
+            drawn = pipeline(some, num_inference_steps=steps, guidance_scale=_GUIDANCE, output_type="np").images
+            found.append(drawn)
+    common.synchronize(device)
+    return np.concatenate(found)
+
+
+def _difference(ours: Any, theirs: Any, texts: list[str], steps: int) -> float:
+    """Of latents from the same noise, relative to the largest."""
+    shape = ours.latent_shape(ours.image_size)
+    noise = np.random.default_rng(0).standard_normal((len(texts), *shape)).astype(np.float32)
+    options = {"num_steps": steps, "guidance_scale": _GUIDANCE, "batch_size": len(texts)}
+    found = ours.generate(texts, latents=noise, return_latents=True, **options)
+    given = torch.from_numpy(noise.transpose(0, 3, 1, 2).copy()).to(theirs.device)
+    with torch.inference_mode():
+        expected = theirs(
+            texts, latents=given, num_inference_steps=steps, guidance_scale=_GUIDANCE, output_type="latent"
+        ).images
+    expected = expected.float().cpu().numpy().transpose(0, 2, 3, 1)
+    return float(np.abs(np.asarray(found) - expected).max() / np.abs(expected).max())
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The figures for people, in Markdown."""
+    rates = figures["pictures_per_second"]
+    lines = ["| | pictures/s | |", "| --- | ---: | ---: |"]
+    lines += [f"| {name} | {rate:.2f} | {rate / rates['torch diffusers']:.2f}x |" for name, rate in rates.items()]
+    return "\n".join(
+        [
+            f"{figures['model']}, {figures['pictures']} pictures of {figures['steps']} steps with guidance, batches of"
+            f" {figures['batch_size']}, float32; latents agree to {figures['difference']:.0e} of the largest.",
+            "",
+            *lines,
+            "",
+            f"Our first call, which compiles: {figures['first_call_seconds']:.1f} s.",
+            common.where(figures, _LIBRARIES),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    common.run(main)
