@@ -142,14 +142,14 @@ def _svo(first):
     ]
 
 
-def _imagecode(name, first, key, num_images):
+def _imagecode(name, first, key, num_images, count=3):
     def misnumber(sets):
         sets[name]["10"] = sets[name].pop(key)
 
     return [
         missing_image(f"image-sets/{name}/img4.jpg", num_images),
-        too_few(change(_IMAGECODE, lambda sets: delete(sets[name], key)), 2, 3),
-        too_many(change(_IMAGECODE, lambda sets: sets[name].update({"8": "One more"})), 4, 3),
+        too_few(change(_IMAGECODE, lambda sets: delete(sets[name], key)), count - 1, count),
+        too_many(change(_IMAGECODE, lambda sets: sets[name].update({"8": "One more"})), count + 1, count),
         broken_off(_IMAGECODE),
         wrong(
             BROKEN,
@@ -166,6 +166,23 @@ def _imagecode(name, first, key, num_images):
             repeat_first_key(_IMAGECODE, name),
             f"'{name}' in {{root}}/{_IMAGECODE} has the key '{first}' twice",
         ),
+    ]
+
+
+def _pets_all():
+    return [
+        missing_image(
+            "images/Abyssinian_201.jpg", 3, make=cut("images/Abyssinian_201.jpg"), reason="Truncated File Read"
+        ),
+        too_few(remove("images/shiba_inu_12.jpg"), 2, 3),
+        too_many(copy("images/shiba_inu_12.jpg", "images/shiba_inu_13.jpg"), 4, 3),
+        Fault(BROKEN, cut(_CLASSES), f"{{root}}/{_CLASSES} has 18 breeds, not 37: restore it as it was published"),
+        Fault(
+            DUPLICATE,
+            change_lines(_CLASSES, lambda lines: [*lines[:-1], lines[0]]),
+            f"{{root}}/{_CLASSES} has the breed 'abyssinian' 2 times: restore it as it was published",
+        ),
+        no_file(_CLASSES, remove(_CLASSES)),
     ]
 
 
@@ -339,11 +356,14 @@ FAULTS = {
     "flickr30k_image": _flickr_image(),
     "flickr30k_text": _flickr_text(),
     "genderbias": _genderbias(),
+    "imagecode": _imagecode("open-images-1815_f91d6f546e63f20d", "5", "7", 30, count=6),
     "imagecode_static": _imagecode("open-images-1815_f91d6f546e63f20d", "5", "7", 20),
     "imagecode_video": _imagecode("MSR-VTT-videoTestVideo_video7047-shot1_0", "0", "9", 10),
     "mmbias": _mmbias(),
     "pets": _pets(),
+    "pets_all": _pets_all(),
     "pets_photo": _pets(),
+    "pets_photo_all": _pets_all(),
     "svo_obj": _svo(6),
     "svo_subj": _svo(1),
     "svo_verb": _svo(4),

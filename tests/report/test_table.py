@@ -101,7 +101,7 @@ def test_it_is_said_which_numbers_they_are(model, settings, value, note):
 
 
 def test_baselines_have_their_own_number_or_none():
-    tasks, versions = {"pets": {"accuracy": ENTRY}}, {"scorer": {"scorer": "contrastive"}}
+    tasks, versions = {"pets_photo_all": {"accuracy": ENTRY}}, {"scorer": {"scorer": "contrastive"}}
     lines = printed(tasks, config=config("clip-rn50x64"), versions=versions)
     assert row(lines, "accuracy")[6] == "88.4"
     assert lines[-2].split() == ["clip-rn50x64:", '"CLIP', 'RN50x64"', "in", "Table", "1b"]

@@ -150,7 +150,7 @@ write_svo_subj = write_svo_verb = write_svo_obj = write_svo
 
 
 def write_imagecode(folder: pathlib.Path) -> pathlib.Path:
-    """What imagecode_static and imagecode_video read."""
+    """What imagecode, imagecode_static and imagecode_video read."""
     content = {
         "open-images-1815_f91d6f546e63f20d": {"5": "A deer head hangs next to a painting", "7": "Some green grass"},
         "MSR-VTT-videoTestVideo_video7047-shot1_0": {
@@ -246,7 +246,7 @@ def write_pets(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-write_pets_photo = write_pets
+write_pets_photo = write_pets_all = write_pets_photo_all = write_pets
 
 
 def write_mmbias(folder: pathlib.Path) -> pathlib.Path:
@@ -322,8 +322,7 @@ GDBENCH = {
     name.removeprefix("write_"): writer
     for name, writer in sorted(globals().items())
     if name.startswith("write_")
-    and name
-    not in ("write_image", "write_json", "write_flickr30k", "write_svo", "write_imagecode", "write_coco_hardneg")
+    and name not in ("write_image", "write_json", "write_flickr30k", "write_svo", "write_coco_hardneg")
 }
 """Task name -> its writer, for every task of GDBench and those beside it that read published data."""
 

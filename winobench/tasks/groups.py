@@ -23,17 +23,17 @@ GDBENCH = (
     "svo_verb",
     "svo_obj",
     "imagecode_static",
-    "imagecode_video",
+    "imagecode",
     "aro_vg_relation",
     "aro_vg_attribution",
     "aro_coco_order",
     "aro_flickr_order",
-    "pets",
+    "pets_photo_all",
     "clevr",
     "mmbias",
     "genderbias",
 )
-"""The seven data sets of GDBench and its two of bias (Krojer et al. 2023, Tables 1 and 3)."""
+"""The seven data sets of GDBench and its two of bias (Krojer et al. 2023, Tables 1 and 3), as the tables have them."""
 
 GROUPS = (*SKILLS, "gdbench")
 

@@ -1,7 +1,9 @@
 """Oxford-IIIT Pet: which of 37 breeds a photograph shows (Parkhi et al. 2012).
 
-The task is on the 3,669 images of the test split, as is usual; the published code takes all 7,390 images, those of the
-training split as well. ``pets`` asks with the paper's prompt (footnote 3), ``pets_photo`` with the published code's.
+``pets`` and ``pets_photo`` are on the 3,669 images of the test split, as is usual; ``pets_all`` and ``pets_photo_all`` on
+all 7,390 photographs of the folder, as the published code takes them, those of the training split among them. ``pets`` and
+``pets_all`` ask with the prompt of the paper's footnote 3, the others with that of the published code and of Figure 4. The
+paper's number stands beside ``pets_photo_all``, which has the published code's prompt and images.
 """
 
 from __future__ import annotations
@@ -17,17 +19,28 @@ from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_l
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
 _NUM_CLASSES = 37
+_NUM_IMAGES = {"test": 3669, "all": 7390}
 _HOME = "https://www.robots.ox.ac.uk/~vgg/data/pets"
 _FILES = "https://thor.robots.ox.ac.uk/~vgg/data/pets"
+_DOWNLOADS = (
+    Download(
+        "classes.txt",
+        f"{DIFFUSION_ITM_RAW}/pets/classes.txt",
+        sha256="86e36d851ccfe8be671250c8c57b52360d9a97d90fff1471dbb6bdf82cdf9c7a",
+    ),
+    Download("images.tar.gz", f"{_FILES}/images.tar.gz", unpack=True, note="0.8 GB, CC BY-SA 4.0"),
+    Download("annotations.tar.gz", f"{_FILES}/annotations.tar.gz", unpack=True, note="19 MB, CC BY-SA 4.0"),
+)
 
 
-def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
+def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Item]:
     """A photograph and a prompt for each breed; the breed of an image is in its name, e.g. ``shiba_inu_12.jpg``.
 
     Args:
       folder: holds ``classes.txt``, one breed a line in lower case, ``annotations/test.txt``, whose lines begin with
         the names of images, and ``images/<name>.jpg``.
       prompt: with ``{}`` for the breed.
+      split: ``test``, or ``all`` for every .jpg of ``images`` by name, for which ``annotations`` is not needed.
 
     Raises:
       InputError: a file is missing or malformed, an image's name has no known breed, or a name occurs twice.
@@ -46,57 +59,69 @@ def read(folder: pathlib.Path, prompt: str) -> Iterator[Item]:
                 code="bad-annotations",
             )
     texts = tuple(prompt.format(name) for name in classes)
-    split = folder / "annotations" / "test.txt"
+    place, found = _test_names(folder) if split == "test" else _all_names(folder)
     names = set()
-    for line in read_lines(split):
-        if line.startswith("#"):
-            continue
-        name = line.split()[0]
+    for name in found:
         breed = " ".join(name.split("_")[:-1]).lower()
         if breed not in classes:
             raise InputError(
-                f"{split} has the image {options.shown(name)}, which is named for no breed in {classes_file}: restore"
+                f"{place} has the image {options.shown(name)}, which is named for no breed in {classes_file}: restore"
                 " both files as they were published",
                 code="bad-annotations",
             )
         if name in names:
             raise InputError(
-                f"{split} has the image {options.shown(name)} twice: restore it as it was published",
+                f"{place} has the image {options.shown(name)} twice: restore it as it was published",
                 code="bad-annotations",
             )
         names.add(name)
         yield Item(name, (ImageFile(folder / "images" / f"{name}.jpg"),), texts, classes.index(breed))
 
 
-def _task(name: str, prompt: str):
+def _test_names(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
+    path = folder / "annotations" / "test.txt"
+    return path, [line.split()[0] for line in read_lines(path) if not line.startswith("#")]
+
+
+def _all_names(folder: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
+    path = folder / "images"
+    # Archives of Mac OS X hold files that begin with a dot.
+    names = sorted(file.stem for file in path.glob("*.jpg") if not file.name.startswith("."))
+    if not names:
+        raise InputError(f"{path} has no photograph (.jpg): unpack images.tar.gz there", code="no-such-file")
+    return path, names
+
+
+def _task(name: str, prompt: str, split: str = "test"):
+    which = "the test split" if split == "test" else "all photographs"
+    needed = "the folders images and annotations" if split == "test" else "the folder images"
+    archives = "images.tar.gz and annotations.tar.gz" if split == "test" else "images.tar.gz"
     return published_task(
         name=name,
         version=1,
-        description=f'Oxford-IIIT Pet: which of 37 breeds; the text is "{prompt.format("BREED")}".',
+        description=f'Oxford-IIIT Pet: which of 37 breeds, {which}; the text is "{prompt.format("BREED")}".',
         metric="accuracy",
         shape=(1, _NUM_CLASSES),
         chance={"accuracy": 1 / _NUM_CLASSES},
         images_compete=False,
         skills=("classification",),
         source=PublishedData(
-            read=functools.partial(read, prompt=prompt),
+            read=functools.partial(read, prompt=prompt, split=split),
             how_to_get=(
-                f"classes.txt (from data/pets of {DIFFUSION_ITM}) and the folders images and annotations, unpacked from"
-                f" images.tar.gz and annotations.tar.gz of {_HOME}"
+                f"classes.txt (from data/pets of {DIFFUSION_ITM}) and {needed}, unpacked from {archives} of {_HOME}"
             ),
-            num_examples=3669,
-            downloads=(
-                Download(
-                    "classes.txt",
-                    f"{DIFFUSION_ITM_RAW}/pets/classes.txt",
-                    sha256="86e36d851ccfe8be671250c8c57b52360d9a97d90fff1471dbb6bdf82cdf9c7a",
-                ),
-                Download("images.tar.gz", f"{_FILES}/images.tar.gz", unpack=True, note="0.8 GB, CC BY-SA 4.0"),
-                Download("annotations.tar.gz", f"{_FILES}/annotations.tar.gz", unpack=True, note="19 MB, CC BY-SA 4.0"),
+            num_examples=_NUM_IMAGES[split],
+            downloads=tuple(
+                download for download in _DOWNLOADS if split == "test" or not download.to.startswith("annotations")
             ),
             shared_folder="pets",
         ),
     )
 
 
-TASKS = (_task("pets", "an image of a {}"), _task("pets_photo", "a photo of a {}"))
+TASKS = (
+    _task("pets", "an image of a {}"),
+    _task("pets_photo", "a photo of a {}"),
+    _task("pets_all", "an image of a {}", "all"),
+    _task("pets_photo_all", "a photo of a {}", "all"),
+)

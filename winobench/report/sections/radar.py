@@ -14,7 +14,7 @@ _FEWEST_AXES = 3
 # Where there are more axes than this without them, tasks that the paper lacks and that ask what others ask in another
 # form stay off the radar chart.
 _MANY_AXES = 12
-_OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo")
+_OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo", "pets_all")
 
 
 def radar_section(report_data: ReportData) -> Section | None:
