@@ -17,7 +17,8 @@ from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.engine import batch_size
 from winobench.errors import InputError
-from winobench.scorers import common, denoising, diffusion_itm, samples
+from winobench.parallel import mesh as mesh_module
+from winobench.scorers import denoising, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 IMAGES = [fakes.image(seed) for seed in range(3)]
@@ -467,11 +468,11 @@ def test_the_number_of_devices_changes_nothing():
 def test_large_networks_have_few_copies_on_a_cpu(monkeypatch):
     pipeline = fakes.Pipeline()
     assert DiffusionITM(pipeline).mesh.size == jax.device_count()
-    monkeypatch.setattr(common, "_CPU_COPIES_BYTES", 3 * 8)  # the network has two float32 parameters
+    monkeypatch.setattr(mesh_module, "_CPU_COPIES_BYTES", 3 * 8)  # the network has two float32 parameters
     devices = jax.local_devices(backend="cpu")
     monkeypatch.setattr(jax, "local_devices", lambda: devices)
     assert DiffusionITM(pipeline).mesh.size == min(3, jax.device_count())
-    monkeypatch.setattr(common, "_CPU_COPIES_BYTES", 1)
+    monkeypatch.setattr(mesh_module, "_CPU_COPIES_BYTES", 1)
     assert DiffusionITM(pipeline).mesh.size == 1
 
 

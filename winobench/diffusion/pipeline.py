@@ -454,7 +454,9 @@ class Pipeline(drawing.Drawing, abc.ABC):
         size = options.IMAGE_SIZE.check("image_size", self.image_size if image_size is None else image_size)
         factor = self.autoencoder.config.downsampling * self.latents_a_side(getattr(self.denoiser, "config", None))
         if size % factor:
-            raise InputError(f"image_size is {size}, but this model needs multiples of {factor}", code="not-a-multiple")
+            raise InputError(
+                f"image_size is {size}, but this model needs a multiple of {factor}", code="not-a-multiple"
+            )
         return size
 
     def check_memory(self, image_size: int, batch_size: int, device: jax.Device) -> None:
