@@ -20,7 +20,7 @@ NAME = "edits.png"
 
 _MOST_CANDIDATES = 5
 _INCHES = 1.15
-_CAPTION = 0.62
+_CAPTION = 0.42
 _RIGHT = "#0072b2"
 
 
