@@ -1,9 +1,9 @@
 """Oxford-IIIT Pet: which of 37 breeds a photograph shows (Parkhi et al. 2012).
 
-``pets`` and ``pets_photo`` are on the 3,669 images of the test split, as is usual; ``pets_all`` and ``pets_photo_all`` on
-all 7,390 photographs of the folder, as the published code takes them, those of the training split among them. ``pets`` and
-``pets_all`` ask with the prompt of the paper's footnote 3, the others with that of the published code and of Figure 4. The
-paper's number stands beside ``pets_photo_all``, which has the published code's prompt and images.
+``pets`` and ``pets_photo`` are on the 3,669 images of the test split, as is usual; ``pets_all`` and ``pets_photo_all``
+on all 7,390 photographs of the folder, as the published code takes them, those of the training split among them.
+``pets`` and ``pets_all`` ask with the prompt of the paper's footnote 3, the others with that of the published code and
+of Figure 4. The paper's number stands beside ``pets_photo_all``, which has the published code's prompt and images.
 """
 
 from __future__ import annotations
