@@ -11,7 +11,7 @@ from winobench import tasks
 from winobench.data import clevr_captions
 from winobench.data.pictures import geneval
 from winobench.metrics import METRICS
-from winobench.report import published
+from winobench.report import paper, published
 
 ROUNDING = 0.051  # half a unit of the last printed digit
 
@@ -136,6 +136,15 @@ def test_average_absolute_effect_sizes_are_means_over_ten_pairs():
         assert len(sizes) == 10
         assert cell("3", "Average Absolute Effect Size", column).value == expected
         assert np.mean(np.abs(sizes)) == pytest.approx(expected, abs=0.0051)
+
+
+def test_numbers_with_another_pairs_deviation_are_marked():
+    marked = {(number.table, number.metric) for number in published.numbers() if number.note}
+    assert marked == {("5", "Buddhist-Hindu"), ("5", "Buddhist-Jewish"), ("3", "average_absolute_effect_size")}
+    assert sum(bool(number.note) for number in published.numbers()) == 3 * 4
+    notes = paper.notes(("3", "5"), "mmbias")
+    assert list(notes.values()) == [["average_absolute_effect_size"], ["Buddhist-Hindu", "Buddhist-Jewish"]]
+    assert all("standard deviation" in note for note in notes)
 
 
 def test_one_number_a_place_and_setting():

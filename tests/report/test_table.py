@@ -128,7 +128,7 @@ def test_long_names_are_broken_and_numbers_are_not():
 
 
 def test_target_pairs_have_a_table_of_their_own(bias):
-    lines = printed({"mmbias": bias, "pets": {"accuracy": ENTRY}}, config=config("sd15"), versions=DIFFUSION)
+    lines = printed({"mmbias": bias, "pets_photo_all": {"accuracy": ENTRY}}, config=config("sd15"), versions=DIFFUSION)
     at = next(index for index, line in enumerate(lines) if "bias of X against Y" in line)
     assert lines[at].split()[-7:] == ["d", "95%", "interval", "paper", "sided", "sided", "n"]
     christian = bias["Christian-Muslim"]
@@ -163,10 +163,11 @@ def test_target_pairs_have_a_table_of_their_own(bias):
     assert "* p < 0.01, one-sided towards X, from 999 permutations or all there are." in text
     assert "mmbias: without any bias, average |d| would be about 0.16." in text
     assert 'sd15, 20 samples a pair: "SD 1.5" in Table 3' in text
-    assert "where it lacks sd15" in text  # pets
+    assert "where it lacks sd15" in text  # pets_photo_all
+    assert "average_absolute_effect_size: averages two pairs" in text
     # Only what has an accuracy is in the other table.
     assert [line.strip() for line in lines].count("mmbias") == 2
-    assert [line.strip() for line in lines].count("pets") == 1
+    assert [line.strip() for line in lines].count("pets_photo_all") == 1
 
 
 def test_groups_have_their_mean_association(bias):

@@ -49,6 +49,17 @@ def columns(tables: Sequence[str], task: str) -> list[str]:
     return list(dict.fromkeys(number.method for number in numbers() if number.table in tables and number.task == task))
 
 
+def notes(tables: Sequence[str], task: str) -> dict[str, list[str]]:
+    """What is to be known of numbers of a task in some tables -> the metrics that it is said of."""
+    found: dict[str, list[str]] = {}
+    for number in numbers():
+        if number.table in tables and number.task == task and number.note:
+            metrics = found.setdefault(number.note, [])
+            if number.metric not in metrics:
+                metrics.append(number.metric)
+    return found
+
+
 def cell(tables: Sequence[str], task: str, metric: str, method: str) -> PublishedNumber | None:
     """The number of a task's metric and a method in some tables."""
     for number in numbers():

@@ -47,6 +47,7 @@ class PublishedNumber:
       num_samples: noise and timestep samples a pair; None for models that need none.
       significant: whether it bears the star of p < 0.01; None where the table has no stars.
       paper: whose it is, a name that `source` knows.
+      note: what else is to be known of it, as the end of a sentence that begins with the number; ``""`` for most.
     """
 
     table: str
@@ -63,6 +64,7 @@ class PublishedNumber:
     num_samples: int | None = None
     significant: bool | None = None
     paper: str = GDBENCH
+    note: str = ""
 
     @property
     def in_our_unit(self) -> float:

@@ -215,6 +215,11 @@ def _reference_notes(references: Iterable[Any], model: str | None) -> list[str]:
         samples = f", {num_samples} samples a pair" if num_samples else ""
         places = "; ".join(f'"{method}" in {", ".join(sorted(places_of))}' for method, places_of in methods.items())
         notes.append(f"  {name}{samples}: {places}")
+    said: dict[str, list[str]] = {}
+    for number in references:
+        if number.note:
+            said.setdefault(number.note, []).append(number.metric)
+    notes += [f"  paper's {', '.join(metrics)}: {note}" for note, metrics in said.items()]
     return notes
 
 

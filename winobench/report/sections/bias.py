@@ -137,6 +137,11 @@ def _notes(report_data: ReportData, task: str, totals: Sequence[str]) -> list[st
                 unbiased.setdefault(number(entry["without_bias"]), []).append(run.label)
             for pair, reason in (entry.get("left_out") or {}).items():
                 notes.append(f"{task_label(task)}, {run.label}: {pair} is left out, {reason}.")
+    shown = set(report_data.names(task))
+    for said, metrics_of in paper.notes(_TABLES, task).items():
+        if names := [readable(name) for name in metrics_of if name in shown]:
+            of_them = "The paper's numbers of" if len(names) > 1 else "The paper's number of"
+            notes.append(f"{task_label(task)}: {of_them} {' and '.join(names)}: {said}; ours follow Eq. 8.")
     for value, labels in unbiased.items():
         whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
         notes.append(
