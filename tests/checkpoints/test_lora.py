@@ -171,7 +171,8 @@ def test_a_scale_is_saved_within_the_values(tmp_path, path):
     checkpoints.load_lora(pipeline, path, scale=0.7, fuse=False)
     expected = run(pipeline.unet, *inputs())
     again = Pipeline()
-    checkpoints.load_lora(again, checkpoints.save_lora(tmp_path / "b", unet=pipeline.unet), fuse=False)
+    saved = checkpoints.save_lora(tmp_path / "b", negatives="none", unet=pipeline.unet)
+    assert checkpoints.load_lora(again, saved, fuse=False).negatives == "none"
     assert {adapter.scale for adapter in lora.adapters(again.unet).values()} == {1.0}
     # One rounding a value.
     assert relative_difference(run(again.unet, *inputs()), expected) < 1e-6

@@ -263,6 +263,10 @@ def test_references_of_a_run():
     finetuned = run("diffusion_itm", "sd21-base", 10)
     finetuned["config"]["lora"] = "lora"
     finetuned["tasks"]["mmbias"] = {"Christian-Muslim": {}}
+    assert published.references(finetuned) == {}  # nobody knows what it was trained with
+    finetuned["versions"]["scorer"]["lora"] = {"negatives": "none"}
+    assert {number.finetuning for number in published.references(finetuned).values()} == {"noneg"}
+    finetuned["versions"]["scorer"]["lora"] = {"negatives": "mixed"}
     found = published.references(finetuned)
     assert set(found) == {("clevr", "accuracy"), ("clevr", "spatial/accuracy")}
     assert {number.finetuning for number in found.values()} == {"hardneg"}

@@ -37,6 +37,7 @@ WEIGHTS_NAME = "pytorch_lora_weights"
 _LAYER_PATTERN = re.compile(r"\^?(\w|\.|\\\.|-){1,300}")
 # Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
 _METADATA_KEY = "lora_adapter_metadata"
+_NEGATIVES_KEY = "winobench.negatives"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +49,12 @@ class LoRAWeights:
         begin with ``text_model.``; most files have none. As read, a transformer may be called ``unet``, and its layers
         have the names of the file; `load_lora` returns those of the network.
       file: where it was read.
+      negatives: which negatives it was trained with, as our training says in the file; None where that is not known.
     """
 
     parts: Mapping[str, Mapping[str, Adapter]]
     file: str
+    negatives: str | None = None
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -114,7 +117,7 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
     parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
         parts.setdefault(part, {})[layer] = _adapter(path, layer, roles, configs.get(part, {}))
-    return LoRAWeights(parts, path)
+    return LoRAWeights(parts, path, _negatives(path))
 
 
 def load_lora(
@@ -172,7 +175,7 @@ def load_lora(
         if fuse:
             lora.fuse(pipeline.networks[name])
     pipeline.refresh()
-    return LoRAWeights(chosen, read.file)
+    return LoRAWeights(chosen, read.file, read.negatives)
 
 
 def _network_name(pipeline: Pipeline, part: str, path: str) -> str:
@@ -194,7 +197,7 @@ def _network_name(pipeline: Pipeline, part: str, path: str) -> str:
     return part
 
 
-def save_lora(folder: str | os.PathLike, **networks: nnx.Module | None) -> str:
+def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **networks: nnx.Module | None) -> str:
     """Writes the adapters of networks as ``pytorch_lora_weights.safetensors``, whole or not at all.
 
     The file has diffusers' current names, float32 values, and no alpha: ``up`` is multiplied by the adapter's scale, so
@@ -202,6 +205,7 @@ def save_lora(folder: str | os.PathLike, **networks: nnx.Module | None) -> str:
 
     Args:
       folder: where to write; made if needed.
+      negatives: which negatives they were trained with, for the file's metadata; None where that is not known.
       **networks: networks with adapters by their names in the pipeline (``unet=...``); None for those without.
 
     Returns:
@@ -226,7 +230,7 @@ def save_lora(folder: str | os.PathLike, **networks: nnx.Module | None) -> str:
         raise InputError("there is no LoRA to save: none of the networks has adapters", code="no-lora")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{WEIGHTS_NAME}.safetensors")
-    weights.write_weights(path, arrays)
+    weights.write_weights(path, arrays, {} if negatives is None else {_NEGATIVES_KEY: negatives})
     return path
 
 
@@ -294,6 +298,13 @@ def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
                     code="unsupported-option",
                 )
     return configs
+
+
+def _negatives(path: str) -> str | None:
+    if not path.endswith(".safetensors"):
+        return None
+    with safetensors.safe_open(path, framework="np") as file:
+        return (file.metadata() or {}).get(_NEGATIVES_KEY)
 
 
 def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], config: Mapping[str, Any]) -> Adapter:

@@ -249,17 +249,21 @@ def are_finite(array: np.ndarray) -> bool:
     return True
 
 
-def write_weights(path: str | os.PathLike, tensors: Mapping[str, np.ndarray]) -> None:
+def write_weights(
+    path: str | os.PathLike, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+) -> None:
     """Writes a safetensors file, whole or not at all, with a digest that `read_weights` checks.
 
     Args:
       path: where to; the folder exists.
       tensors: key -> values, in torch's layout.
+      metadata: what else the file says of itself.
     """
     arrays = {name: np.asarray(values, order="C") for name, values in sorted(tensors.items())}
     with atomic_path(path) as temporary:
         # transformers refuses a file without this mark.
-        safetensors.numpy.save_file(arrays, temporary, metadata={"format": "pt", _DIGEST: _digest(arrays.items())})
+        marks = {**(metadata or {}), "format": "pt", _DIGEST: _digest(arrays.items())}
+        safetensors.numpy.save_file(arrays, temporary, metadata=marks)
         _order_metadata(temporary)
 
 

@@ -25,7 +25,15 @@ _SAME_CHECKPOINT = {
 GDBENCH = "gdbench"
 """The paper whose tables most numbers are from."""
 
-_PAPERS_MODEL, _PAPERS_FINETUNING = "sd21-base", "hardneg"
+_PAPERS_MODEL = "sd21-base"
+# Which negatives our training says that a LoRA had -> the paper's name of it.
+_FINETUNINGS = {
+    "none": "noneg",
+    "random_text": "randneg_txt",
+    "hard_text": "hardneg_txt",
+    "hard_image": "hardneg_img",
+    "mixed": "hardneg",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +128,7 @@ def reference(
     model: str,
     kind: str,
     finetuned: bool = False,
+    negatives: str | None = None,
     normalize: str = "auto",
     num_samples: int | None = None,
 ) -> PublishedNumber | None:
@@ -131,8 +140,7 @@ def reference(
     - Of the numbers for image retrieval, that with our normalisation: Diffusion Classifier for ``none``, DiffusionITM
       otherwise.
     - Of those with 10 and with 250 samples, the one that is nearer to ours by ratio (10 up to 49, 250 from 50 on).
-    - Beside a fine-tuned model: that of HardNeg-DiffusionITM, the paper's fine-tuning with all kinds of negatives; its
-      others stand in ``numbers()``.
+    - Beside a fine-tuned model: that of the paper's fine-tuning with the same negatives; none where they are unknown.
 
     Args:
       task: our task's name.
@@ -140,6 +148,7 @@ def reference(
       model: a registry name, a hub id, or anything else, which the paper does not have.
       kind: ``diffusion`` or ``baseline``.
       finetuned: whether the model is used with a LoRA.
+      negatives: those of its training, as a LoRA of ours says; None where they are unknown.
       normalize: what the run was asked for, one of `winobench.metrics.normalization.NORMALIZATIONS`, or ``auto``.
       num_samples: samples a pair; None for the paper's most.
 
@@ -148,12 +157,14 @@ def reference(
     """
     if kind not in ("diffusion", "baseline"):
         raise ValueError(f"kind is diffusion or baseline, not {kind!r}.")
+    if finetuned and negatives not in _FINETUNINGS:
+        return None
     wanted = "none" if normalize == "none" else "unconditional"
     of_cell = [
         number
         for number in numbers()
         if (number.task, number.metric) == (task, metric)
-        and number.finetuning == (_PAPERS_FINETUNING if finetuned else None)
+        and number.finetuning == (_FINETUNINGS[negatives] if finetuned else None)
         and number.normalize in (None, wanted)
     ]
     model = _registry_name(model)
@@ -189,6 +200,7 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
         "model": config.get("model") or "",
         "kind": "diffusion" if scorer.get("scorer") == "diffusion_itm" else "baseline",
         "finetuned": bool(config.get("lora")),
+        "negatives": (scorer.get("lora") or {}).get("negatives"),
         "normalize": config.get("normalize") or "auto",
         "num_samples": sampling.get("num_samples"),
     }

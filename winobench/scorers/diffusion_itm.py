@@ -206,6 +206,8 @@ class DiffusionITM:
         adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
         scorer = cls(pipeline, **keywords)
         scorer.lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
+        if adapters.negatives is not None:
+            scorer.lora["negatives"] = adapters.negatives
         return scorer
 
     def score(

@@ -268,7 +268,12 @@ class Training:
             state = state._replace(ema=jax.tree.map(parallel.fetch, state.ema))
         if jax.process_index() == 0:
             model = self.model(state)
-            checkpoints.save_lora(folder, **{name: model.networks[name] for name in self._adapted.names})
+            # Without a threshold it is none of the paper's rows.
+            loss = self._config.loss
+            known = loss.kind if loss.kind == "none" or loss.threshold is not None else None
+            checkpoints.save_lora(
+                folder, negatives=known, **{name: model.networks[name] for name in self._adapted.names}
+            )
 
     def report(self) -> str:
         """What validation said, where the adapters are, and the command that evaluates them."""
