@@ -102,7 +102,7 @@ def print_results(
     first, second = compared.first.model, compared.second.model
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("who judges", overflow="fold")
-    for heading in (first, second, "equal", f"% {second}", "95% interval", "sign test p"):
+    for heading in (first, second, "equal", "% second", "sign test p"):
         table.add_column(rich.text.Text(heading), justify="right")
     if "all" in results:
         for rater, found in results["raters"].items():
@@ -113,7 +113,7 @@ def print_results(
             _add(table, f"  {category}", found)
         paper = results["paper"]
         share = paper["second"] / (paper["first"] + paper["second"])
-        table.add_row("paper: SD, HardNeg", *map(str, paper.values()), f"{100 * share:.1f}", "", "")
+        table.add_row("paper: SD, HardNeg", *map(str, paper.values()), f"{100 * share:.1f}", "")
     for name, judged in results["judges"].items():
         table.add_section()
         _add(table, f"{name} (automatic)", judged["all"])
@@ -126,19 +126,15 @@ def print_results(
 
 def _add(table: rich.table.Table, name: str, found: Mapping[str, Any]) -> None:
     share, p_value = found["share"], found["p_value"]
-    values = ["-", ""] if share is None else [f"{100 * share['value']:.1f}", _interval(share)]
+    value = (
+        "-" if share is None else f"{100 * share['value']:.1f} [{100 * share['low']:.0f}, {100 * share['high']:.0f}]"
+    )
     counts = (f"{found[name]:,}" for name in ("first", "second", "equal"))
-    table.add_row(rich.text.Text(name), *counts, *values, "-" if p_value is None else f"{p_value:.3g}")
-
-
-def _interval(share: Mapping[str, float]) -> str:
-    return f"{100 * share['low']:.1f} to {100 * share['high']:.1f}"
+    table.add_row(rich.text.Text(name), *counts, value, "-" if p_value is None else f"{p_value:.3g}")
 
 
 def _notes(compared: Comparison, results: Mapping[str, Any]) -> list[str]:
-    notes = [
-        f"{len(compared.pairs):,} pairs; shares are of decided pairs; pairs of one prompt count as one in the test"
-    ]
+    notes = [f"{len(compared.pairs):,} pairs; shares of decided ones, 95% intervals; the test counts a prompt once"]
     agreement = results.get("agreement")
     if agreement is not None:
         kappa = "not defined" if agreement["value"] is None else f"{agreement['value']:.3f}"
