@@ -123,18 +123,18 @@ def test_settings_that_cannot_be_are_refused(config):
 
 
 @pytest.mark.slow
-def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, tmp_path):
+def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, tmp_path, monkeypatch):
+    """With one of the autoencoders, as each is compiled anew; the longer run's accuracy is not measured again."""
+    monkeypatch.setattr(clevr_verifier, "DRAWERS", ("clevr-tiny",))
     config.network.widths, config.network.num_blocks = (8, 16), (1, 1, 1)
     said = clevr_verifier.run(config, tmp_path)
     assert "clevr_verifier" in said
     network = ClevrVerifier.from_pretrained(tmp_path / "clevr_verifier")
     assert network.config.widths == (8, 16)
     measured = json.loads((tmp_path / "accuracy.json").read_text())
-    groups, kinds = (
-        ("two", "crowd", "hard"),
-        ("rendered", *(f"by the autoencoder of {m}" for m in clevr_verifier.DRAWERS)),
-    )
-    assert set(measured) == {f"{group}, {kind}" for group, kind in itertools.product(groups, kinds)}
+    kinds = ("rendered", "by the autoencoder of clevr-tiny")
+    assert set(measured) == {f"{group}, {kind}" for group, kind in itertools.product(("two", "crowd", "hard"), kinds)}
+    monkeypatch.setattr(clevr_verifier, "accuracy", lambda *arguments: measured)
     config.training.num_steps = 40
     clevr_verifier.run(config, tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "verifier" / "metrics.jsonl").read_text().splitlines()]

@@ -14,6 +14,7 @@ Each stage keeps its result in ``<workdir>`` and is skipped when that is there a
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -187,6 +188,7 @@ def scene_records(
             }
 
 
+@functools.cache
 def reconstructor(model: str) -> Reconstruct:
     """Encodes and decodes pictures by the autoencoder of an embedded model.
 
