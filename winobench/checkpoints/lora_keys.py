@@ -53,7 +53,7 @@ _KOHYA_PARTS = {
 _KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_([\w-]+)(\..+)")
 # What the one-word names of UNets and of CLIP begin with; those of other networks are left as they are.
 _OF_UNET = re.compile(r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b")
-_OF_CLIP = re.compile(r"text_model_|text_projection")
+_OF_CLIP = re.compile(r"text_model_|text_projection|encoder_layers_")
 _WORD = re.compile(r"[a-z][\w-]*")
 # Names of modules that hold an underscore: all others in kohya's names stand for a dot.
 _WORDS = re.compile(
