@@ -302,6 +302,7 @@ def write_coco_hardneg(folder: pathlib.Path) -> pathlib.Path:
 
 
 write_coco_hardneg_text = write_coco_hardneg_image = write_coco_hardneg
+write_coco_hardneg_text_328 = write_coco_hardneg_image_328 = write_coco_hardneg
 
 
 def write_clevr(folder: pathlib.Path) -> pathlib.Path:

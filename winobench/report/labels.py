@@ -33,6 +33,8 @@ TASK_LABELS = {
     "genderbias": "Gender bias",
     "coco_hardneg_text": "COCO hard negatives, text",
     "coco_hardneg_image": "COCO hard negatives, image",
+    "coco_hardneg_text_328": "COCO hard negatives, text, 328 rows",
+    "coco_hardneg_image_328": "COCO hard negatives, image, 328 rows",
     "winoviz_single": "WinoViz single-hop",
     "winoviz_multi": "WinoViz multi-hop",
     "winoviz_decoupled": "WinoViz decoupled",

@@ -29,10 +29,10 @@ def beside(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber 
 
 
 def of_task(task: str) -> list[PublishedNumber | TextNumber]:
-    """All numbers of a task in Tables 1 and 2, in the order of print; of a text task all that there are."""
+    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print; of a text task all."""
     if published_texts.benchmark_of(task) is not None:
         return list(published_texts.numbers(task))
-    return [number for number in numbers() if number.task == task and number.table[0] in "12"]
+    return [number for number in numbers() if number.task == task and (number.table[0] in "12" or number.exactly)]
 
 
 def value_of(task: str, metric: str, model: str) -> float | None:

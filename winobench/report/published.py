@@ -56,6 +56,7 @@ class PublishedNumber:
       significant: whether it bears the star of p < 0.01; None where the table has no stars.
       paper: whose it is, a name that `source` knows.
       note: what else is to be known of it, as the end of a sentence that begins with the number; ``""`` for most.
+      exactly: it stands beside a number of the same model and number of samples alone, and not of near ones.
     """
 
     table: str
@@ -73,6 +74,7 @@ class PublishedNumber:
     significant: bool | None = None
     paper: str = GDBENCH
     note: str = ""
+    exactly: bool = False
 
     @property
     def in_our_unit(self) -> float:
@@ -97,7 +99,8 @@ def source(paper: str = GDBENCH) -> dict[str, str]:
 
 @functools.cache
 def numbers() -> tuple[PublishedNumber, ...]:
-    """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print, then those of Self-Bench.
+    """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print, then those of its
+    checkpoints and of Self-Bench.
 
     Source: Krojer et al. 2023, arXiv 2305.16397, and Jeong et al. 2025, arXiv 2505.17955; the file
     `winobench/assets/published_numbers.json`.
@@ -141,6 +144,7 @@ def reference(
       otherwise.
     - Of those with 10 and with 250 samples, the one that is nearer to ours by ratio (10 up to 49, 250 from 50 on).
     - Beside a fine-tuned model: that of the paper's fine-tuning with the same negatives; none where they are unknown.
+    - Numbers of the published checkpoints: only with the same model and as many samples.
 
     Args:
       task: our task's name.
@@ -168,6 +172,7 @@ def reference(
         and number.normalize in (None, wanted)
     ]
     model = _registry_name(model)
+    of_cell = [n for n in of_cell if not n.exactly or (n.model, n.num_samples) == (model, num_samples)]
     same = [number for number in of_cell if number.model == model]
     if not same and kind == "diffusion":
         same = [number for number in of_cell if number.model == _PAPERS_MODEL]
