@@ -200,11 +200,12 @@ def prepare_task(
 
     folder = prepared.task_folder(task.name, data_dir)
     root = download(task, data_dir) if source is None else source
+    read = (allow_partial and getattr(task.source, "read_partial", None)) or task.source.read
     try:
         with Progress(f"preparing {task.name}", "images") as progress:
             state = preparing.prepare(
                 folder,
-                task.source.read(root),
+                read(root),
                 task=task.name,
                 task_version=task.version,
                 root=root,

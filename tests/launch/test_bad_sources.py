@@ -265,11 +265,12 @@ def _mmbias():
         return change(_PHRASES, lambda phrases: function(phrases["pleasant_phrases"]))
 
     phrases = f"'pleasant_phrases' in {{root}}/{_PHRASES} has"
+    or_partial = ", or give --allow_partial to evaluate the pairs whose groups are there"
     return [
         Fault(
             MISSING,
             remove(_MUSLIM),
-            f"there is no folder {{root}}/{_MUSLIM}: make it, with the task's .jpg files in it",
+            f"there is no folder {{root}}/{_MUSLIM}: make it, with the task's .jpg files in it{or_partial}",
         ),
         missing_image(f"{_MUSLIM}/2.jpg", 27, cut(f"{_MUSLIM}/2.jpg"), "Truncated File Read"),
         wrong(FEWER, count(list.pop), f"{phrases} 59 entries, not 60"),
@@ -278,7 +279,7 @@ def _mmbias():
         Fault(
             BROKEN,
             remove(*(f"{_MUSLIM}/{number}.jpg" for number in (1, 2, 3))),
-            f"the folder {{root}}/{_MUSLIM} has no .jpg file: put the task's images there",
+            f"the folder {{root}}/{_MUSLIM} has no .jpg file: put the task's images there{or_partial}",
         ),
         Fault(
             DUPLICATE,

@@ -212,7 +212,8 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
     found = {
         (task, metric): reference(task, metric, **settings)
         for task, entries in results["tasks"].items()
-        for metric in entries
+        for metric, entry in entries.items()
+        if not entry.get("left_out")  # an average over other pairs of groups
     }
     return {key: number for key, number in found.items() if number is not None}
 

@@ -71,6 +71,8 @@ class PublishedData:
     Attributes:
       read: ``read(folder) -> items`` in a fixed order. Raises InputError naming the file where an annotation file is
         missing or broken. It need not look for the images: ``launch.prepare`` names the missing ones file by file.
+      read_partial: the same where ``--allow_partial`` is given, if more than the files of images may be missing; it
+        yields an item with a file that is not there for whatever is missing, so that the set is known to be partial.
       how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
         holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
@@ -87,6 +89,7 @@ class PublishedData:
     downloads: tuple[Download, ...] = ()
     shared_folder: str | None = None
     with_lists: Callable[[pathlib.Path, Any, str], PublishedData] | None = None
+    read_partial: Callable[[pathlib.Path], Iterable[Item]] | None = None
 
 
 def published_task(*, source: PublishedData, **fields: Any) -> Task:
