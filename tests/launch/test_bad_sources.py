@@ -40,7 +40,7 @@ from tests.launch.source_faults import (
     wrong,
 )
 from tests.tasks import newer_layouts, published_layouts
-from winobench.data import prepared, word_order
+from winobench.data import prepared, published_order, word_order
 from winobench.errors import InputError
 from winobench.evaluation import evaluate as evaluation
 from winobench.tasks import TASKS
@@ -343,15 +343,20 @@ def _hardneg_image():
     return _hardneg("neg_image", wrong(FEWER, None, few))
 
 
+def _coco_order():
+    image = "val2014/COCO_val2014_00000000000{}.jpg"
+    return _order("coco_karpathy_test.json", image.format(1), image.format(0), 2, 2)
+
+
+def _flickr_order():
+    return _order("flickr30k_val.json", "images/1003.jpg", "flickr30k-images/1000.jpg", 12, 5)
+
+
 FAULTS = {
-    "aro_coco_order": _order(
-        "coco_karpathy_test.json",
-        "val2014/COCO_val2014_000000000001.jpg",
-        "val2014/COCO_val2014_000000000000.jpg",
-        2,
-        2,
-    ),
-    "aro_flickr_order": _order("flickr30k_val.json", "images/1003.jpg", "flickr30k-images/1000.jpg", 12, 5),
+    "aro_coco_order": _coco_order(),
+    "aro_coco_order_published": _coco_order(),
+    "aro_flickr_order": _flickr_order(),
+    "aro_flickr_order_published": _flickr_order(),
     "aro_vg_attribution": _visual_genome("visual_genome_attribution.json", 28),
     "aro_vg_relation": _visual_genome("visual_genome_relation.json", 5),
     "clevr": _clevr(),
@@ -449,7 +454,8 @@ def pairs(tmp_path_factory):
         return pair
 
     with pytest.MonkeyPatch.context() as tagger:
-        tagger.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+        tagger.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
+        tagger.setattr(published_order, "nltk_tokenizer", lambda: published_layouts.stand_in_tokenizer)
         yield lambda name: made.get(name) or made.setdefault(name, make(name))
 
 

@@ -149,6 +149,23 @@ def test_numbers_with_another_pairs_deviation_are_marked():
     assert all("standard deviation" in note for note in notes)
 
 
+def test_what_the_papers_orders_are_of_is_said_beside_ours_alone():
+    settings = {**DIFFUSION, "num_samples": 250}
+    for name, share, chance, printed in (("coco", "12.2%", "20.7%", "23.5"), ("flickr", "17.0%", "21.0%", "33.2")):
+        ours = published.reference(f"aro_{name}_order", "accuracy", **settings)
+        theirs = published.reference(f"aro_{name}_order_published", "accuracy", **settings)
+        assert share in ours.note
+        assert chance in ours.note
+        assert theirs.note == ""
+        assert theirs.task == f"aro_{name}_order_published"
+        assert ours.printed == theirs.printed
+        assert ours.printed == printed
+        assert tasks.get_task(theirs.task).chance["accuracy"] == pytest.approx(float(chance.rstrip("%")) / 100)
+        finetuned = {**settings, "finetuned": True, "num_samples": 10, "negatives": "mixed"}
+        found = published.reference(theirs.task, "accuracy", **finetuned)
+        assert (found.finetuning, found.table) == ("hardneg", "2b")
+
+
 def test_one_number_a_place_and_setting():
     """Nothing is given twice, but for CLEVR's average, which two tables print."""
     keys = collections.Counter(

@@ -18,6 +18,8 @@ TASK_LABELS = {
     "aro_vg_attribution": "ARO VG attribution",
     "aro_coco_order": "ARO COCO order",
     "aro_flickr_order": "ARO Flickr order",
+    "aro_coco_order_published": "ARO COCO order, published shuffles",
+    "aro_flickr_order_published": "ARO Flickr order, published shuffles",
     "clevr": "CLEVR",
     "clevr_image": "CLEVR image",
     "clevr_winoground": "CLEVR Winoground",

@@ -49,6 +49,17 @@ def columns(tables: Sequence[str], task: str) -> list[str]:
     return list(dict.fromkeys(number.method for number in numbers() if number.table in tables and number.task == task))
 
 
+def notes_beside(runs: Sequence[Run], tasks: Sequence[str]) -> dict[str, list[str]]:
+    """What is to be known of the numbers beside those of runs -> the tasks that it is said of."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for (task, _), number in references(run.results).items():
+            note = getattr(number, "note", "")
+            if task in tasks and note and task not in found.setdefault(note, []):
+                found[note].append(task)
+    return found
+
+
 def notes(tables: Sequence[str], task: str) -> dict[str, list[str]]:
     """What is to be known of numbers of a task in some tables -> the metrics that it is said of."""
     found: dict[str, list[str]] = {}

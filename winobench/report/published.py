@@ -25,6 +25,8 @@ _SAME_CHECKPOINT = {
 GDBENCH = "gdbench"
 """The paper whose tables most numbers are from."""
 
+# Tasks with the published shuffles, which the numbers are of; those with ours have a note beside them.
+_PUBLISHED_SHUFFLES = {f"aro_{of}_order_published": f"aro_{of}_order" for of in ("coco", "flickr")}
 _PAPERS_MODEL = "sd21-base"
 # Which negatives our training says that a LoRA had -> the paper's name of it.
 _FINETUNINGS = {
@@ -163,6 +165,13 @@ def reference(
         raise ValueError(f"kind is diffusion or baseline, not {kind!r}.")
     if finetuned and negatives not in _FINETUNINGS:
         return None
+    if (other := _PUBLISHED_SHUFFLES.get(task)) is not None:
+        found = reference(
+            *(other, metric),
+            **{"model": model, "kind": kind, "finetuned": finetuned, "negatives": negatives},
+            **{"normalize": normalize, "num_samples": num_samples},
+        )
+        return found and dataclasses.replace(found, task=task, note="")
     wanted = "none" if normalize == "none" else "unconditional"
     of_cell = [
         number
