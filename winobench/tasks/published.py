@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from winobench.errors import InputError
@@ -81,6 +82,9 @@ class PublishedData:
         scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
       shared_folder: where downloads go, in ``<data_dir>/sources``; the task's name by default. Tasks that read the same
         files give the same name, so that they are downloaded once.
+      fetch: ``fetch(folder, progress) -> line for the user`` gets what is no single file, such as images of many web
+        sites; ``progress(what, unit)`` is a context with a `winobench.data.downloads.Display`. Tasks that share a
+        folder share it.
     """
 
     read: Callable[[pathlib.Path], Iterable[Item]]
@@ -90,6 +94,7 @@ class PublishedData:
     shared_folder: str | None = None
     with_lists: Callable[[pathlib.Path, Any, str], PublishedData] | None = None
     read_partial: Callable[[pathlib.Path], Iterable[Item]] | None = None
+    fetch: Callable[[pathlib.Path, Callable[[str, str], AbstractContextManager[Any]]], str] | None = None
 
 
 def published_task(*, source: PublishedData, **fields: Any) -> Task:
@@ -165,6 +170,6 @@ def prepare_command(name: str) -> str:
 def how_to_prepare(name: str, source: PublishedData) -> str:
     """One sentence on how to get a task's data."""
     way = f"run `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
-    if source.downloads:
+    if source.downloads or source.fetch is not None:
         way += "; without --source it downloads what may be downloaded"
     return way
