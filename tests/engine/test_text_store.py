@@ -1,6 +1,5 @@
 """Text encoders that leave the devices before scoring begins."""
 
-import math
 import os
 
 import jax
@@ -11,6 +10,7 @@ from flax import nnx
 
 from tests import tiny_flux, tiny_sd3, tiny_sdxl
 from tests.expectations import raises
+from tests.live_arrays import LiveArrays
 from winobench import checkpoints, memory, parallel
 from winobench.diffusion import families
 from winobench.diffusion.pure_functions import TextEncoding
@@ -63,16 +63,6 @@ def test_encoders_are_not_on_the_devices(folder):
         load(folder, encoders="sometimes")
 
 
-def bytes_there(before, mesh):
-    """On the first device of a mesh, of all arrays that were not there before."""
-    first = mesh.devices.flat[0]
-    return sum(
-        math.prod(array.sharding.shard_shape(array.shape)) * array.dtype.itemsize
-        for array in jax.live_arrays()
-        if id(array) not in before and first in array.sharding.device_set
-    )
-
-
 @pytest.fixture(params=[tiny_sd3, pytest.param(tiny_flux, marks=pytest.mark.slow)], ids=["sd3", "flux"])
 def three_parts(request, tmp_path_factory, monkeypatch):
     """A folder of a flow model."""
@@ -83,8 +73,7 @@ def three_parts(request, tmp_path_factory, monkeypatch):
 def test_encoders_and_denoiser_are_never_there_together(three_parts, monkeypatch):
     """By all arrays on a device, whenever something is encoded or scored."""
     mesh = parallel.make_mesh(jax.devices()[2:4])
-    others = jax.live_arrays()  # held, so that none of their ids comes back
-    before = set(map(id, others))
+    live, device = LiveArrays(), mesh.devices.flat[0]
     few = {"table_rows": 2, "batch_size": 2, "image_size": 32, "pipeline_options": {"text_tokens": 8}}
     scorer = DiffusionITM.from_pretrained(three_parts, mesh=mesh, encoders="staged", **few)
     pipeline = scorer.pipeline
@@ -92,17 +81,17 @@ def test_encoders_and_denoiser_are_never_there_together(three_parts, monkeypatch
         memory.of_arrays(function()[1])
         for function in (pipeline.denoiser_function, pipeline.text_function, pipeline.image_function)
     )
-    assert bytes_there(before, mesh) == of_autoencoder
+    assert live.bytes_on(device) == of_autoencoder
     seen = []
     encode, step = tables.Encoder.encode, denoising.fused_step
 
     def spied_encode(encoder, items):
         if isinstance(encoder._how.function, TextEncoding):
-            seen.append(("texts", bytes_there(before, mesh)))
+            seen.append(("texts", live.bytes_on(device)))
         return encode(encoder, items)
 
     def spied_step(*arguments):
-        seen.append(("step", bytes_there(before, mesh)))
+        seen.append(("step", live.bytes_on(device)))
         return step(*arguments)
 
     monkeypatch.setattr(tables.Encoder, "encode", spied_encode)
