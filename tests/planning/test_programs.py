@@ -116,7 +116,7 @@ def test_no_more_than_fits(monkeypatch):
     assert found.step.items == 4
     assert asked == [8, 4, 2, 16, 8, 4]
     assert found.encoders[0].items == 2
-    assert found.total == 4000
+    assert found.step.temporaries == 4000
     assert target.text == "v5e:1x1"
 
 

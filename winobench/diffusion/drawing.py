@@ -50,6 +50,9 @@ class Drawing:
     ) -> np.ndarray:
         """Draws a picture for each text, with the family's guidance.
 
+        Of a pipeline that was loaded with ``on_host``, the text encoders leave the devices before the denoiser is put
+        there, in each call.
+
         Args:
           texts: strings.
           num_steps: number of steps.
@@ -101,6 +104,8 @@ class Drawing:
                 code="missing-images",
             )
         plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
+        if isinstance(params[0], np.ndarray):
+            self._copies.pop("denoiser", None)  # off the devices while texts are encoded
         told, guidance_scale = pipeline.guided(guidance_scale)
         states = told.encode_texts(texts, batch_size=batch_size)
         empty = told.encode_texts([""]) if guidance_scale != 1 else None

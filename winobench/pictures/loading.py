@@ -29,6 +29,7 @@ def make_drawers(
     allow_pickle: bool = False,
     lora_scale: float = 1.0,
     pipeline_options: Mapping[str, Any] | None = None,
+    encoders: str = "resident",
 ) -> list[Drawer]:
     """What draws with some models.
 
@@ -41,6 +42,8 @@ def make_drawers(
       variant, revision, allow_pickle: as of `Pipeline.from_pretrained`.
       lora_scale: what the adapters' effect is multiplied by.
       pipeline_options: options that only the models' family has.
+      encoders: ``resident`` keeps text encoders and denoiser on the devices together; ``staged`` never, and copies them
+        there for each batch of pictures. Pictures are the same.
 
     Raises:
       InputError: there is no such model or LoRA, a model does not draw, an option is not for it, the numbers of models
@@ -72,6 +75,7 @@ def make_drawers(
             variant=variant,
             revision=revision,
             allow_pickle=allow_pickle,
+            on_host=encoders == "staged",
             **dict(pipeline_options or {}),
         )
         is_folder = model not in registry.MODELS and os.path.isdir(user_path(model))

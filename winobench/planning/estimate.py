@@ -81,7 +81,7 @@ def duration(fit: Fit, target: Target, work: Total, devices: int, assumed: Assum
     hosts = -(-devices // _DEVICES_PER_HOST[target.accelerator.platform])
     image_encoder = next(iter(fit.encoders), None)
     per_image = 0.0 if image_encoder is None else image_encoder.seconds / image_encoder.items
-    weights = sum(fit.scoring.weights.values())
+    weights = sum(fit.scoring.weights.values()) + fit.scoring.staged
     # Every host reads all weights, and its share of the images.
     stored = weights + work.images * assumed.bytes_per_image / hosts
     return Duration(

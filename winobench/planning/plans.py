@@ -82,7 +82,9 @@ def _plan_scoring(
 ) -> Plan:
     if not abstract.is_pipeline(model):
         raise InputError(f"{model} is no diffusion model, whose denoiser a plan compiles: name one, such as sd21-base")
-    scoring = _programs(config, abstract.read_description(model, revision=config.revision), target, few)
+    settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
+    description = abstract.read_description(model, revision=config.revision, settings=settings)
+    scoring = _programs(config, description, target, few)
     found = fit.fit_scorer(scoring, target, largest=largest, say=say)
     words = [] if config.tasks == _ALL_TASKS else config.tasks.split(",")
     tasks = [name for word in words for name in (groups.members(word, TASKS) if word.startswith("@") else [word])]
@@ -108,7 +110,7 @@ def _plan_scoring(
         price=price,
         per_second="passes/s",
         notes=tuple(notes),
-        staged=config.encoders == "staged",
+        staged=scoring.staged,
     )
 
 
@@ -132,11 +134,11 @@ def _programs(config: ml_collections.ConfigDict, description: Description, targe
 def _notes(found: Fit, config: ml_collections.ConfigDict, target: Target) -> list[str]:
     """How a plan was made, where it is not the compiler's word for all, and what to do where nothing fits."""
     scoring, there = found.scoring, target.accelerator.usable_memory
-    weights = sum(scoring.weights.values())
     more = f"--config.model_parallel={2 * config.model_parallel}"
     notes = []
     if found.step is None:
-        staged = config.encoders != "staged" and weights <= there
+        one_of_both = scoring.resident - min(scoring.weights["denoiser"], scoring.weights["text encoders"])
+        staged = config.encoders != "staged" and one_of_both <= there
         notes.append(
             f"{target.text}: weights and tables take {scoring.resident / 1e9:.1f} GB of {there / 1e9:.1f}: try"
             f" {'--config.encoders=staged' if staged else more}"
@@ -146,9 +148,9 @@ def _notes(found: Fit, config: ml_collections.ConfigDict, target: Target) -> lis
         notes.append(
             f"{target.text}: the step of all {kinds} blocks is extrapolated from few; encoders are not compiled"
         )
-    if scoring.staged and weights + scoring.staged > there:
+    if scoring.staged and scoring.encoding > there:
         notes.append(
-            f"{target.text}: while texts are encoded, all weights take {(weights + scoring.staged) / 1e9:.1f} GB of"
+            f"{target.text}: while texts are encoded, weights and tables take {scoring.encoding / 1e9:.1f} GB of"
             f" {there / 1e9:.1f}: encode them elsewhere first, whose results are kept, or try {more}"
         )
     return notes

@@ -18,6 +18,9 @@ from winobench.engine import layouts, limits, tables
 from winobench.planning import few_blocks
 from winobench.scorers import denoising, pipeline_tables, samples, step_sizes
 
+TEXT = "text"
+"""The noun of the program that encodes texts."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -57,12 +60,13 @@ class Scoring:
     """What a scorer has on each device, and runs there.
 
     Attributes:
-      weights: bytes of parameters on a device, by network.
+      weights: bytes of parameters on a device while it scores, by network.
       tables: bytes of the tables of latents and text states.
       usual_batch: triples of a step that the scorer chooses by itself.
       step: makes the denoising step of a number of triples on each device.
       encoders: the programs that fill the tables.
-      staged: bytes of text encoders that are beside the other weights only while texts are encoded, ahead of scoring.
+      staged: bytes of text encoders that are there only while texts are encoded, in place of the denoiser; 0 of those
+        that stay.
     """
 
     weights: dict[str, int]
@@ -74,8 +78,17 @@ class Scoring:
 
     @property
     def resident(self) -> int:
-        """Bytes on a device, whatever runs there."""
+        """Bytes on a device while it scores, whatever runs there."""
         return sum(self.weights.values()) + self.tables
+
+    @property
+    def encoding(self) -> int:
+        """The same while it encodes texts; the tables may be those of the texts before."""
+        return self.resident - self.weights["denoiser"] + self.staged if self.staged else self.resident
+
+    def beside(self, noun: str) -> int:
+        """Bytes on a device beside what a program needs for itself, by what it works on."""
+        return self.encoding if noun == TEXT else self.resident
 
 
 def scoring(
@@ -140,7 +153,7 @@ def scoring(
         if shallow
         else (
             _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
-            _encoder("text encoder", "text", text_function, text_params, ids, texts, mesh),
+            _encoder("text encoder", TEXT, text_function, text_params, ids, texts, mesh),
         ),
         memory.of_arrays(text_params) // parts if staged else 0,
     )
