@@ -60,9 +60,8 @@ class TaskRun:
       name: the task's.
       results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
       metric: what the run calls it: a name in `winobench.metrics.METRICS`, unless the package that plugs it in is not
-        there; ``effect_size`` for bias, ``answers`` for texts, one of
-        `winobench.metrics.RATING_METRICS` for people's ratings; ``other`` where the run does not say and the rows do not
-        tell, None where there are no rows.
+        there, or in `winobench.metrics.RATING_METRICS` for people's ratings; ``effect_size`` for bias, ``answers`` for
+        texts; ``other`` where the run does not say and the rows do not tell, None where there are no rows.
       shown: its rows that charts and summaries show.
       best: value of a perfect answer to everything, 1; or 0 where lower is better.
       identity: version and fingerprint of the task's data, as the run recorded them.

@@ -39,6 +39,9 @@ PROMPTS = (
 NUM_PICTURES = 4
 """Of a prompt and a place."""
 
+NUM_ANSWERS = 5
+"""Of a picture."""
+
 FULLY = 4
 """The answer that a picture fully captures the meaning of its caption."""
 
@@ -58,12 +61,13 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
         and the pictures as ``images/sdv2/00328/samples/00001.png``.
 
     Raises:
-      InputError: a file is missing or malformed, or the answers to a picture contradict each other in their caption.
+      InputError: a file is missing or malformed, a prompt has two captions, or a picture not five answers.
     """
     for name in SETS:
         prompts: dict[str, str] = {}
         answers: dict[str, dict[str, list[int]]] = {}
-        for row, quality in _answers(read_table(folder / f"annotations_{name}.csv", _COLUMNS, delimiter=",")):
+        table = read_table(folder / f"annotations_{name}.csv", _COLUMNS, delimiter=",")
+        for row, quality in _answers(table):
             number, picture = (f"{answer(row[key], 0, 99_999):05d}" for key in ("Input.prompt_id", "Input.image_id"))
             caption = row["Input.caption"].text()
             if prompts.setdefault(number, caption) != caption:
@@ -74,6 +78,10 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
             answers.setdefault(number, {}).setdefault(picture, []).append(quality)
         for number in sorted(prompts):
             pictures = sorted(answers[number].items())
+            for picture, given in pictures:
+                if len(given) != NUM_ANSWERS:
+                    what = f"has {len(given)} answers to picture {picture} of prompt {number}, not {NUM_ANSWERS}"
+                    raise table.wrong(what, "wrong-number-of-entries")
             images = tuple(
                 ImageFile(folder / "images" / name / number / "samples" / f"{picture}.png") for picture, _ in pictures
             )

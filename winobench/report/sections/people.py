@@ -37,12 +37,12 @@ def people_section(report_data: ReportData) -> Section | None:
         "people",
         "Agreement with people",
         [
-            "Do scores rank pictures as people do? Pairwise accuracy: pairs of pictures, of any prompts, in whose order "
-            "scores and ratings agree, scores that differ by less than a threshold being a tie; the threshold is the "
-            "best one for these pictures (Deutsch et al. 2023). Kendall's tau-b and tau-c and Pearson's correlation are "
-            "over the same pictures. Measures within prompts compare pictures of one prompt only. Preference accuracy: "
-            "pairs of which people prefer one, a tie of scores being wrong. AUROC and best accuracy: people's yes or "
-            "no. Intervals (95%) are from a bootstrap over prompts.",
+            "Do scores rank pictures as people do? Pairwise accuracy: the share of pairs of pictures, of any "
+            "prompts, in whose order scores and ratings agree. Scores that differ by no more than a threshold are a "
+            "tie; it is the one that suits these pictures best (Deutsch et al. 2023). Kendall's tau and Pearson's "
+            "correlation are of the same pictures. Measures within prompts compare pictures of one prompt only. "
+            "Preference accuracy: the share of pairs of which people prefer one in which its score is higher. AUROC "
+            "and best accuracy: people's yes or no. Intervals (95%) are from a bootstrap over prompts.",
             "A diffusion model's score is minus its error under the prompt less that under the empty text, unless the "
             "run says otherwise.",
         ],
