@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import io
 import json
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_a_run_its_table_and_its_page(data_dir, tmp_path):
     for name in NAMES:
         metric = RATING_METRICS[TASKS[name].metric]
         assert next(iter(results["tasks"][name])) == metric.headline
-    console = rich.console.Console(width=80, record=True, file=open("/dev/null", "w"))
+    console = rich.console.Console(width=80, record=True, file=io.StringIO())
     print_results(results, console)
     text = console.export_text()
     value = results["tasks"]["meta_geneval"]["auroc"]["value"]
