@@ -33,9 +33,11 @@ def test_every_cell_of_every_table():
         "6": 8 * 3,
         "boxplot_others": 14 * 7,
         "bar_plot_full_correct": 36 * 5,
+        "imagereward_3": 1,
+        "tifa_notebook": 2,
     }
     places = [(number.table, number.row, number.column) for number in published.numbers()]
-    assert len(set(places)) == len(places) == 225 + 98 + 180
+    assert len(set(places)) == len(places) == 225 + 98 + 180 + 3
     assert published.source()["arxiv"] == "2305.16397"
     of_scripts = [n for n in published.numbers() if n.table in ("boxplot_others", "bar_plot_full_correct")]
     assert {number.paper for number in of_scripts} == {"self_bench"}
@@ -169,6 +171,8 @@ def test_every_number_stands_beside_one_that_we_measure():
                 known = {"average_absolute_effect_size", *(pair.name for pair in task.association.pairs)}
             elif task.metric == "winoground":
                 known = {"text", "image", "group", "Object/text", "Relation/text", "Both/text"}
+            elif task.is_rated:
+                known = {"preference_accuracy", "kendall_tau_b", "pearson"}
             else:
                 assert task.metric in METRICS
                 names = {"recall@1", "recall@5"} if task.metric == "recall" else {"accuracy"}
@@ -178,6 +182,14 @@ def test_every_number_stands_beside_one_that_we_measure():
             if number.model == "sd21-base" and number.normalize == "none":
                 chance = task.chance.get(number.metric, 0)
                 assert number.in_our_unit <= chance + 0.06
+
+
+def test_agreement_with_people_stands_beside_the_same_model():
+    number = published.reference("meta_imagereward", "preference_accuracy", model="clip-vit-l14", kind="baseline")
+    assert (number.in_our_unit, number.place) == (pytest.approx(0.5482), "ImageReward 2023")
+    number = published.reference("meta_tifa160_authors", "kendall_tau_b", model="clip-vit-b32", kind="baseline")
+    assert (number.in_our_unit, number.place) == (0.2314, "TIFA 2023")
+    assert published.reference("meta_tifa160", "kendall_tau_b", model="clip-vit-b32", kind="baseline") is None
 
 
 DIFFUSION = {"kind": "diffusion", "model": "sd21-base"}

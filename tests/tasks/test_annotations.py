@@ -67,11 +67,12 @@ def test_items_are_as_the_task_declares(name, tmp_path):
     assert len({item.id for item in items}) == len(items) > 0
     for item in items:
         assert all(image.path.is_file() for image in item.images)
-        assert len(item.images) == task.shape[0]
+        assert len(item.images) == task.shape[0] or (task.is_rated and 1 < len(item.images) < task.shape[0])
+        assert len(item.ratings) == (len(item.images) if task.is_rated else 0)
         # Repeated candidates are left out.
         assert task.shape[1] - 1 <= len(item.texts) <= task.shape[1]
         assert len(set(item.texts)) == len(item.texts)
-        if task.metric in ("winoground", "own_texts", "effect_size"):
+        if task.metric in ("winoground", "own_texts", "effect_size") or task.is_rated:
             assert item.target is None
         else:
             assert 0 <= item.target < max(len(item.images), len(item.texts))
