@@ -30,14 +30,14 @@ def print_plans(plans: Sequence[DrawingPlan], *, details: bool, console: Console
 
 def _overview(plans: Sequence[DrawingPlan]) -> Table:
     found = Table(
-        title="Of a device; TFLOP, GB moved and seconds of a picture. By the compilers' figures: nothing was measured",
+        title="Of a device; TFLOP, GB moved, seconds of a picture. By compilers' figures, not measured",
         box=box.SIMPLE,
         title_justify="left",
         collapse_padding=True,
     )
     found.add_column("model", overflow="fold")
     found.add_column("devices", no_wrap=True)
-    for name in ("memory, GB", "at once", "TFLOP", "GB", "s", "pictures/s", "pictures"):
+    for name in ("memory, GB", "at once", "TFLOP", "GB", "s", "pictures/s"):
         found.add_column(name, justify="right")
     for plan in plans:
         for each in plan.drawers:
@@ -47,7 +47,7 @@ def _overview(plans: Sequence[DrawingPlan]) -> Table:
                 continue
             row += [f"{each.batch}", f"{each.each_picture('operations') / 1e12:.1f}"]
             row += [f"{each.each_picture('bytes') / 1e9:.1f}", f"{1 / each.pictures_per_second:.3g}"]
-            found.add_row(*row, f"{each.pictures_per_second:.3g}", f"{plan.pictures * each.loras:,}")
+            found.add_row(*row, f"{each.pictures_per_second:.3g}")
     return found
 
 

@@ -1,0 +1,230 @@
+"""What drawing takes: what is compiled for devices that are not at hand is what `Pipeline.generate` runs."""
+
+import importlib.util
+import io
+import json
+
+import jax
+import pytest
+from rich.console import Console
+
+from launch import configuration
+from tests.expectations import raises
+from tests.planning import small
+from tests.planning.test_programs import _environment  # noqa: F401  # as launch.plan sets it, for each test
+from winobench import parallel
+from winobench.accelerators import ACCELERATORS
+from winobench.diffusion import families, pure_functions
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+from winobench.planning import (
+    abstract,
+    compiling,
+    drawing,
+    drawing_plan,
+    drawing_table,
+    estimate,
+    hlo,
+    plans,
+    topologies,
+)
+from winobench.planning.compiling import Compiled
+from winobench.planning.roofline import Sum
+from winobench.planning.topologies import Target
+
+STEPS = {"num_steps": 3, "guidance_scale": 3.0}
+
+
+def programs_of(description, devices, dtype="bfloat16", **options):
+    """The loop, the decoder and the text encoders for two pictures on each device."""
+    pipeline = abstract.make_pipeline(description, dtype)
+    found = drawing.drawing(pipeline, parallel.make_mesh(devices), **{**STEPS, **options})
+    return found, found.programs(2)
+
+
+@pytest.mark.parametrize(
+    ("count", "options"),
+    [(1, {}), (2, {"sampler": "euler_ancestral"}), (2, {"guidance_scale": 1.0, "image_size": 16})],
+)
+def test_the_programs_are_those_that_draw(tiny_pipeline, monkeypatch, count, options):
+    """To the letter, as JAX's compilers take them."""
+    if len(jax.devices()) < count:
+        pytest.skip(f"needs {count} devices")
+    ran = []
+
+    def noted(function):
+        def call(*arguments):
+            ran.append(function.lower(*arguments).as_text())
+            return function(*arguments)
+
+        return call
+
+    pipeline = StableDiffusion.from_pretrained(tiny_pipeline)
+    for name in ("call", "call_on_rows"):
+        monkeypatch.setattr(pure_functions, name, noted(getattr(pure_functions, name)))
+    mesh = parallel.make_mesh(jax.devices()[:count])
+    pipeline.generate(["a red cube"], batch_size=2 * count, mesh=mesh, **{**STEPS, **options})
+    monkeypatch.undo()
+    description = families.read_description(tiny_pipeline)
+    found, (loop, decoder, texts) = programs_of(description, jax.devices()[:count], "float32", **options)
+    loop, decoder, texts = (program.lower().as_text() for program in (loop, decoder, texts))
+    assert found.encodings == (1 if "guidance_scale" in options else 2)
+    assert ran == [texts] * found.encodings + [loop, decoder]
+    networks = pipeline.networks.values()
+    assert sum(found.weights.values()) == sum(
+        leaf.nbytes for network in networks for leaf in jax.tree.leaves(pure_functions.functional.split(network)[1])
+    )
+
+
+def test_guidance_that_the_network_is_told():
+    """FLUX.1's dev takes it as a number: no empty text is read, and nothing is computed twice."""
+    found, (loop, *_) = programs_of(small.flux_description(1, 1), jax.devices()[:1])
+    shared, rows = loop.lower().args_info[0]
+    assert found.encodings == 1
+    assert shared.empty is None
+    assert rows.states["guidance"].shape == (2,)
+
+
+def test_the_loop_on_tpus():
+    """Counted by its steps, attention fused, and no device waits for another."""
+    pytest.importorskip("libtpu")
+    _, (loop, *_) = programs_of(small.description(), topologies.find("v5e:2x2").devices)
+    kernels = hlo.kernels(hlo.parse(loop.lower().compile().as_text()))
+    # As `test_the_step_on_a_tpu` counts them, in each of three steps.
+    assert sum(kernel.times for kernel in kernels if kernel.kind == hlo.ATTENTION) == 3 * 8
+    assert compiling.collectives(kernels) == {}
+    assert not any(kernel.in_open_loop for kernel in kernels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [("v5e:1x1", "libtpu"), pytest.param("h100:1", "jax_plugins", id="1 GPU"), ("h100:2", "jax_plugins")],
+)
+def test_all_programs_of_a_device(text, package):
+    """Steps are what the loop's operations grow by; one device takes the same kernels as several."""
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    target = topologies.find(text)
+    made = {
+        steps: [
+            compiling.compile_program(program, target)
+            for program in programs_of(small.description(), target.devices, num_steps=steps)[1]
+        ]
+        for steps in (2, 4)
+    }
+    two, four = made[2][0], made[4][0]
+    assert four.operations == pytest.approx(2 * two.operations, rel=1e-3)
+    assert two.kernels[hlo.ATTENTION].count == 2 * 8
+    assert made[2][1:] == made[4][1:]
+    assert all(program.collectives == {} and program.seconds > 0 for program in made[2])
+
+
+def compiled(program):
+    """A second for each picture in the loop, a tenth in the decoder, a hundredth for a text; a GB for each item."""
+    seconds = {"text": 0.01, "picture": 1.0 if "loop" in program.name else 0.1}[program.noun] * program.items
+    kernels = {"matrix product": Sum(1, 1e12 * program.items, 1e9 * program.items, seconds)}
+    temporaries = 10**9 * program.items if program.noun == "picture" else 0
+    return Compiled(program.name, program.noun, program.items, temporaries, 0, 0, kernels, {}, 60.0)
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Plans on eight devices of two processes, by programs that nobody compiles."""
+    asked = []
+
+    def compile_program(program, target):
+        asked.append((program.name, program.items))
+        return compiled(program)
+
+    monkeypatch.setattr(drawing_plan, "compile_program", compile_program)
+
+    class Device:
+        platform = "cpu"
+        device_kind = "cpu"
+
+        def __init__(self, number):
+            self.id, self.process_index = number, number // 4
+
+    def plan(*overrides, accelerator="v5e", **options):
+        target = Target(f"{accelerator}:2x4", ACCELERATORS[accelerator], tuple(map(Device, range(8))))
+        config = configuration.load("pictures:paper", overrides)
+        return plans.make_plan(config, target, say=lambda _: None, **options), asked
+
+    return plan
+
+
+def test_a_plan(planned):
+    """Two models of which one has two LoRAs would be named so; here one with a LoRA and without, 208 pictures each."""
+    plan, asked = planned(("model", "sd15"), ("lora", "none,FILE"), ("dtype", "bfloat16"), price=2.0, devices=(8, 1))
+    assert asked == [("text encoders", 32), ("decoder", 8), ("loop of 50 steps", 8)]
+    (drawer,) = plan.drawers
+    assert (drawer.batch, drawer.loras, drawer.sharing, plan.pictures) == (8, 2, 4, 208)
+    assert drawer.weights["denoiser"] == pytest.approx(2 * 860e6, rel=0.01)
+    assert drawer.total == sum(drawer.weights.values()) + drawer.others + 8 * 10**9
+    # The texts of four devices and the empty one, 32 rows each, are read on one device.
+    assert drawer.seconds == pytest.approx(8 + 0.8 + 2 * 0.32)
+    assert drawer.each_picture("operations") == pytest.approx(1e12 * (2 + 2 * 32 / 4 / 8))
+    assert plan.fits
+    eight, one = plan.durations
+    # 104 of the pictures in each of two processes, 32 at once; or all of them in one process of one device, 8 at once.
+    assert (eight.drawing, one.drawing) == pytest.approx((2 * 4 * 8, 2 * 26 * 8))
+    assert (eight.texts, one.texts) == pytest.approx((2 * 4 * 0.64, 2 * 26 * 0.16))
+    assert eight.loading == pytest.approx(2 * sum(drawer.weights.values()) / 1e9)
+    assert eight.with_cache == pytest.approx(eight.total - 3 * 60)
+    content = json.loads(json.dumps(plan.as_json()))
+    assert content["drawers"][0]["pictures_per_second"] == pytest.approx(8 / 9.44)
+    text = io.StringIO()
+    drawing_table.print_plans([plan], details=True, console=Console(file=text, width=100))
+    rows = [line.split() for line in text.getvalue().splitlines()]
+    assert ["sd15", "v5e:2x4", "10.2", "of", "16.9", "8", "4.0", "4.0", "1.18", "0.847"] in rows
+    assert any(row[:2] == ["8", "v5e"] and row[-1] == "1.30" for row in rows)
+    assert any("published size" in note for note in plan.notes)
+
+
+def test_no_more_pictures_than_fit(planned):
+    """Of 16.9 GB the weights leave six pictures room: four are drawn at once. What cannot fit is not compiled."""
+    plan, asked = planned(("model", "sdxl,flux1-dev"), ("dtype", "bfloat16"), ("prompts", "clevr:14"))
+    assert [(each.model, each.batch) for each in plan.drawers] == [("sdxl", 4), ("flux1-dev", 0)]
+    assert [name for name, _ in asked] == [*["text encoders", "decoder"] * 2, "loop of 50 steps"]
+    assert not plan.fits
+    assert plan.durations == ()
+    assert any("--config.batch_size=4 for sdxl" in note for note in plan.notes)
+    assert any("flux1-dev" in note and "34.2 GB" in note for note in plan.notes)
+    text = io.StringIO()
+    drawing_table.print_plans([plan], details=True, console=Console(file=text, width=100))
+    assert "does not fit" in text.getvalue()
+
+
+def test_settings_of_a_family(planned):
+    """Stable Diffusion 3 without T5, of which nothing is on the device then."""
+    one, other = (
+        planned(("model", "sd35-medium"), *options, accelerator="v5p")[0].drawers[0]
+        for options in ((), (("pipeline_options", "zero_t5=true"),))
+    )
+    assert one.weights["text encoders"] - other.weights["text encoders"] > 4 * 4.7e9
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "words"),
+    [
+        ([("model", "clip-rn50")], "wrong-kind-of-model", ("clip-rn50",)),
+        ([("model", "sd15"), ("sampler", "flow_euler")], "wrong-kind-of-sampler", ("flow_euler", "ddim")),
+        ([("model", "sd15"), ("image_size", "100")], "not-a-multiple", ("100",)),
+        ([("model", "sd15"), ("pipeline_options", "zero_t5=true")], "unknown-name", ("zero_t5",)),
+    ],
+)
+def test_what_cannot_be_planned(planned, overrides, code, words):
+    with raises(code, *words):
+        planned(*overrides)
+
+
+def test_prompts_that_are_not_there(planned):
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
+        planned(("model", "sd15"), ("prompts", "nowhere.txt"))
+
+
+def test_processes_of_gpus():
+    """A machine has eight: no process draws with more."""
+    if importlib.util.find_spec("jax_plugins") is None:
+        pytest.skip("needs JAX's CUDA plugin")
+    assert len(drawing_plan._of_one_process(topologies.find("h100:16"))) == estimate.DEVICES_PER_HOST["gpu"]
