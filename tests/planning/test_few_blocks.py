@@ -77,6 +77,7 @@ def test_what_is_compiled(full, counts):
         ("flux1-dev", (19, 38)),
         ("flux2-klein-4b", (5, 20)),
         ("flux2-klein-9b", (8, 24)),
+        ("z-image-turbo", (30,)),
         ("sd21-base", ()),
         ("sdxl", ()),
     ],
