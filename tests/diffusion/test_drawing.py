@@ -89,6 +89,20 @@ def test_one_device_and_eight_draw_the_same(pipeline, whole):
     np.testing.assert_allclose(whole, one, atol=1e-4 * np.abs(one).max())
 
 
+def test_one_device_is_known():
+    """What is drawn there takes the kernels of its kind, which are for programs that know where they run."""
+    known = []
+
+    def function(params, rows):
+        known.append((parallel.traced_device().platform, parallel.runs_on_one_device()))
+        return params * rows
+
+    mesh = parallel.make_mesh(jax.devices()[:1])
+    result = pure_functions.call_on_rows(function, mesh, np.float32(2), np.arange(3, dtype=np.float32))
+    np.testing.assert_array_equal(result, [0, 2, 4])
+    assert known == [(jax.devices()[0].platform, True)]
+
+
 @pytest.mark.slow
 def test_pictures_of_all_devices(pipeline):
     options = STEPS

@@ -21,6 +21,7 @@ HAS_CUDA = importlib.util.find_spec("jax_plugins") is not None
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch, tmp_path):
     """As `topologies.prepare` sets it, for these tests alone."""
+    jax.devices()  # those of the other tests, which are asked for where JAX looks for them first
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", dict(os.environ))

@@ -108,7 +108,7 @@ class Drawing:
             self._copies.pop("denoiser", None)  # off the devices while texts are encoded
         told, guidance_scale = pipeline.guided(guidance_scale)
         states = told.encode_texts(texts, batch_size=batch_size)
-        empty = told.encode_texts([""]) if guidance_scale != 1 else None
+        empty = told.encode_texts([""], batch_size=batch_size) if guidance_scale != 1 else None
         rows = Rows(noise, states, clean, jax.random.key_data(keys[1]) if found.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(mesh)), (plan, empty))
         shared = Shared(self._copied("denoiser", params, mesh), *whole, guidance_scale)

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from winobench import options, parallel
 from winobench.errors import InputError
-from winobench.planning import abstract, estimate, few_blocks, fit, language_plan, programs, training_plan, work
+from winobench.planning import (
+    abstract,
+    drawing_plan,
+    estimate,
+    few_blocks,
+    fit,
+    language_plan,
+    programs,
+    training_plan,
+    work,
+)
+from winobench.planning.drawing_plan import DrawingPlan
 from winobench.planning.estimate import Assumptions
 from winobench.planning.fit import Fit
 from winobench.planning.language_plan import LanguagePlan
@@ -35,16 +46,17 @@ def make_plan(
     assumed: Assumptions | None = None,
     few: bool = False,
     say: Callable[[str], None] = print,
-) -> Plan | LanguagePlan | TrainingPlan:
+) -> Plan | LanguagePlan | TrainingPlan | DrawingPlan:
     """Plans a config for some devices.
 
     Args:
-      config: of images and texts, such as gdbench, or of fine-tuning, hardneg, for one diffusion model; or of texts,
-        such as wscplus, for one language model.
+      config: of images and texts, such as gdbench, or of fine-tuning, hardneg, for one diffusion model; of texts, such
+        as wscplus, for one language model; or of pictures, for one or several diffusion models.
       target: the devices.
       devices: numbers of them to estimate the time for; those of the target when empty.
       price: dollars per device and hour.
-      largest: also look for the largest step; of a language model the largest batch is its usual one.
+      largest: also look for the largest step; of a language model the largest batch is its usual one, and of pictures
+        the config's is not raised.
       assumed: what no compiler knows.
       few: compile a diffusion transformer's step with few blocks and extrapolate (`winobench.planning.few_blocks`),
         without the encoders; a network whose blocks are no more than these is compiled as it is.
@@ -53,18 +65,20 @@ def make_plan(
     Raises:
       InputError: the config is of another kind, its model is unknown or several, or the compiler is not installed.
     """
+    assumed = assumed or Assumptions()
+    if "prompts" in config:
+        return drawing_plan.make_plan(config, target, devices, price, assumed, few, say)
     model = config.get("model")
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
-    assumed = assumed or Assumptions()
     if "protocol" in config:
         return language_plan.make_plan(config, model, target, devices, price, assumed, say)
     if config.get("recipe") == "hardneg":
         return training_plan.make_plan(config, model, target, devices, price, assumed, say)
     if "sampling" not in config:
         raise InputError(
-            "a plan is for configs that evaluate or fine-tune a model, such as gdbench, wscplus, winoviz or hardneg:"
-            " name one"
+            "a plan is for configs that evaluate or fine-tune a model or have it draw, such as gdbench, wscplus,"
+            " winoviz, hardneg or pictures: name one"
         )
     return _plan_scoring(config, model, target, devices, price, largest, assumed, few, say)
 

@@ -189,9 +189,9 @@ def _lower_step(how: denoising.Step, params: Any, there: _Tables, items: int) ->
     key = jax.eval_shape(lambda: samples.noise_key(0))
     return denoising.step_on(mesh).lower(
         how,
-        _placed(params, layouts.parameter_formats(params, mesh)),
-        _rows(there.latents, there.latent_rows, whole),
-        _rows(there.states, there.state_rows, whole),
+        placed(params, layouts.parameter_formats(params, mesh)),
+        rows_like(there.latents, there.latent_rows, whole),
+        rows_like(there.states, there.state_rows, whole),
         jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
         jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
         jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
@@ -204,18 +204,18 @@ def _encoder(name: str, noun: str, function: Any, params: Any, example: Any, bat
 
     def lower(items: int) -> jax.stages.Lowered:
         total = items * parallel.data_parallelism(mesh)
-        arrays = _placed(params, parallel.parameter_shardings(params, mesh))
-        return tables.lower_encoder(function, mesh, arrays, _rows(example, total, parallel.split_axis(mesh)))
+        arrays = placed(params, parallel.parameter_shardings(params, mesh))
+        return tables.lower_encoder(function, mesh, arrays, rows_like(example, total, parallel.split_axis(mesh)))
 
     return Program(name, noun, batch, lower)
 
 
-def _placed(parameters: Any, where: Any) -> Any:
+def placed(parameters: Any, where: Any) -> Any:
     """Shapes of arrays at their places."""
     return jax.tree.map(lambda a, place: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), parameters, where)
 
 
-def _rows(example: Any, rows: int, sharding: NamedSharding) -> Any:
+def rows_like(example: Any, rows: int, sharding: NamedSharding) -> Any:
     """Shapes of so many rows like those of a tree of arrays [1, ...]."""
 
     def of_leaf(leaf: Any) -> jax.ShapeDtypeStruct:

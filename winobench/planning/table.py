@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -99,7 +99,7 @@ def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None
     for plan in plans:
         console.print(_memory(plan))
         for compiled in filter(None, plan.programs):
-            console.print(_kernels(plan, compiled))
+            console.print(program(plan.target, compiled))
         if plan.durations:
             console.print(_durations(plan))
 
@@ -135,22 +135,26 @@ def _overview(plans: Sequence[Plan]) -> Table:
 
 
 def _memory(plan: Plan) -> Table:
-    table = Table(
-        title=f"{plan.target}: memory of a device, GB", box=box.SIMPLE, title_justify="left", show_header=False
-    )
-    table.add_column()
-    table.add_column(justify="right")
     parts = {**plan.weights, "tables": plan.others, "temporaries, at most": plan.temporaries, "sum": plan.while_scoring}
     if plan.staged:
         parts["while texts are encoded, without the denoiser"] = plan.while_encoding
-    for name, number in {**parts, "there is": plan.usable}.items():
-        shown = "staged" if plan.staged and name == "text encoders" else f"{number / 1e9:.2f}"
-        table.add_row(name, shown)
+    shown = {"text encoders": "staged"} if plan.staged else {}
+    return memory(f"{plan.target}: memory of a device, GB", parts, plan.usable, shown)
+
+
+def memory(title: str, parts: Mapping[str, int], usable: int, shown: Mapping[str, str] | None = None) -> Table:
+    """Bytes of a device by name, and what there is, in GB; or what is shown in place of a number."""
+    table = Table(title=title, box=box.SIMPLE, title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, number in {**parts, "there is": usable}.items():
+        table.add_row(name, (shown or {}).get(name, f"{number / 1e9:.2f}"))
     return table
 
 
-def _kernels(plan: Plan, compiled: Compiled) -> Table:
-    table = kernels(f"{plan.target}: {compiled.name}, {compiled.items} x {compiled.noun}", compiled)
+def program(of: str, compiled: Compiled, what: str = "") -> Table:
+    """Kernels by kind of a program, with how long it took to compile; ``of`` what, and which part if not all."""
+    table = kernels(f"{of}: {compiled.name}, {compiled.items} x {compiled.noun}{what}", compiled)
     table.caption += f"; compiled in {compiled.compile_seconds:.0f} s on this machine"
     return table
 
@@ -193,6 +197,26 @@ def _durations(plan: Plan) -> Table:
     return table
 
 
+def times(plans: Sequence[Any], names: Sequence[str]) -> Table:
+    """The parts of the time of several plans that have ``target``, ``price`` and ``durations``, a row for each."""
+    found = Table(
+        title="Time, estimated; with programs from a compilation cache in brackets",
+        box=box.SIMPLE,
+        title_justify="left",
+    )
+    has_price = any(plan.price is not None for plan in plans)
+    found.add_column("devices")
+    for name in (*names, "sum", *["dollars"] * has_price):
+        found.add_column(name, justify="right")
+    for plan in plans:
+        kind = plan.target.partition(":")[0]
+        for each in plan.durations:
+            row = [f"{each.devices} {kind}", *(shown_time(getattr(each, name)) for name in names)]
+            row.append(f"{shown_time(each.total)} ({shown_time(each.with_cache)})")
+            found.add_row(*row, *([_dollars(plan, each)] if has_price else []))
+    return found
+
+
 def shown_time(seconds: float) -> str:
     """As people say it: ``59 s``, ``12 min``, ``3.4 h``."""
     if seconds < 99.5:
@@ -200,7 +224,7 @@ def shown_time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
 
 
-def _dollars(plan: Plan, duration: Duration) -> str:
+def _dollars(plan: Any, duration: Any) -> str:
     return f"{duration.total / 3600 * duration.devices * plan.price:,.2f}"
 
 
