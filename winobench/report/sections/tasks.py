@@ -61,6 +61,10 @@ def task_section(report_data: ReportData) -> Section:
     is_quoted = any(row["paper"] for row in rows)
     if is_quoted:
         section.intro.append(_on_the_paper(report_data))
+        section.intro += [
+            f"The paper's number of {', '.join(map(task_label, of_tasks))}: {note}."
+            for note, of_tasks in paper.notes_beside(report_data.runs, tasks).items()
+        ]
     if is_quoted or (report_data.is_text and any(map(paper.of_task, tasks))):
         section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)
