@@ -295,7 +295,7 @@ def write_geneval(folder: pathlib.Path) -> pathlib.Path:
                 for worker in range(5):
                     is_cut = (name, prompt, picture, worker) == ("if-xl", 94, 1, 0)
                     listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
-                    quality = 4 if is_cut else 1 + (place + prompt + picture + worker) % 4
+                    quality = 4 if is_cut else min(4, 1 + (place + prompt + picture + worker) % 6)
                     lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
         (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
     return folder

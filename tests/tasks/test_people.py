@@ -85,10 +85,10 @@ def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
     assert [item.id for item in items] == [
         f"{name}/{prompt}" for name in meta_geneval.SETS for prompt in ("00000", "00094")
     ]
-    # Of prompt 0 and picture 0 answers 1, 2, 3, 4, 1; of picture 3 answers 4, 1, 2, 3, 4.
-    assert items[0].ratings == (0.2, 0.2, 0.2, 0.4)
-    # Of prompt 94, place 1, picture 1: 1, 2, 3, 4, 1, of which the first one is the 4 of the answer that is cut in two.
-    assert items[3].ratings[1] == 0.4
+    # Of prompt 0 and picture 0 answers 1, 2, 3, 4, 4; of picture 3 answers 4, 4, 4, 1, 2.
+    assert items[0].ratings == (0.4, 0.6, 0.6, 0.6)
+    # Of prompt 94, place 1, picture 1: 1, 2, 3, 4, 4, of which the first one is the 4 of the answer that is cut in two.
+    assert items[3].ratings[1] == 0.6
     assert items[3].images[1].path == tmp_path / "images" / "if-xl" / "00094" / "samples" / "00001.png"
 
 
