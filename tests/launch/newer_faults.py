@@ -357,7 +357,9 @@ def _flowers102():
         too_few(split([3, 1]), 2, 3),
         too_many(split([3, 1, 2, 4]), 4, 3),
         Fault(
-            BROKEN, cut("imagelabels.mat", 0.3), "{root}/imagelabels.mat is damaged (ValueError): get the file again"
+            BROKEN,
+            cut("imagelabels.mat", 0.3),
+            "{root}/imagelabels.mat is damaged, or no file of MATLAB's: get the file again",
         ),
         Fault(
             BROKEN,

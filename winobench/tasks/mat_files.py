@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pathlib
 
 import numpy as np
@@ -18,16 +19,18 @@ def read(path: pathlib.Path, name: str) -> np.ndarray:
     import scipy.io  # late: few tasks need it
 
     try:
-        content = scipy.io.loadmat(path, squeeze_me=True, variable_names=[name])
+        stored = io.BytesIO(path.read_bytes())
     except FileNotFoundError:
         raise InputError(
             f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}): restore it", code="cannot-read") from None
-    except Exception as error:  # scipy raises nearly anything for a file that is cut off or of another kind
+    try:
+        content = scipy.io.loadmat(stored, squeeze_me=True, variable_names=[name])
+    except Exception:  # scipy raises nearly anything for a file that is cut off or of another kind
         raise InputError(
-            f"{path} is damaged ({type(error).__name__}): get the file again", code="damaged-file"
+            f"{path} is damaged, or no file of MATLAB's: get the file again", code="damaged-file"
         ) from None
     if name not in content:
         raise InputError(f"{path} has no {name!r}: restore it as it was published", code="missing-field")
