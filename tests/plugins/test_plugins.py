@@ -113,7 +113,7 @@ def test_a_broken_metric_is_left_out(site, tmp_path, monkeypatch):
             "winoground",
             "all_true",
             "own_texts",
-            "answers",
+            "all_answers",
         ]
     assert [str(one.message).partition(": ")[2] for one in told] == [
         "TypeError: 5 is no winobench.metrics.Metric",

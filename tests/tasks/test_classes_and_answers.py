@@ -13,6 +13,7 @@ from tests.tasks import class_layouts, newer_layouts
 from winobench.data import question_texts
 from winobench.evaluation import evaluate
 from winobench.metrics import METRICS
+from winobench.report import analysis
 from winobench.tasks import TASKS, class_prompts, groups, naturalbench
 
 
@@ -217,6 +218,8 @@ def test_only_scorers_that_answer_are_asked(tmp_path):
     values = [results["tasks"][name][run.tasks[name].shown[0]]["value"] for name in names]
     assert values == [0.5, 0, 0, 0]
     assert results["passes"] == 3 * 2 * 4
+    # What reports make of the recorded scores again.
+    assert [analysis.rows_of(run.tasks[name])[0].correct.mean() for name in names] == values
     assert not set(names) & set(groups.members("@compositional", TASKS))
 
 

@@ -141,8 +141,8 @@ def _in_question_form(form: str, what: str, metric: str, shape: tuple[int, int],
 TASKS = (
     _in_question_form("", "is a question about an image answered", "accuracy", (1, 2), 4),
     _in_question_form("_questions", "is a question answered for two images", "own_texts", (2, 2), 2),
-    _in_question_form("_images", "are two questions about an image answered", "answers", (1, 4), 2),
-    _in_question_form("_groups", "are two questions answered for two images", "answers", (2, 4), 1),
+    _in_question_form("_images", "are two questions about an image answered", "all_answers", (1, 4), 2),
+    _in_question_form("_groups", "are two questions answered for two images", "all_answers", (2, 4), 1),
     published_task(
         name="naturalbench_retrieval",
         version=1,

@@ -23,19 +23,19 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     """
     scores = np.asarray(scores, np.float64)
     if scores.ndim < 3 or scores.shape[1] not in (1, 2) or scores.shape[2] < 2 or scores.shape[2] % 2:
-        raise ValueError(f"answers needs one or two images and pairs of texts, got {scores.shape[1:3]}.")
+        raise ValueError(f"all_answers needs one or two images and pairs of texts, got {scores.shape[1:3]}.")
     if targets is not None or not np.isfinite(scores).all():
-        raise ValueError("answers needs finite scores and no targets: places say what is right.")
+        raise ValueError("all_answers needs finite scores and no targets: places say what is right.")
     image, question = np.indices((scores.shape[1], scores.shape[2] // 2)).reshape(2, -1)
     margins = scores[:, image, 2 * question + image] - scores[:, image, 2 * question + 1 - image]
-    return {"answers": Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))}
+    return {"all_answers": Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))}
 
 
-ANSWERS = Metric(
-    "answers",
+ALL_ANSWERS = Metric(
+    "all_answers",
     judge,
-    headline="answers",
+    headline="all_answers",
     # Answers are guessed one by one.
-    chance=lambda shape: {"answers": (1 / 2) ** (shape[0] * shape[1] // 2)},
+    chance=lambda shape: {"all_answers": (1 / 2) ** (shape[0] * shape[1] // 2)},
 )
 """NaturalBench's I-Acc and G-Acc (Li et al. 2024, section 3): all questions about one image, or about both."""
