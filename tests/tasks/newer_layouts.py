@@ -2,6 +2,7 @@
 
 import functools
 import io
+import json
 import pathlib
 
 import numpy as np
@@ -9,17 +10,20 @@ import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.tasks import published_layouts
+from tests.tasks import class_layouts, published_layouts
 from tests.tasks.published_layouts import write_image, write_json
 from winobench.tasks import (
     TASKS,
+    crepe,
     eqbench,
     meta_geneval,
     meta_tifa160,
     mmvp,
+    naturalbench,
     spec,
     sugarcrepe,
     sugarcrepe_pp,
+    sugarcrepe_selfbench,
     valse,
     vismin,
     vlchecklist,
@@ -41,6 +45,16 @@ def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
         write_image(folder / "val2017" / file)
         rows[key] = {"filename": file, "caption": caption, "negative_caption": negative}
     write_json(folder / f"{name}.json", rows)
+    return folder
+
+
+def write_sugarcrepe_merged(folder: pathlib.Path, what: str) -> pathlib.Path:
+    """Three sets with the same three keys, of which the first one has a fourth."""
+    for name in sugarcrepe_selfbench.MERGED[what]:
+        write_sugarcrepe(folder, name)
+    path = folder / f"{sugarcrepe_selfbench.MERGED[what][0]}.json"
+    rows = json.loads(path.read_text())
+    write_json(path, {**rows, "5": rows["0"]})
     return folder
 
 
@@ -301,10 +315,42 @@ def write_geneval(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
+    """Three rows, of which the second one has letters for answers."""
+    rows = []
+    for number in range(3):
+        answers = ("A", "B") if number == 1 else ("Yes", "No")
+        options = " Option: A: red; B: blue;" if number == 1 else ""
+        row = {f"Image_{side}": picture(number, side) for side in (0, 1)}
+        row |= {f"Question_{side}": f"Is cup {number} {color}?{options}" for side, color in enumerate(("red", "blue"))}
+        row |= {"Index": number, "Question_Type": "multiple_choice" if number == 1 else "yes_no"}
+        for image in (0, 1):
+            row |= {f"Image_{image}_Question_{question}": answers[image != question] for question in (0, 1)}
+        rows.append(row)
+    write_table(folder / "data" / "train-00000-of-00001.parquet", rows)
+    return folder
+
+
+def write_naturalbench_retrieval(folder: pathlib.Path) -> pathlib.Path:
+    root, rows = folder / "NaturalBench-Retrieval", []
+    for number, (caption, _, other) in enumerate(_CAPTIONS):
+        names = [f"{number}_{side}.jpg" for side in (0, 1)]
+        for name in names:
+            write_image(root / "images" / name)
+        row = {"index": number, "caption_0": caption, "caption_1": other}
+        rows.append(row | {"image_0": names[0], "image_1": names[1]})
+    write_json(root / "metadata.json", rows)
+    return folder
+
+
 WRITERS = {
     **{
         f"sugarcrepe_{edit}_{what}": functools.partial(write_sugarcrepe, name=f"{edit}_{what}")
         for edit, what in sugarcrepe.SETS
+    },
+    **{
+        f"sugarcrepe_selfbench_{what}": functools.partial(write_sugarcrepe_merged, what=what)
+        for what in sugarcrepe_selfbench.MERGED
     },
     **{f"sugarcrepe_pp_{name}": functools.partial(write_sugarcrepe_pp, name=name) for name in sugarcrepe_pp.SETS},
     **{
@@ -331,6 +377,11 @@ WRITERS = {
         for side in ("text", "image")
     },
     **{f"vlchecklist_{check}": functools.partial(write_vlchecklist, check=check) for check in vlchecklist.CHECKS},
+    **{f"naturalbench{form}": write_naturalbench for form in naturalbench.FORMS},
+    "naturalbench_retrieval": write_naturalbench_retrieval,
+    **{f"crepe_{kind}": functools.partial(class_layouts.write_crepe, kind=kind) for kind in crepe.KINDS},
+    "imagenet": class_layouts.write_imagenet,
+    "flowers102": class_layouts.write_flowers102,
     "cifar10": write_cifar10,
     "stl10": write_stl10,
     "fgvc_aircraft": write_fgvc_aircraft,
@@ -346,6 +397,7 @@ ALL = {**published_layouts.GDBENCH, **WRITERS}
 
 ANNOTATIONS = {
     "sugarcrepe_swap_att": "swap_att.json",
+    "sugarcrepe_selfbench_att": "add_att.json",
     "sugarcrepe_pp_swap_obj": "sugarcrepe_pp/swap_obj.json",
     "valse_existence": "existence.json",
     "cola": "COLA_multiobjects_matching_benchmark.json",
@@ -359,6 +411,11 @@ ANNOTATIONS = {
     "spec_count_text": "data/count/image2text.json",
     "spec_count_image": "data/count/text2image.json",
     "vlchecklist_attribute_color": "data/Attribute/vaw/color.json",
+    "naturalbench_groups": "data/train-00000-of-00001.parquet",
+    "naturalbench_retrieval": "NaturalBench-Retrieval/metadata.json",
+    "crepe_productivity_swap": "prod_hard_negatives/swap/prod_vg_hard_negs_swap_complexity_7.csv",
+    "imagenet": "imagenet_class_index.json",
+    "flowers102": "setid.mat",
     "cifar10": "cifar-10-batches-bin/test_batch.bin",
     "stl10": "stl10_binary/test_X.bin",
     "fgvc_aircraft": "fgvc-aircraft-2013b/data/images_variant_test.txt",

@@ -77,11 +77,11 @@ def test_items_are_as_the_task_declares(name, tmp_path):
         # Repeated candidates are left out.
         assert task.shape[1] - 1 <= len(item.texts) <= task.shape[1]
         assert len(set(item.texts)) == len(item.texts)
-        if task.metric in ("winoground", "own_texts", "effect_size") or task.is_rated:
+        if task.metric in ("winoground", "own_texts", "all_answers", "effect_size") or task.is_rated:
             assert item.target is None
         else:
             assert 0 <= item.target < max(len(item.images), len(item.texts))
-    assert task.images_compete == (task.shape[0] > 1 and task.metric != "own_texts")
+    assert task.images_compete == (task.shape[0] > 1 and task.metric not in ("own_texts", "all_answers"))
     # The sentence that --list_tasks and a run show where the data are missing.
     sentence = task.source.how_to_get
     assert not sentence.endswith(".")

@@ -64,6 +64,16 @@ def check_task(task: Task) -> None:
             )
 
 
+def check_questions(task: Task, scorer: Any) -> None:
+    """Raises InputError for a task in question form and a scorer that does not answer questions."""
+    if task.asks_questions and not getattr(scorer, "answers_questions", False):
+        raise InputError(
+            f"task {task.name!r} asks questions, which {_called(scorer)} does not answer: leave the task out, or"
+            " evaluate a scorer with `answers_questions` (winobench.scorers.base.Scorer)",
+            code="cannot-answer",
+        )
+
+
 def check_example(task: Task, example: Any) -> None:
     """Makes sure that an example is a question that can be asked, recorded and answered.
 

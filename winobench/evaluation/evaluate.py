@@ -118,11 +118,14 @@ def evaluate(
       those that took all samples, "samples": the median a question}}}}, and "workdir", the run's folder.
 
     Raises:
-      InputError: unknown or unready tasks, no task with usable data, a folder of another run, errors that are not
-        finite; another process failed or was lost, or does not see the same folder.
+      InputError: unknown or unready tasks, tasks in question form of a scorer that does not answer, no task with
+        usable data, a folder of another run, errors that are not finite; another process failed or was lost, or does
+        not see the same folder.
     """
     started, scorer = time.monotonic(), base.for_evaluation(scorer)
     chosen = choose_tasks(tasks, data_dir)
+    for task in chosen:
+        contracts.check_questions(task, scorer)
     limit = options.LIMIT.check("limit", limit)
     options.text().or_none().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)

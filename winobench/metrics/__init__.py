@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from winobench.metrics.all_answers import ALL_ANSWERS
 from winobench.metrics.association import association_results
 from winobench.metrics.dependence import Dependence
 from winobench.metrics.intervals import (
@@ -30,7 +31,7 @@ from winobench.metrics.ratings import RATING_METRICS, RatingMetric, rating_resul
 from winobench.metrics.true_captions import ALL_TRUE
 
 METRICS = Metrics(
-    {metric.name: metric for metric in (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, ALL_TRUE, OWN_TEXTS)}
+    {metric.name: metric for metric in (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, ALL_TRUE, OWN_TEXTS, ALL_ANSWERS)}
 )
 """What a task may name as its metric, and what other packages plug in under the entry points ``winobench.metrics``."""
 

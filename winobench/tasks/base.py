@@ -77,6 +77,8 @@ class Task:
       source: the published files that ``python -m launch.prepare`` reads; None for a task that makes its own data.
       association: of a bias task.
       when_named: True where it is asked only when it is named, and not whenever its data are there.
+      asks_questions: True where its texts are questions with answers (`winobench.data.question_texts`), which only a
+        scorer with ``answers_questions`` can score.
       skills: of `SKILLS`, which the task asks for; ``--config.tasks=@<skill>`` chooses by them.
     """
 
@@ -94,6 +96,7 @@ class Task:
     source: PublishedData | None = None
     association: Association | None = None
     when_named: bool = False
+    asks_questions: bool = False
     skills: tuple[str, ...] = ()
 
     def __post_init__(self):
