@@ -112,8 +112,8 @@ def make_groups(
       fingerprint: the scorer's.
       tasks: all tasks.
       sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps``, and what `winobench.evaluation.evaluate`
-        says of the mean over samples; of a race ``alpha`` and ``rare_share``. Tasks of bias and of ratings, which have no
-        right answer to decide on, take no part in it.
+        says of the mean over samples; of a race ``alpha`` and ``rare_share``. Tasks of bias and of ratings,
+        which have no right answer to decide on, take no part in it.
       failed: task -> why its data cannot be used.
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
     """
