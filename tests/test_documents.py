@@ -72,7 +72,7 @@ def test_there_are_documents_with_commands():
     assert len(COMMANDS) > 50
     modules = {words[0] for _, words in COMMANDS}
     assert modules >= {"launch.eval", "launch.prepare", "launch.report", "launch.train", "launch.cloud"}
-    others = {"pip", "pytest", "venv", "spacy"}
+    others = {"pip", "pytest", "venv", "spacy", "nltk.downloader"}
     assert all(name.startswith(("launch.", "benchmarks.", "winobench.")) or name in others for name in modules)
 
 

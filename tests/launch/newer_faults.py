@@ -314,6 +314,116 @@ def _aircraft():
     ]
 
 
+def _tifa160(file):
+    picture = "coco_1_mini_dalle"
+
+    def rename(rows):
+        rows |= {f"new_{key}": {**row, "text_id": "new"} for key, row in list(rows.items())[:5]}
+
+    def more(folder):
+        change(file, rename)(folder)
+        answers = folder / "dsg_tifa160_anns.csv"
+        lines = [line for line in answers.read_text().splitlines() if ",coco_1," in line]
+        with answers.open("a") as stream:
+            stream.writelines(f"{line.replace(',coco_1,', ',new_coco_1,')}\n" for line in lines)
+
+    def fewer(folder):
+        change(file, lambda rows: delete_first(rows, 5))(folder)
+        change_lines("dsg_tifa160_anns.csv", lambda lines: [line for line in lines if ",coco_1," not in line])(folder)
+
+    return [
+        missing_image(f"tifa160/{picture}.jpg", 15),
+        too_few(fewer, 2, 3),
+        too_many(more, 4, 3),
+        broken_off(file),
+        no_file("dsg_tifa160_anns.csv"),
+        wrong(
+            BROKEN,
+            change(file, lambda rows: rows[picture].pop("text")),
+            f"'{picture}' in {{root}}/{file} has no 'text'",
+        ),
+        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '{picture}' twice"),
+    ]
+
+
+def _tifa160_authors():
+    file = "human_annotations.json"
+
+    def more(rows):
+        rows |= {f"new_{key}": {**row, "text_id": "new"} for key, row in list(rows.items())[:5]}
+
+    return [
+        missing_image("tifa160/coco_1_mini_dalle.jpg", 15),
+        too_few(change(file, lambda rows: delete_first(rows, 5)), 2, 3),
+        too_many(change(file, more), 4, 3),
+        broken_off(file),
+        no_file(file),
+        wrong(
+            BROKEN,
+            change(file, lambda rows: rows["coco_1_mini_dalle"].update(human_scores=[])),
+            f"'coco_1_mini_dalle' in {{root}}/{file} has no answer by people",
+        ),
+        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key 'coco_1_mini_dalle' twice"),
+    ]
+
+
+def _imagereward():
+    file = "test.json"
+    return [
+        missing_image("test_images/part-000000/images/0040/1.webp", 18),
+        too_few(change(file, list.pop), 2, 3),
+        too_many(change(file, lambda rows: rows.append({**rows[0], "id": "9"})), 4, 3),
+        broken_off(file),
+        no_file(file),
+        wrong(
+            BROKEN,
+            change(file, lambda rows: rows[1]["ranking"].pop()),
+            f"'ranking' in row 2 of {{root}}/{file} has 8 entries, not 9",
+        ),
+        wrong(
+            DUPLICATE,
+            change(file, lambda rows: rows.append(rows[0])),
+            f"'id' in row 4 of {{root}}/{file} is 000000-0040, as in an earlier row",
+        ),
+    ]
+
+
+def _geneval():
+    file = "annotations_clip.csv"
+
+    def more(folder):
+        old, new = (folder / "images" / "clip" / name for name in ("00000", "00001"))
+        shutil.copytree(old, new)
+        change_lines(
+            file,
+            lambda lines: [
+                *lines,
+                *(
+                    line.replace("HIT,0_", "HIT,1_").replace(",0,", ",1,", 1)
+                    for line in lines
+                    if line.startswith("HIT,0_")
+                ),
+            ],
+        )(folder)
+
+    return [
+        missing_image("images/sdv2/00000/samples/00002.png", 24),
+        too_few(change_lines(file, lambda lines: [line for line in lines if not line.startswith("HIT,94_")]), 5, 6),
+        too_many(more, 7, 6),
+        no_file("annotations_if-xl.csv"),
+        wrong(
+            BROKEN,
+            change_lines(file, lambda lines: [lines[0], lines[1].replace("HIT,0_0,", "HIT,zero,"), *lines[2:]]),
+            f"'Input.index' in row 1 of {{root}}/{file} is no prompt and picture such as 328_1",
+        ),
+        wrong(
+            DUPLICATE,
+            change_lines(file, lambda lines: [*lines, lines[1]]),
+            f"{{root}}/{file} has 6 answers to picture 00000 of prompt 00000, not 5",
+        ),
+    ]
+
+
 def _imagenet():
     tench, goldfish = (f"val/{wordnet}" for wordnet in (class_layouts.TENCH, class_layouts.GOLDFISH))
     name, file = "ILSVRC2012_val_00000003.JPEG", "imagenet_class_index.json"
@@ -449,6 +559,10 @@ FAULTS = {
     "cifar10": _cifar10(),
     "stl10": _stl10(),
     "fgvc_aircraft": _aircraft(),
+    "meta_tifa160": _tifa160("tifa160.json"),
+    "meta_tifa160_authors": _tifa160_authors(),
+    "meta_imagereward": _imagereward(),
+    "meta_geneval": _geneval(),
 }
 
 _NO_ID = "its rows have no id: a repeated row is one more row, which the count tells"

@@ -16,6 +16,8 @@ from winobench.tasks import (
     TASKS,
     crepe,
     eqbench,
+    meta_geneval,
+    meta_tifa160,
     mmvp,
     naturalbench,
     spec,
@@ -259,6 +261,60 @@ def write_fgvc_aircraft(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def write_tifa160(folder: pathlib.Path, authors: bool) -> pathlib.Path:
+    """Three prompts with pictures by five models."""
+    pictures, lines = {}, ["data_type,model_type,item_id,source_id,worker_id,question,answer"]
+    for number, (prompt, (text, _, _)) in enumerate(zip(("coco_1", "drawbench_2", "coco_3"), _CAPTIONS, strict=True)):
+        for place, (model, name) in enumerate(meta_tifa160._MODELS.items()):
+            key = f"{prompt}_{name}"
+            write_image(folder / "tifa160" / f"{key}.jpg")
+            given = [1 + (number + place) % 5, 1 + (2 * number + place * place) % 5]
+            pictures[key] = {"text_id": prompt, "image_path": f"{key}.jpg", "text": text}
+            if authors:
+                pictures[key] |= {"human_scores": given, "human_avg": sum(given) / 2}
+            lines += [f'tifa160,{model},tifa160_{number},{prompt},7,"How consistent, is it?",{one}' for one in given]
+    write_json(folder / ("human_annotations.json" if authors else "tifa160.json"), pictures)
+    if not authors:
+        (folder / "dsg_tifa160_anns.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_imagereward(folder: pathlib.Path) -> pathlib.Path:
+    """Three prompts with four to nine ranked pictures; two share a text."""
+    rows = []
+    for number, size in enumerate((4, 9, 5)):
+        names = [f"part-{number:06d}/images/0040/{index}.webp" for index in range(size)]
+        for name in names:
+            write_image(folder / "test_images" / name)
+        ranking = [1 + (index * (number + 1)) % 4 for index in range(size)]
+        prompt = _CAPTIONS[number % 2][0]
+        rows.append({"id": f"{number:06d}-0040", "prompt": prompt, "generations": names, "ranking": ranking})
+    write_json(folder / "test.json", rows)
+    return folder
+
+
+def write_geneval(folder: pathlib.Path) -> pathlib.Path:
+    """Three sets of two prompts with four pictures and five answers each; as published, one answer is cut in two."""
+    heading = "HITId,Input.index,Input.prompt_id,Input.image_id,Input.image_url,Input.caption,Input.object_0_name,"
+    heading += "Input.object_1_name,Input.object_0_name_plural,Input.object_1_name_plural,Input.exclude,Answer.ee,"
+    heading += "Answer.task-color-0,Answer.task-color-1,Answer.task-count-0,Answer.task-count-1,Answer.task-objects,"
+    heading += "Answer.task-position-x,Answer.task-position-y,Answer.task-quality,Answer.task-real-0,Answer.task-real-1"
+    for place, name in enumerate(meta_geneval.SETS):
+        lines = [heading]
+        for prompt, caption in ((0, "a photo of a bench"), (94, "a photo of a frisbee and a vase")):
+            for picture in range(4):
+                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{picture:05d}.png")
+                begin = f"HIT,{prompt}_{picture},{prompt},{picture},https://example.org/{picture}.png,{caption}"
+                begin += ",bench,,benches,,,9.5,red|green,,1,,"
+                for worker in range(5):
+                    is_cut = (name, prompt, picture, worker) == ("if-xl", 94, 1, 0)
+                    listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
+                    quality = 4 if is_cut else min(4, 1 + (place + prompt + picture + worker) % 6)
+                    lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
+        (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
     """Three rows, of which the second one has letters for answers."""
     rows = []
@@ -329,6 +385,10 @@ WRITERS = {
     "cifar10": write_cifar10,
     "stl10": write_stl10,
     "fgvc_aircraft": write_fgvc_aircraft,
+    "meta_tifa160": functools.partial(write_tifa160, authors=False),
+    "meta_tifa160_authors": functools.partial(write_tifa160, authors=True),
+    "meta_imagereward": write_imagereward,
+    "meta_geneval": write_geneval,
 }
 """Task -> its writer."""
 
@@ -359,5 +419,9 @@ ANNOTATIONS = {
     "cifar10": "cifar-10-batches-bin/test_batch.bin",
     "stl10": "stl10_binary/test_X.bin",
     "fgvc_aircraft": "fgvc-aircraft-2013b/data/images_variant_test.txt",
+    "meta_tifa160": "tifa160.json",
+    "meta_tifa160_authors": "human_annotations.json",
+    "meta_imagereward": "test.json",
+    "meta_geneval": "annotations_if-xl.csv",
 }
 """Task -> its annotation file; of tasks that one function reads, one task."""

@@ -27,6 +27,7 @@ from winobench.metrics.matching import (
 )
 from winobench.metrics.metric import Decision, Metric, Metrics, Outcome
 from winobench.metrics.own_texts import OWN_TEXTS
+from winobench.metrics.ratings import RATING_METRICS, RatingMetric, rating_results
 from winobench.metrics.true_captions import ALL_TRUE
 
 METRICS = Metrics(
@@ -36,6 +37,7 @@ METRICS = Metrics(
 
 __all__ = [
     "METRICS",
+    "RATING_METRICS",
     "WINOGROUND_CHANCE",
     "Decision",
     "Dependence",
@@ -44,11 +46,13 @@ __all__ = [
     "Metric",
     "Outcome",
     "PairedDifference",
+    "RatingMetric",
     "association_results",
     "clustered",
     "false_discovery_rates",
     "family_wise",
     "paired_difference",
+    "rating_results",
     "recall",
     "recall_chance",
     "wilson",
