@@ -19,7 +19,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 from winobench import parallel, registry
-from winobench.checkpoints import encoder_layouts, models, sources, tokenizer_files
+from winobench.checkpoints import encoder_layouts, models, processor_files, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
@@ -215,7 +215,7 @@ class ItmHead:
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("head", options.get("head", "itm"), HEADS)
         place = sources.resolve(source, revision=revision)
-        processor = _read_processor(place)
+        processor = processor_files.read_image_processor(place)
         tokenizer = encoder_layouts.read_bert_tokenizer(place)
         model = models.load_model(
             BlipForImageTextRetrieval, place, dtype=dtype, variant=variant, allow_pickle=allow_pickle
@@ -365,16 +365,3 @@ class ItmHead:
 
     def _blank_image(self) -> np.ndarray:
         return np.zeros((*self.processor.size, 3), np.uint8)
-
-
-def _read_processor(source: sources.Source) -> ImageProcessor:
-    """Reads how images are made ready; transformers 5 writes it into the processor's file, earlier ones on its own."""
-    path = source.find("processor_config.json")
-    options = sources.read_json(path).get("image_processor") if path is not None else None
-    if not isinstance(options, dict):
-        path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
-        options = sources.read_json(path)
-    try:
-        return ImageProcessor.from_config("blip", options)
-    except InputError as error:
-        raise InputError(f"{path}: {error}", code=error.code) from error
