@@ -71,16 +71,26 @@ def network_class(source: sources.Source) -> type[Blip2ForConditionalGeneration]
     model_type = sources.read_json(path).get("model_type")
     if isinstance(model_type, str) and model_type in NETWORKS:
         return NETWORKS[model_type]
-    found = f"has the model_type {options.shown(model_type)}"
-    kind = language_models.KINDS.get(model_type) if isinstance(model_type, str) else None
-    if kind in ("decoder", "t5", "bert") and model_type != "llava":
-        raise InputError(
-            f"{path} {found}: that is a language model without eyes; name one that sees, such as"
-            " Salesforce/instructblip-flan-t5-xl",
-            code="wrong-kind-of-model",
-        )
+    if only_reads(model_type):
+        raise without_eyes(path, model_type)
     raise InputError(
-        f"{path} {found}, but the language models that see and are read here are {', '.join(NETWORKS)}",
+        f"{path} has the model_type {options.shown(model_type)}, but the language models that see and are read here are"
+        f" {', '.join(NETWORKS)}",
+        code="wrong-kind-of-model",
+    )
+
+
+def only_reads(model_type: Any) -> bool:
+    """Whether a ``model_type`` is that of a language model which sees no images."""
+    kind = language_models.KINDS.get(model_type) if isinstance(model_type, str) else None
+    return kind in ("decoder", "t5", "bert") and model_type != "llava"
+
+
+def without_eyes(path: str, model_type: str) -> InputError:
+    """What is raised for a ``config.json`` of such a model."""
+    return InputError(
+        f"{path} has the model_type {options.shown(model_type)}: that is a language model without eyes; name one that"
+        " sees, such as Salesforce/instructblip-flan-t5-xl, or judge it with --config=winoviz or --config=wscplus",
         code="wrong-kind-of-model",
     )
 

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
-from winobench.models import decoder, decoder_cache, functional, t5
+from winobench.data.processors import ImageProcessor
+from winobench.models import blip_2, decoder, decoder_cache, functional, t5
 from winobench.models.decoder_cache import Cache
 
 # The generator is named, so that jax_default_prng_impl cannot change an answer.
@@ -39,6 +40,7 @@ class Program:
       dtype: of the computation and of cached keys and values.
       start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
       ends: ids of tokens that end a text.
+      processor: of a model that sees: what normalises the pictures that its prompts begin with.
     """
 
     structure: functional.Structure
@@ -46,12 +48,15 @@ class Program:
     dtype: str
     start: int | None = None
     ends: tuple[int, ...] = ()
+    processor: ImageProcessor | None = None
 
     def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         return parallel.map_over_data(function, self.mesh, in_specs, out_specs)
 
-    def _reader(self, params: list[jax.Array], prompts: Prompts) -> Any:
+    def _reader(self, params: list[jax.Array], prompts: Prompts | PicturePrompts) -> Any:
         model = self.structure.module(params)
+        if isinstance(prompts, PicturePrompts):
+            return _Seeing(model, self.start, self.processor, prompts)
         return (
             _Decoder(model, self.dtype, prompts) if self.start is None else _EncoderDecoder(model, self.start, prompts)
         )
@@ -73,7 +78,28 @@ class Prompts(NamedTuple):
     lengths: jax.Array
 
 
-_PROMPTS = Prompts(_WHOLE, _WHOLE, _ROWS, _ROWS)
+class PicturePrompts(NamedTuple):
+    """Prompts of a batch, each behind a picture.
+
+    Attributes:
+      pictures: uint8 [rows, height, width, 3], from the image processor.
+      ids: int32 [rows, width], the prompt in tokens of the language model, at the left.
+      lengths: int32 [rows], how many of them there are.
+      question: (int32 [rows, width], int32 [rows]), the prompt in tokens of a Q-Former that reads it, and their number;
+        empty where it reads none.
+    """
+
+    pictures: jax.Array
+    ids: jax.Array
+    lengths: jax.Array
+    question: tuple[jax.Array, ...]
+
+
+def _specs(prompts: Prompts | PicturePrompts) -> Any:
+    """Where the parts of prompts live."""
+    if isinstance(prompts, PicturePrompts):
+        return jax.tree.map(lambda _: _ROWS, prompts)
+    return Prompts(_WHOLE, _WHOLE, _ROWS, _ROWS)
 
 
 class Draws(NamedTuple):
@@ -113,7 +139,11 @@ def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, len
 
 @functools.partial(jax.jit, static_argnames="program")
 def score_options(
-    program: Program, params: list[jax.Array], prompts: Prompts, options: jax.Array, option_lengths: jax.Array
+    program: Program,
+    params: list[jax.Array],
+    prompts: Prompts | PicturePrompts,
+    options: jax.Array,
+    option_lengths: jax.Array,
 ) -> jax.Array:
     """Log-likelihoods of options. A prompt is read once, whatever the number of its options.
 
@@ -145,14 +175,16 @@ def score_options(
                 scores += more.reshape(scores.shape)
         return scores
 
-    return program._over_rows(run, (_WHOLE, _PROMPTS, _ROWS, _ROWS), _ROWS)(params, prompts, options, option_lengths)
+    return program._over_rows(run, (_WHOLE, _specs(prompts), _ROWS, _ROWS), _ROWS)(
+        params, prompts, options, option_lengths
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("program", "width"))
 def generate(
     program: Program,
     params: list[jax.Array],
-    prompts: Prompts,
+    prompts: Prompts | PicturePrompts,
     limits: jax.Array,
     draws: Draws | None,
     *,
@@ -217,7 +249,7 @@ def generate(
             _, _, _, texts, counts, _, _ = jax.lax.while_loop(unfinished, write, carry)
         return texts, counts
 
-    specs = (_WHOLE, _PROMPTS, _ROWS, None if draws is None else Draws(_ROWS, _ROWS))
+    specs = (_WHOLE, _specs(prompts), _ROWS, None if draws is None else Draws(_ROWS, _ROWS))
     return program._over_rows(run, specs, (_ROWS, _ROWS))(params, prompts, limits, draws)
 
 
@@ -260,17 +292,22 @@ class _Decoder:
 class _EncoderDecoder:
     """As `_Decoder`, with an encoder for the prompts; a state is the decoder's cache, whose rows go in step."""
 
-    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts):
+    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts | PicturePrompts):
         self._model, self._start, self._prompts = model, start, prompts
 
     def read(self, more: int) -> tuple[jax.Array, t5.T5Cache, jax.Array]:
         """As of `_Decoder`; the first position of an answer follows the token that all begin with."""
-        ids, lengths = self._prompts.ids, self._prompts.lengths
-        rows, width = ids.shape
-        mask = jnp.arange(width) < lengths[:, None]
-        cache = self._model.make_cache(self._model.encode(ids, mask), mask, 1 + more)
+        states, mask = self._encoded()
+        cache = self._model.make_cache(states, mask, 1 + more)
+        rows = len(states)
         logits, cache = self._model.decode(jnp.full((rows, 1), self._start, jnp.int32), cache=cache)
         return logits[:, 0], cache, jnp.ones(rows, jnp.int32)
+
+    def _encoded(self) -> tuple[jax.Array, jax.Array]:
+        """What the decoder attends to, and which of it is no padding."""
+        ids, lengths = self._prompts.ids, self._prompts.lengths
+        mask = jnp.arange(ids.shape[1]) < lengths[:, None]
+        return self._model.encode(ids, mask), mask
 
     def advance(self, state: t5.T5Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, t5.T5Cache]:
         """As of `_Decoder`, but the first result is the logits; positions follow from the state."""
@@ -283,6 +320,25 @@ class _EncoderDecoder:
     def repeat(self, state: t5.T5Cache, count: int) -> t5.T5Cache:
         """As of `_Decoder`."""
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0) if leaf.ndim else leaf, state)
+
+
+class _Seeing(_EncoderDecoder):
+    """As `_EncoderDecoder`, of a model that sees."""
+
+    def __init__(
+        self,
+        model: blip_2.Blip2ForConditionalGeneration,
+        start: int,
+        processor: ImageProcessor,
+        prompts: PicturePrompts,
+    ):
+        super().__init__(model.language_model, start, prompts)
+        self._whole, self._processor = model, processor
+
+    def _encoded(self) -> tuple[jax.Array, jax.Array]:
+        pictures, ids, lengths, question = self._prompts
+        image = self._whole.image_keys_values(self._whole.image_states(self._processor.normalize(pictures)))
+        return self._whole.read(self._whole.prefix(image, *question), ids, lengths)
 
 
 def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:
