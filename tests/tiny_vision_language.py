@@ -1,4 +1,4 @@
-"""Small random BLIP-2 and InstructBLIP with FLAN-T5, in the published layout: shards, processor, two tokenizers."""
+"""Small random BLIP-2 and InstructBLIP, in the published layout: shards, processor, two tokenizers."""
 
 import json
 import pathlib
@@ -29,7 +29,7 @@ _QFORMER = {
     "max_position_embeddings": 64,
     "layer_norm_eps": 0.03,
 }
-_TEXT = {
+_T5 = {
     "model_type": "t5",
     "d_model": 32,
     "d_kv": 8,
@@ -46,12 +46,26 @@ _TEXT = {
 }
 
 
+_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "bos_token_id": 2,
+}
+
+
 def make_processor(folder: pathlib.Path, family: str):
     """Transformers' processor: images of 32 x 32, a T5's tokenizer, and for InstructBLIP one like BERT's."""
     import transformers
 
     images = transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
-    tokenizer = make_tokenizer(kind="t5")
+    tokenizer = make_tokenizer(kind="decoder" if family == "vicuna" else "t5")
     if family == "blip-2":
         return transformers.Blip2Processor(images, tokenizer, num_query_tokens=QUERIES)
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +80,7 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
 
     Args:
       folder: where to; made if needed.
-      family: ``instructblip`` or ``blip-2``.
+      family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it.
 
     Returns:
       The folder.
@@ -77,21 +91,21 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
     processor = make_processor(folder, family)
     processor.save_pretrained(folder)
     config_class, model_class = {
-        "instructblip": (transformers.InstructBlipConfig, transformers.InstructBlipForConditionalGeneration),
         "blip-2": (transformers.Blip2Config, transformers.Blip2ForConditionalGeneration),
-    }[family]
+    }.get(family, (transformers.InstructBlipConfig, transformers.InstructBlipForConditionalGeneration))
+    text = _LLAMA if family == "vicuna" else _T5
     vocab_size = len(processor.tokenizer) + 3
     config = config_class(
         vision_config=_VISION,
         qformer_config=_QFORMER,
-        text_config=_TEXT | {"vocab_size": vocab_size, "tie_word_embeddings": False},
+        text_config=text | {"vocab_size": vocab_size, "tie_word_embeddings": False},
         num_query_tokens=QUERIES,
         image_token_index=processor.tokenizer.convert_tokens_to_ids("<image>"),
     )
     torch.manual_seed(0)
     model = model_class(config)
     # A head of its own, as published.
-    model.language_model.lm_head.weight = torch.nn.Parameter(torch.zeros(vocab_size, _TEXT["d_model"]))
+    model.language_model.lm_head.weight = torch.nn.Parameter(torch.zeros(vocab_size, 32))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Torch's own start would make all answers alike, whatever the image and the question.
@@ -110,7 +124,7 @@ def _save(model, folder: pathlib.Path) -> None:
     model.config.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = [type(model).__name__]
-    config["text_config"].pop("scale_decoder_outputs")
+    config["text_config"].pop("scale_decoder_outputs", None)
     config["text_config"]["tie_word_embeddings"] = False
     (folder / "config.json").write_text(json.dumps(config))
     tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -25,12 +25,13 @@ TEXTS = ["a red cube", "the blue ball left of a red cube, " * 3, ""]
 # So that the second text loses its beginning.
 LONGEST = 48
 TOLERANCE = 1e-5
+FAMILIES = ("instructblip", "blip-2", "vicuna")
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return {family: write_vision_language(folder / family, family) for family in ("instructblip", "blip-2")}
+    return {family: write_vision_language(folder / family, family) for family in FAMILIES}
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +67,16 @@ def expected(folders):
 
 def torch_log_likelihoods(folder, family, answer):
     """With the library's model, image processor and tokenizers; questions are those of the published evaluation."""
-    cls = {
-        "instructblip": transformers.InstructBlipForConditionalGeneration,
-        "blip-2": transformers.Blip2ForConditionalGeneration,
-    }[family]
+    cls = transformers.InstructBlipForConditionalGeneration
+    if family == "blip-2":
+        cls = transformers.Blip2ForConditionalGeneration
     network = cls.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     limits = {"truncation": True, "max_length": LONGEST, "return_tensors": "pt"}
-    labels = processor.tokenizer(answer, return_tensors="pt")["input_ids"]
+    follows = family == "vicuna"
+    labels = processor.tokenizer(answer, return_tensors="pt", add_special_tokens=not follows)["input_ids"]
+    if follows:
+        labels = torch.cat([labels, torch.full((1, 1), processor.tokenizer.eos_token_id)], dim=1)
     found = np.zeros((len(IMAGES), len(TEXTS), labels.shape[1]))
     for row, image in enumerate(IMAGES):
         pixels = processor.image_processor(Image.fromarray(image), return_tensors="pt")["pixel_values"]
@@ -82,16 +85,20 @@ def torch_log_likelihoods(folder, family, answer):
             processor.tokenizer.truncation_side = "left"
             ids = processor.tokenizer(question, **limits)["input_ids"]
             slots = torch.full((1, QUERIES), network.config.image_token_index)
-            inputs = {"pixel_values": pixels, "input_ids": torch.cat([slots, ids], dim=1), "labels": labels}
-            if family == "instructblip":
+            inputs = {"pixel_values": pixels, "input_ids": torch.cat([slots, ids], dim=1)}
+            if follows:
+                inputs["input_ids"] = torch.cat([inputs["input_ids"], labels[:, :-1]], dim=1)
+            else:
+                inputs["labels"] = labels
+            if family != "blip-2":
                 processor.qformer_tokenizer.truncation_side = "left"
                 inputs["qformer_input_ids"] = processor.qformer_tokenizer(question, **limits)["input_ids"]
-            logits = network(**inputs).logits[0]
+            logits = network(**inputs).logits[0, -labels.shape[1] :]
             found[row, column] = -torch.nn.CrossEntropyLoss(reduction="none")(logits, labels[0])
     return found
 
 
-@pytest.mark.parametrize("family", ["instructblip", "blip-2"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_published_formula(folders, expected, family):
     """exp(-mean of the answer's cross-entropies), and the log-odds of two answers."""
     loaded = vision_language.load_vision_language(folders[family])
@@ -223,7 +230,7 @@ def test_an_answer_without_tokens_of_its_own():
     """A tokenizer with words only has none for others."""
     tokenizer = transformers.BertTokenizerFast(vocab={word: number for number, word in enumerate(VOCABULARY)})
     with raises("unknown-answer", "answer", "'yes'"):
-        vqa_score._answer_tokens("answer", "yes", tokenizer)
+        vqa_score._answer_tokens("answer", "yes", tokenizer, False)
 
 
 def test_a_text_with_the_images_token(scorer):
@@ -263,12 +270,8 @@ def test_parts_of_other_models(folder, tmp_path):
     change(copy / "config.json", image_token_index=7)
     with raises("mismatched-parts", "<image>", "image_token_index=7"):
         VQAScore.from_pretrained(copy)
-    config = json.loads((folder / "config.json").read_text())
-    change(copy / "config.json", **config, use_decoder_only_language_model=True)
-    with raises("unsupported-option", "config.json", "use_decoder_only_language_model=True"):
-        VQAScore.from_pretrained(copy)
-    change(copy / "config.json", **config | {"text_config": {"model_type": "opt"}})
-    with raises("unsupported-option", "config.json", "'opt'", "'t5'"):
+    change(copy / "config.json", text_config={"model_type": "opt"})
+    with raises("unsupported-option", "config.json", "'opt'", "'t5'", "'llama'"):
         VQAScore.from_pretrained(copy)
 
 

@@ -70,6 +70,7 @@ _BLIP_2 = KeyTable(
         r"qformer\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
         r"language_model\.(encoder|decoder)\.embed_tokens\.weight",  # ``shared.weight`` again
         r"language_model\.decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+        r"language_model\.model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # a buffer, too
     )
 )
 

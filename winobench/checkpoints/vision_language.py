@@ -1,4 +1,4 @@
-"""Language models that see, from transformers' folders and hub ids: BLIP-2 and InstructBLIP with FLAN-T5.
+"""Language models that see, from transformers' folders and hub ids: BLIP-2 (FLAN-T5), InstructBLIP (FLAN-T5, Vicuna).
 
 As of language models, weights go from the files straight to the devices (`winobench.checkpoints.language_models`).
 """
@@ -181,7 +181,8 @@ def build_vision_language(
     models._check_depth(cls.__name__, config, tensors, "config.json")
     named = models._rename(cls.__name__, tensors)
     # As of T5: what the config says of it cannot be relied on.
-    head, embeddings = (named.get(f"language_model.{name}.weight") for name in ("lm_head", "shared"))
+    table = "shared" if config.start is not None else "model.embed_tokens"
+    head, embeddings = (named.get(f"language_model.{name}.weight") for name in ("lm_head", table))
     is_tied = encoder_layouts._is_copy(head, embeddings)
     if is_tied:
         named.pop("language_model.lm_head.weight", None)
@@ -189,11 +190,17 @@ def build_vision_language(
         config, text_config=dataclasses.replace(config.text_config, tie_word_embeddings=is_tied)
     )
     graph, state = nnx.split(abstract_vision_language(cls, config, dtype, int8=int8))
-    origins = {
-        path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
-    }
+    origins = {path: _torch_key(config, path) for path, _ in nnx.to_flat_state(state)}
     state, digest = language_models.fill(cls.__name__, state, origins, named, blip_2.parameter_shardings(state, mesh))
     return config, (graph, state), digest
+
+
+def _torch_key(config: Any, path: models.Path) -> str | None:
+    """Torch's key of a parameter; None for what is made with another one: the scales of an 8-bit kernel."""
+    if path[0] == "language_model" and config.start is None:
+        key = language_models._decoder_key(path[1:])
+        return key if key is None else f"language_model.{key}"
+    return None if path[-1] == "kernel_scale" else models._torch_key(path)
 
 
 def abstract_vision_language(

@@ -1,4 +1,4 @@
-"""BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) with FLAN-T5, in the layout of transformers.
+"""BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in the layout of transformers, with FLAN-T5 or Vicuna.
 
 A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it: those of learned
 queries, which attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens
@@ -15,11 +15,13 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh
 
 from winobench import parallel
-from winobench.models import blip, t5
+from winobench.models import blip, decoder, decoder_cache, t5
 from winobench.models.base import Network, layer_norm, linear
 from winobench.models.blip import KeysValues
 from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig
-from winobench.models.t5 import T5ForConditionalGeneration
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_cache import Cache
+from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
 # Keys and values of an image for each layer that attends to it.
 ImageKeysValues = tuple[KeysValues, ...]
@@ -179,8 +181,9 @@ class Blip2ForConditionalGeneration(Network):
         shape = (1, config.num_query_tokens, qformer.hidden_size)
         self.query_tokens = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), shape, kwargs["param_dtype"]))
         self.qformer = QFormer(qformer, reads_text=self.reads_text, **kwargs)
-        self.language_projection = linear(qformer.hidden_size, config.text_config.d_model, **kwargs)
-        self.language_model = T5ForConditionalGeneration(config.text_config, int8=int8, **kwargs)
+        self.language_projection = linear(qformer.hidden_size, config.text_width, **kwargs)
+        language = T5ForConditionalGeneration if isinstance(config.text_config, T5Config) else Decoder
+        self.language_model = language(config.text_config, int8=int8, **kwargs)
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
         """Encodes images.
@@ -235,8 +238,8 @@ class Blip2ForConditionalGeneration(Network):
         """What the language model reads of images: [B, num_query_tokens, d_model]; arguments as of `query_states`."""
         return self.language_projection(self.query_states(image, input_ids, lengths))
 
-    def read(self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Has the language model read images and questions.
+    def encode(self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Has a T5 read images and questions.
 
         Args:
           prefix: results of `prefix`.
@@ -247,31 +250,70 @@ class Blip2ForConditionalGeneration(Network):
         Returns:
           The encoder's states, [B, num_query_tokens + S, d_model], and which of them are no padding, a bool array.
         """
-        there = jnp.arange(prefix.shape[1] + input_ids.shape[1]) < prefix.shape[1] + lengths[:, None]
+        there = _is_text(prefix, input_ids, lengths)
         return self.language_model.encode(input_ids, there, prefix), there
 
-    def answer_log_probabilities(
-        self, states: jax.Array, there: jax.Array, answers: tuple[tuple[int, ...], ...]
-    ) -> tuple[jax.Array, ...]:
-        """Log-probabilities of the tokens of answers.
+    def continue_from(
+        self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, more: int
+    ) -> tuple[jax.Array, Cache, jax.Array]:
+        """Has a decoder read images and questions; arguments as of `encode`.
 
         Args:
-          states: as of `read`.
-          there: as of `read`.
+          prefix, input_ids, lengths: as of `encode`.
+          more: how many tokens are to follow.
+
+        Returns:
+          The last state of each row, [B, hidden_size], from which follow the logits of the next token; the cache; and
+          that token's position, int32 [B].
+        """
+        model = self.language_model
+        there = _is_text(prefix, input_ids, lengths)
+        slots = there.shape[1] + more
+        longest = model.config.longest
+        cache = decoder_cache.make_cache(
+            model.config, len(there), slots if longest is None else min(slots, longest), self.dtype
+        )
+        positions = jnp.where(there, jnp.arange(there.shape[1]), -1)
+        hidden, cache = model(input_ids, positions, cache, prefix=prefix)
+        after = prefix.shape[1] + lengths
+        return hidden[jnp.arange(len(there)), after - 1], cache, after
+
+    def answer_log_probabilities(
+        self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, answers: tuple[tuple[int, ...], ...]
+    ) -> tuple[jax.Array, ...]:
+        """Log-probabilities of the tokens of answers to questions about images.
+
+        Args:
+          prefix, input_ids, lengths: as of `encode`.
           answers: the tokens of each answer, the one that ends it included.
 
         Returns:
           For each answer, float32 [B, number of its tokens], in nats.
         """
-        model = self.language_model
-        cache = model.make_cache(states, there, max(map(len, answers)))
+        model, rows = self.language_model, len(input_ids)
+        start, longest = self.config.start, max(map(len, answers))
+        if start is not None:
+            cache = model.make_cache(*self.encode(prefix, input_ids, lengths), longest)
+        else:
+            last, cache, after = self.continue_from(prefix, input_ids, lengths, longest - 1)
         results = []
         for answer in answers:
-            before = jnp.asarray((model.config.decoder_start_token_id, *answer[:-1]), jnp.int32)
-            logits, _ = model.decode(jnp.broadcast_to(before, (len(states), len(answer))), cache=cache)
-            chosen = jnp.take_along_axis(logits, jnp.asarray(answer, jnp.int32)[None, :, None], axis=-1)[..., 0]
+            tokens = jnp.broadcast_to(jnp.asarray(answer, jnp.int32), (rows, len(answer)))
+            if start is not None:
+                before = jnp.concatenate([jnp.full((rows, 1), start, jnp.int32), tokens[:, :-1]], axis=1)
+                logits, _ = model.decode(before, cache=cache)
+            else:
+                hidden, _ = model(tokens[:, :-1], after[:, None] + jnp.arange(len(answer) - 1), cache)
+                logits = model.logits(jnp.concatenate([last[:, None], hidden], axis=1))
+            chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
             results.append(chosen - jax.nn.logsumexp(logits, axis=-1))
         return tuple(results)
+
+
+def _is_text(prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
+    """Which of the prefix's states and of the tokens behind them are no padding: bool [B, P + S]."""
+    count = prefix.shape[1]
+    return jnp.arange(count + input_ids.shape[1]) < count + lengths[:, None]
 
 
 class InstructBlipForConditionalGeneration(Blip2ForConditionalGeneration):
@@ -282,7 +324,7 @@ class InstructBlipForConditionalGeneration(Blip2ForConditionalGeneration):
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter lives: those of the language model as in `winobench.models.t5.parameter_shardings`.
+    """Where each parameter lives: those of the language model as `winobench.models.t5` or ``decoder`` say.
 
     Args:
       state: the network's state, of arrays or of shapes.
@@ -292,5 +334,7 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
       The same pytree with a `NamedSharding` at each leaf.
     """
     shardings = parallel.parameter_shardings(state, mesh)
-    shardings["language_model"] = t5.parameter_shardings(state["language_model"], mesh)
+    language = state["language_model"]
+    of_language = t5 if "shared" in language else decoder
+    shardings["language_model"] = of_language.parameter_shardings(language, mesh)
     return shardings

@@ -11,6 +11,7 @@ from winobench.errors import InputError
 from winobench.models.blip_config import BlipVisionConfig
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig, is_count
+from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5_config import T5Config
 
 # What acts in training or in generation alone, and the head for matching, which these networks do not have.
@@ -118,23 +119,23 @@ class Blip2Config(NetworkConfig):
     Attributes:
       vision_config: of the image encoder.
       qformer_config: of the Q-Former.
-      text_config: of the language model.
+      text_config: of the language model, a T5 or, in InstructBLIP, a LLaMA (Vicuna).
       num_query_tokens: states of an image that the language model reads.
       image_token_index: id of the token that holds the place of one of them; None in files of 2024 and before.
     """
 
     vision_config: Blip2VisionConfig = Blip2VisionConfig()
     qformer_config: Blip2QFormerConfig = Blip2QFormerConfig()
-    text_config: T5Config = dataclasses.field(default_factory=T5Config)
+    text_config: T5Config | DecoderConfig = dataclasses.field(default_factory=T5Config)
     num_query_tokens: int = 32
     image_token_index: int | None = None
 
     architecture: ClassVar[str] = "Blip2ForConditionalGeneration"
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "blip-2"
-    _only: ClassVar = {"use_decoder_only_language_model": (False,)}
-    _no_effect: ClassVar = _NO_EFFECT
+    _no_effect: ClassVar = _NO_EFFECT | {"use_decoder_only_language_model"}
     _parts: ClassVar = (Blip2VisionConfig, Blip2QFormerConfig)
+    _languages: ClassVar = {"t5": T5Config}
 
     def __post_init__(self):
         self._require_positive("num_query_tokens")
@@ -150,6 +151,17 @@ class Blip2Config(NetworkConfig):
                 code="mismatched-parts",
             )
 
+    @property
+    def text_width(self) -> int:
+        """Width of the language model's states."""
+        text = self.text_config
+        return text.d_model if isinstance(text, T5Config) else text.hidden_size
+
+    @property
+    def start(self) -> int | None:
+        """The token that an answer of a T5 begins with; None of a decoder alone, which goes on from the question."""
+        return getattr(self.text_config, "decoder_start_token_id", None)
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Builds the config from the contents of a published ``config.json``; as the base class says.
@@ -158,7 +170,7 @@ class Blip2Config(NetworkConfig):
 
         Raises:
           InputError: if an option is unknown or unsupported, or if the file describes another network, such as one
-            whose language model is no T5.
+            whose language model is of a kind that is not implemented.
         """
         if isinstance(values, Mapping):
             named = values.get("architectures") or [cls.architecture]
@@ -170,10 +182,10 @@ class Blip2Config(NetworkConfig):
                 )
             text = values.get("text_config") or {}
             kind = text.get("model_type", "opt") if isinstance(text, Mapping) else None
-            if kind != "t5":
+            if not isinstance(kind, str) or kind not in cls._languages:
                 raise InputError(
                     f"{cls.__name__}: the language model is of the type {options.shown(kind)}, but winobench implements"
-                    " 't5' only; take a checkpoint with FLAN-T5.",
+                    f" {' and '.join(map(repr, cls._languages))} only; take a checkpoint with FLAN-T5.",
                     code="unsupported-option",
                 )
             vision, qformer = cls._parts
@@ -182,7 +194,7 @@ class Blip2Config(NetworkConfig):
             if isinstance(part, Mapping):
                 part = {**part, "encoder_hidden_size": vision.hidden_size}
             parts = {"vision_config": vision, "qformer_config": qformer.from_dict(part)}
-            values = {**values, **parts, "text_config": T5Config.from_dict(text)}
+            values = {**values, **parts, "text_config": cls._languages[kind].from_dict(text)}
         return super().from_dict(values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,3 +217,4 @@ class InstructBlipConfig(Blip2Config):
     architecture: ClassVar[str] = "InstructBlipForConditionalGeneration"
     _class_value: ClassVar = "instructblip"
     _parts: ClassVar = (InstructBlipVisionConfig, InstructBlipQFormerConfig)
+    _languages: ClassVar = {"t5": T5Config, "llama": DecoderConfig}

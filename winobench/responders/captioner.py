@@ -74,7 +74,7 @@ class Captioner:
             functional.Structure(graph, tree),
             self.mesh,
             loaded.module().dtype.name,
-            loaded.config.text_config.decoder_start_token_id,
+            loaded.config.start,
             loaded.stop_ids,
             loaded.processor,
         )

@@ -56,7 +56,8 @@ class Program:
     def _reader(self, params: list[jax.Array], prompts: Prompts | PicturePrompts) -> Any:
         model = self.structure.module(params)
         if isinstance(prompts, PicturePrompts):
-            return _Seeing(model, self.start, self.processor, prompts)
+            seeing = _SeeingDecoder if self.start is None else _SeeingEncoderDecoder
+            return seeing(model, self, prompts)
         return (
             _Decoder(model, self.dtype, prompts) if self.start is None else _EncoderDecoder(model, self.start, prompts)
         )
@@ -256,7 +257,7 @@ def generate(
 class _Decoder:
     """Reads prompts and goes on from them, with a decoder alone; a state is a cache."""
 
-    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts):
+    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts | PicturePrompts):
         self._model, self._dtype, self._prompts = model, dtype, prompts
         self.logits = model.logits
 
@@ -322,23 +323,37 @@ class _EncoderDecoder:
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0) if leaf.ndim else leaf, state)
 
 
-class _Seeing(_EncoderDecoder):
+class _SeeingEncoderDecoder(_EncoderDecoder):
     """As `_EncoderDecoder`, of a model that sees."""
 
-    def __init__(
-        self,
-        model: blip_2.Blip2ForConditionalGeneration,
-        start: int,
-        processor: ImageProcessor,
-        prompts: PicturePrompts,
-    ):
-        super().__init__(model.language_model, start, prompts)
-        self._whole, self._processor = model, processor
+    def __init__(self, model: blip_2.Blip2ForConditionalGeneration, program: Program, prompts: PicturePrompts):
+        super().__init__(model.language_model, program.start, prompts)
+        self._seeing, self._processor = model, program.processor
 
     def _encoded(self) -> tuple[jax.Array, jax.Array]:
-        pictures, ids, lengths, question = self._prompts
-        image = self._whole.image_keys_values(self._whole.image_states(self._processor.normalize(pictures)))
-        return self._whole.read(self._whole.prefix(image, *question), ids, lengths)
+        return self._seeing.encode(*_seen(self._seeing, self._processor, self._prompts))
+
+
+class _SeeingDecoder(_Decoder):
+    """As `_Decoder`, of a model that sees."""
+
+    def __init__(self, model: blip_2.Blip2ForConditionalGeneration, program: Program, prompts: PicturePrompts):
+        super().__init__(model.language_model, program.dtype, prompts)
+        self._seeing, self._processor = model, program.processor
+
+    def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
+        """As of `_Decoder`."""
+        seen = _seen(self._seeing, self._processor, self._prompts)
+        last, cache, after = self._seeing.continue_from(*seen, more)
+        return self.logits(last), cache, after
+
+
+def _seen(
+    model: blip_2.Blip2ForConditionalGeneration, processor: ImageProcessor, prompts: PicturePrompts
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What a language model reads: states of pictures, prompts and their lengths."""
+    image = model.image_keys_values(model.image_states(processor.normalize(prompts.pictures)))
+    return model.prefix(image, *prompts.question), prompts.ids, prompts.lengths
 
 
 def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:

@@ -85,8 +85,7 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
             prefix = images
             if model.reads_text:
                 prefix = model.prefix(images, question[0][:, :-1], question[0][:, -1])
-            read = model.read(prefix, ids[:, :-1], ids[:, -1])
-            found = model.answer_log_probabilities(*read, how.answers)
+            found = model.answer_log_probabilities(prefix, ids[:, :-1], ids[:, -1], how.answers)
         if len(found) == 1:
             return jnp.exp(found[0].mean(axis=1))
         return found[0].sum(axis=1) - found[1].sum(axis=1)
@@ -151,7 +150,8 @@ class VQAScore(PairScorer):
         self._loaded = loaded
         self.max_text_tokens = self._longest(max_text_tokens)
         asked = {"answer": answer} if self.kind == "probability" else {"answer": answer, "opposite": opposite}
-        answers = tuple(_answer_tokens(name, text, loaded.tokenizer) for name, text in asked.items())
+        follows = loaded.config.start is None
+        answers = tuple(_answer_tokens(name, text, loaded.tokenizer, follows) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
                 f"answer and opposite are both {options.shown(answer)} to the model: their odds say nothing, name two"
@@ -285,10 +285,18 @@ def _check_question(question: Any) -> None:
     check_texts([question])
 
 
-def _answer_tokens(name: str, answer: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The tokens of an answer, the one that ends it included; raises InputError for one that the model cannot give."""
+def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool) -> tuple[int, ...]:
+    """The tokens of an answer, the one that ends it included; raises InputError for one that the model cannot give.
+
+    Args:
+      name: of the option.
+      answer: a text.
+      tokenizer: of the language model.
+      follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
+    """
     check_texts([answer])
-    ids = tuple(tokenizer(answer)["input_ids"])
+    ids = tuple(tokenizer(answer, add_special_tokens=not follows)["input_ids"])
+    ids += (tokenizer.eos_token_id,) * follows
     words = set(ids) - set(tokenizer.all_special_ids)
     if not words or tokenizer.unk_token_id in ids:
         raise InputError(
