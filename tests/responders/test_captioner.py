@@ -25,7 +25,7 @@ def _quick():
         yield
 
 
-@pytest.fixture(scope="module", params=["instructblip", "vicuna", "blip-2"])
+@pytest.fixture(scope="module", params=["instructblip", pytest.param("vicuna", marks=pytest.mark.slow), "blip-2"])
 def family(request):
     return request.param
 
@@ -65,6 +65,7 @@ def test_greedy_texts_are_those_of_torch(captioner, folder, family):
     assert captioner.write(IMAGES[1:2], PROMPTS[1], max_tokens=12) == texts[1:2]
 
 
+@pytest.mark.slow
 def test_drawn_texts(captioner, family):
     """Of the seed, the picture, the prompt and the number of the draw alone, not of the batch or the devices."""
     if family != "instructblip":

@@ -66,12 +66,15 @@ class KeyTable:
 _OLD_VAE_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
 
 _BLIP_2 = KeyTable(
+    # A decoder's layers have one level less of names here.
+    renames=((r"language_model\.model\.", r"language_model."),),
     ignored=(
         r"qformer\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
-        r"language_model\.(encoder|decoder)\.embed_tokens\.weight",  # ``shared.weight`` again
+        r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
+        # T5's ``shared.weight`` again, and what early versions made.
+        r"language_model\.(encoder|decoder)\.embed_tokens\.weight",
         r"language_model\.decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
-        r"language_model\.model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # a buffer, too
-    )
+    ),
 )
 
 KEY_TABLES: dict[str, KeyTable] = {

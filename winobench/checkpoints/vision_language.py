@@ -181,7 +181,7 @@ def build_vision_language(
     models._check_depth(cls.__name__, config, tensors, "config.json")
     named = models._rename(cls.__name__, tensors)
     # As of T5: what the config says of it cannot be relied on.
-    table = "shared" if config.start is not None else "model.embed_tokens"
+    table = "shared" if config.start is not None else "embed_tokens"
     head, embeddings = (named.get(f"language_model.{name}.weight") for name in ("lm_head", table))
     is_tied = encoder_layouts._is_copy(head, embeddings)
     if is_tied:
@@ -190,17 +190,11 @@ def build_vision_language(
         config, text_config=dataclasses.replace(config.text_config, tie_word_embeddings=is_tied)
     )
     graph, state = nnx.split(abstract_vision_language(cls, config, dtype, int8=int8))
-    origins = {path: _torch_key(config, path) for path, _ in nnx.to_flat_state(state)}
+    origins = {
+        path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
+    }
     state, digest = language_models.fill(cls.__name__, state, origins, named, blip_2.parameter_shardings(state, mesh))
     return config, (graph, state), digest
-
-
-def _torch_key(config: Any, path: models.Path) -> str | None:
-    """Torch's key of a parameter; None for what is made with another one: the scales of an 8-bit kernel."""
-    if path[0] == "language_model" and config.start is None:
-        key = language_models._decoder_key(path[1:])
-        return key if key is None else f"language_model.{key}"
-    return None if path[-1] == "kernel_scale" else models._torch_key(path)
 
 
 def abstract_vision_language(
