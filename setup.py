@@ -95,6 +95,8 @@ setuptools.setup(
         ],
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
         "order": ["spacy>=3.8,<4"],
+        # The published code's shuffles need NLTK as well, and its data: python -m nltk.downloader punkt_tab
+        "order_published": ["spacy>=3.8,<4", "nltk>=3.9.1,<4"],
         # Running on these, and compiling for them on a machine that has none (python -m launch.plan).
         "cuda": ["jax[cuda13]>=0.10,<0.12"],
         "tpu": ["jax[tpu]>=0.10,<0.12"],

@@ -243,8 +243,9 @@ def _as_published(config: ml_collections.ConfigDict) -> None:
     config.optimizer.warmup_steps = 0
     config.validate_every = 500
     config.checkpoint_every = 500
-    # As many rows and samples as in the published code, which takes every 15th batch of 8.
-    config.validation.limit = 323
+    # The rows and the number of samples of the published code.
+    config.validation.tasks = "coco_hardneg_text_328,coco_hardneg_image_328"
+    config.validation.limit = None
     config.validation.num_samples = 4
 
 

@@ -25,7 +25,8 @@ Reads the published files of a task or a training set, checks them, and writes t
 
   python -m launch.prepare --list                             what there is, what is ready, and how to get the rest
   python -m launch.prepare --task=pets                        download what may be downloaded, and prepare it
-  python -m launch.prepare --task=svo_subj,svo_verb,svo_obj --source=DIR
+  python -m launch.prepare --task=svo_subj,svo_verb,svo_obj --allow_partial       what is still on the web, in hours
+  python -m launch.prepare --task=winoground --source=DIR     from a folder with the published files
   python -m launch.prepare --task=@spatial                    the tasks of a group, as --config.tasks of launch.eval
   python -m launch.prepare --task=all                         every task whose files can be had or are there already
   python -m launch.prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
@@ -99,6 +100,7 @@ def prepare_tasks(
         )
     scorer = None if lists is None else _list_maker(lists, tasks)
     failed = []
+    fetched: set[Any] = set()
     for task in tasks:
         try:
             place = prepared.task_folder(task.name, data_dir)
@@ -108,8 +110,9 @@ def prepare_tasks(
                 print(f"{task.name}: is ready, {prepared.describe(state)} in {place}; --overwrite prepares it again")
             else:
                 if scorer is not None:
-                    task = _with_lists(task, folder or download(task, data_dir), scorer, registry.model_label(lists))
-                print(prepare_task(task, folder, data_dir, workers, allow_partial))
+                    root = folder or download(task, data_dir, fetched)
+                    task = _with_lists(task, root, scorer, registry.model_label(lists))
+                print(prepare_task(task, folder, data_dir, workers, allow_partial, fetched))
         except InputError as error:
             _print_problems(getattr(error, "problems", ()))
             print(f"error: {task.name}: {' '.join(str(error).split())}", file=sys.stderr)
@@ -187,10 +190,11 @@ def prepare_task(
     data_dir: str | None,
     workers: int | None,
     allow_partial: bool,
+    fetched: set[Any],
 ) -> str:
     """Prepares a task, which has a ``source``, or a training set, and returns a line about it.
 
-    Arguments as of `prepare_tasks`.
+    Arguments as of `prepare_tasks`, and as of `download`.
 
     Raises:
       InputError: the files are missing, incomplete or wrong; says what to get where.
@@ -199,12 +203,13 @@ def prepare_task(
     from winobench.progress import Progress
 
     folder = prepared.task_folder(task.name, data_dir)
-    root = download(task, data_dir) if source is None else source
+    root = download(task, data_dir, fetched) if source is None else source
+    read = (allow_partial and getattr(task.source, "read_partial", None)) or task.source.read
     try:
         with Progress(f"preparing {task.name}", "images") as progress:
             state = preparing.prepare(
                 folder,
-                task.source.read(root),
+                read(root),
                 task=task.name,
                 task_version=task.version,
                 root=root,
@@ -222,8 +227,13 @@ def prepare_task(
     return line if source is not None else f"{line}; {root} is not needed any more"
 
 
-def download(task: Task | TrainingSet, data_dir: str | None) -> pathlib.Path:
+def download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any]) -> pathlib.Path:
     """Downloads what may be downloaded of a task, and returns the folder where it is.
+
+    Args:
+      task: a task or training set with a ``source``.
+      data_dir: where prepared data go.
+      fetched: what other tasks of this call have got from many places already; added to.
 
     Raises:
       InputError: nothing is there and nothing may be downloaded, or a download fails; says what to get where.
@@ -233,21 +243,24 @@ def download(task: Task | TrainingSet, data_dir: str | None) -> pathlib.Path:
 
     published = task.source
     root = prepared.data_folder(data_dir) / "sources" / (published.shared_folder or task.name)
-    if not published.downloads and not (root.is_dir() and any(root.iterdir())):
+    if not published.downloads and published.fetch is None and not (root.is_dir() and any(root.iterdir())):
         raise InputError(
             f"its files cannot be downloaded: make the folder {root}, or name another one with --source=DIR, that holds"
             f" {published.how_to_get}, and give the same command again",
             code="cannot-download",
         )
-    for file in published.downloads:
-        name = file.to + (f" ({file.note})" if file.note else "")
-        try:
+    try:
+        for file in published.downloads:
+            name = file.to + (f" ({file.note})" if file.note else "")
             with Progress(f"downloading {name}", "bytes") as progress:
                 downloads.fetch(file, root, progress)
-        except InputError as error:
-            raise InputError(
-                f"{error}; or name with --source=DIR a folder that holds {published.how_to_get}", code=error.code
-            ) from error
+        if published.fetch is not None and (published.fetch, root) not in fetched:
+            print(f"{task.name}: {published.fetch(root, Progress)}")
+            fetched.add((published.fetch, root))
+    except InputError as error:
+        raise InputError(
+            f"{error}; or name with --source=DIR a folder that holds {published.how_to_get}", code=error.code
+        ) from error
     return root
 
 

@@ -72,7 +72,7 @@ def test_there_are_documents_with_commands():
     assert len(COMMANDS) > 50
     modules = {words[0] for _, words in COMMANDS}
     assert modules >= {"launch.eval", "launch.prepare", "launch.report", "launch.train", "launch.cloud"}
-    others = {"pip", "pytest", "venv", "spacy"}
+    others = {"pip", "pytest", "venv", "spacy", "nltk.downloader"}
     assert all(name.startswith(("launch.", "benchmarks.", "winobench.")) or name in others for name in modules)
 
 
@@ -302,7 +302,7 @@ def test_every_newer_task_stands_in_the_table_with_its_rows():
 
 def test_the_groups_are_those_of_the_table():
     rows = re.findall(r"^\| `@(\w+)` \| (.*) \|$", (ROOT / "docs" / "tasks.md").read_text(), re.MULTILINE)
-    assert dict(rows[:-1]) == base.SKILLS
+    assert dict(rows[: len(base.SKILLS)]) == base.SKILLS
     assert tuple(name for name, _ in rows) == groups.GROUPS
 
 

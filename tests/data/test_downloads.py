@@ -442,3 +442,14 @@ def test_a_host_that_is_not_there_is_told_of_soon(tmp_path, monkeypatch, errors,
         downloads.fetch(Download("x", "http://nowhere/x"), tmp_path, Display(), sleep=waits.append)
     assert len(waits) == num_waits
     assert num_waits > 2 or sum(waits) <= 5
+
+
+def test_a_page_in_the_place_of_a_file_is_told(server, tmp_path):
+    server.kind = "text/html; charset=utf-8"
+    with raises("cannot-download", "page", "browser", "file.bin"):
+        fetch(_download(server), tmp_path)
+    assert not list(tmp_path.rglob("file.bin*"))
+    assert len(server.requests) == 1
+    server.kind = "application/octet-stream"
+    fetch(_download(server), tmp_path)
+    assert (tmp_path / "sub" / "file.bin").read_bytes() == CONTENT

@@ -1,6 +1,7 @@
 """Order perturbations: worked by hand, and their properties."""
 
 import collections
+import re
 import subprocess
 import sys
 
@@ -130,12 +131,60 @@ def test_what_cannot_be_changed_is_left_out():
     assert word_order.reordered_captions("", lambda text: []) == ("",)
 
 
-def test_other_spaces_are_no_other_order():
-    # The tagger cuts more finely than spaces do; "man 's" is "man's", not a perturbation of it.
-    def tagger(text):
-        return [("man", "NN"), ("'s", "POS")]
+_TREEBANK = re.compile(r"\w+|'s\b|n't|[^\w\s]")
 
-    assert word_order.reordered_captions("man's", tagger) == ("man's", "'s man")
+
+def finer_tagger(text):
+    """Cuts more finely than spaces do, as spaCy does; its tags are as good as random."""
+    kinds = ["NN", "JJ", "VBZ", "IN", "DT", "NNS", "CC"]
+    marks = {"-": "HYPH", "'s": "POS", ",": ",", ".": ".", "\u00a0": "_SP"}
+    return [
+        (token, marks.get(token, kinds[len(token) % len(kinds)] if token[0].isalnum() else ":"))
+        for token in _TREEBANK.findall(text)
+    ]
+
+
+def test_a_word_of_several_tokens_stays_whole():
+    assert word_order.reordered_captions("man's", lambda text: [("man", "NN"), ("'s", "POS")]) == ("man's",)
+    tags = [("A", "DT"), ("long", "JJ"), ("-", "HYPH"), ("haired", "JJ"), ("man", "NN"), ("'s", "POS"), ("dog", "NN")]
+    tags += [(",", ","), ("U.S.", "NNP"), ('"', "``"), ("&", "CC"), ('"', "''"), ("3.5", "CD"), ("\u2014", ":")]
+    assert word_order.tagged_words('A long-haired man\'s dog, U.S. "&" 3.5 \u2014', lambda text: tags) == [
+        *[("a", "DT"), ("long-haired", "JJ"), ("man's", "NN"), ("dog,", "NN"), ("u", "NNP"), ("s", "NNP"), ("&", "CC")],
+        *[("3", "CD"), ("5", "CD"), ("\u2014", ":")],
+    ]
+    with pytest.raises(ValueError, match=names("'cat'")):
+        word_order.tagged_words("A dog.", lambda text: [("cat", "NN")])
+
+
+ODD = (
+    "A long-haired, dark-brown dog's T-shirt isn't the well-dressed man's.",
+    "A \"stop\" sign says 'stop'; two (2) boys -- one in #7 -- don't.",
+    "Children's 3.5 ft. tall sand-castle... at 10:30 a.m., $5.00 & up!",
+    "[Two] men/women w/ {hats} ~ the U.S. flag * and a *star*",
+    "  Tabs\tand\nlines   and\u00a0spaces of no width  ",
+    "The  rock'n'roll band , playing on-stage - live .",
+    "\u201cCurly\u201d quotes, an \u2018n\u2019 and an em\u2014dash; caf\u00e9 na\u00efve \u0130stanbul Stra\u00dfe",
+    "... !!! ( )",
+    "one-two-three-four",
+    "-- - --- -",
+)
+
+
+def test_no_candidate_gives_itself_away_by_its_spelling():
+    rng = np.random.default_rng(0)
+    pieces = sorted({word for caption in ODD for word in caption.split()})
+    drawn = [" ".join(rng.choice(pieces, rng.integers(1, 45))) for _ in range(300)]
+    for caption in (*ODD, *drawn):
+        candidates = word_order.reordered_captions(caption, finer_tagger)
+        # The caption itself is cleaned as the published one, and cut.
+        cleaned = word_order.clean_caption(caption).split()
+        assert cleaned[: len(candidates[0].split())] == candidates[0].split()
+        assert len(candidates[0].split()) <= 30
+        assert len({tuple(sorted(text.split(" "))) for text in candidates}) == 1, caption
+        assert len({tuple(sorted(text)) for text in candidates}) == 1, caption
+        assert len(set(candidates)) == len(candidates)
+        if any(word_order.letters(text) != word_order.letters(candidates[0]) for text in candidates):
+            assert len(candidates) > 1
 
 
 def test_long_captions_are_cut_before_they_are_shuffled():

@@ -323,6 +323,25 @@ class TestValidation:
         assert (first.statement, first.snippet) == ("The kettle scorched the table, it broke.", "it broke")
         assert (second.statement, second.pair) == (own[0], None)
 
+    def test_types_that_are_none_are_those_of_the_same_sentence(self, known, tmp_path):
+        path, items = known
+        # What `known` has as traditional, with other capital letters and spaces; a sentence like it; an unknown one.
+        same = change(ROWS[1], type="Tradtional", statement=f" {ROWS[1][0].upper()} ")
+        near = change(ROWS[3], type="", statement=f"{ROWS[3][0]} So.")
+        unknown = change(ROWS[2], type="?", statement="Nothing of the kind was said of them.")
+        results = self.recorded(tmp_path, [same, near, unknown, ROWS[0]], [""] * 4)
+        assert [item.type for item in wscplus.read(results)] == ["", "", "", items[0].type]
+        found = wscplus.validation(path, results)
+        assert [item.type for item in found] == [items[1].type, wscplus.UNTYPED, wscplus.UNTYPED, items[0].type]
+        assert [item.original.get("type") for item in found] == ["Tradtional", "", "?", None]
+        assert [item.id for item in found[:2]] == [items[1].id, items[3].id]
+        # In the data itself it stays a fault.
+        damaged = tmp_path / "data.csv"
+        wscplus.write(damaged, items)
+        damaged.write_text(damaged.read_text().replace("Traditional", "Tradtional", 1))
+        with raises("bad-cell", "'type'", "Tradtional"):
+            wscplus.read(damaged)
+
     def test_a_file_without_questions(self, known, tmp_path):
         with raises("missing-column", "query"):
             wscplus.validation(known[0], known[0])
@@ -417,3 +436,24 @@ def test_composition_wants_a_file(capsys):
     with pytest.raises(SystemExit):
         main(["", "composition"])
     assert "composition FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", wscplus.RESULT_FILES)
+def test_types_of_the_published_files_are_found_again(folder, tmp_path, name):
+    """All types of every 35th row spoilt: each comes back, but for rows whose sentence is not in the data."""
+    with open(folder / name, encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    column, truth = header.index("type"), wscplus.validation(folder / wscplus.FILE_NAME, folder / name)
+    spoilt = range(0, 700, 35)
+    for number in spoilt:
+        rows[number][column] = "Tradtional"
+    with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    found = wscplus.validation(folder / wscplus.FILE_NAME, tmp_path / name)
+    repaired = [number for number in spoilt if found[number].type != wscplus.UNTYPED]
+    assert len(repaired) >= len(spoilt) - 1
+    assert [found[number].type for number in repaired] == [truth[number].type for number in repaired]
+    assert [item.type for number, item in enumerate(found) if number not in spoilt] == [
+        item.type for number, item in enumerate(truth) if number not in spoilt
+    ]
+    assert [item.id for item in found] == [item.id for item in truth]

@@ -22,6 +22,7 @@ class Server:
         self.requests: list[tuple[str, str | None, str | None]] = []
         self.tag: str | None = '"one"'
         self.states_length = True
+        self.kind: str | None = None  # the Content-Type
 
 
 @contextlib.contextmanager
@@ -74,6 +75,8 @@ def _answer(handler, server):
     handler.send_response(206 if is_part else 200)
     if is_part:
         handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+    if server.kind:
+        handler.send_header("Content-Type", server.kind)
     if server.tag:
         handler.send_header("ETag", server.tag)
     if server.states_length:

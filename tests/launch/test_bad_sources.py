@@ -40,7 +40,7 @@ from tests.launch.source_faults import (
     wrong,
 )
 from tests.tasks import newer_layouts, published_layouts
-from winobench.data import prepared, word_order
+from winobench.data import prepared, published_order, word_order
 from winobench.errors import InputError
 from winobench.evaluation import evaluate as evaluation
 from winobench.tasks import TASKS
@@ -265,11 +265,12 @@ def _mmbias():
         return change(_PHRASES, lambda phrases: function(phrases["pleasant_phrases"]))
 
     phrases = f"'pleasant_phrases' in {{root}}/{_PHRASES} has"
+    or_partial = ", or give --allow_partial to evaluate the pairs whose groups are there"
     return [
         Fault(
             MISSING,
             remove(_MUSLIM),
-            f"there is no folder {{root}}/{_MUSLIM}: make it, with the task's .jpg files in it",
+            f"there is no folder {{root}}/{_MUSLIM}: make it, with the task's .jpg files in it{or_partial}",
         ),
         missing_image(f"{_MUSLIM}/2.jpg", 27, cut(f"{_MUSLIM}/2.jpg"), "Truncated File Read"),
         wrong(FEWER, count(list.pop), f"{phrases} 59 entries, not 60"),
@@ -278,7 +279,7 @@ def _mmbias():
         Fault(
             BROKEN,
             remove(*(f"{_MUSLIM}/{number}.jpg" for number in (1, 2, 3))),
-            f"the folder {{root}}/{_MUSLIM} has no .jpg file: put the task's images there",
+            f"the folder {{root}}/{_MUSLIM} has no .jpg file: put the task's images there{or_partial}",
         ),
         Fault(
             DUPLICATE,
@@ -337,23 +338,32 @@ def _hardneg(column, fewer):
     ]
 
 
+def _hardneg_image():
+    few = f"'neg_image' in row 1 of {{root}}/{_HARDNEG} names number 3, but the numbers end with 2"
+    return _hardneg("neg_image", wrong(FEWER, None, few))
+
+
+def _coco_order():
+    image = "val2014/COCO_val2014_00000000000{}.jpg"
+    return _order("coco_karpathy_test.json", image.format(1), image.format(0), 2, 2)
+
+
+def _flickr_order():
+    return _order("flickr30k_val.json", "images/1003.jpg", "flickr30k-images/1000.jpg", 12, 5)
+
+
 FAULTS = {
-    "aro_coco_order": _order(
-        "coco_karpathy_test.json",
-        "val2014/COCO_val2014_000000000001.jpg",
-        "val2014/COCO_val2014_000000000000.jpg",
-        2,
-        2,
-    ),
-    "aro_flickr_order": _order("flickr30k_val.json", "images/1003.jpg", "flickr30k-images/1000.jpg", 12, 5),
+    "aro_coco_order": _coco_order(),
+    "aro_coco_order_published": _coco_order(),
+    "aro_flickr_order": _flickr_order(),
+    "aro_flickr_order_published": _flickr_order(),
     "aro_vg_attribution": _visual_genome("visual_genome_attribution.json", 28),
     "aro_vg_relation": _visual_genome("visual_genome_relation.json", 5),
     "clevr": _clevr(),
-    "coco_hardneg_image": _hardneg(
-        "neg_image",
-        wrong(FEWER, None, f"'neg_image' in row 1 of {{root}}/{_HARDNEG} names number 3, but the numbers end with 2"),
-    ),
+    "coco_hardneg_image": _hardneg_image(),
+    "coco_hardneg_image_328": _hardneg_image(),
     "coco_hardneg_text": _hardneg("neg_caption", too_few(None, 3, 4)),
+    "coco_hardneg_text_328": _hardneg("neg_caption", too_few(None, 3, 4)),
     "flickr30k_image": _flickr_image(),
     "flickr30k_text": _flickr_text(),
     "genderbias": _genderbias(),
@@ -444,7 +454,8 @@ def pairs(tmp_path_factory):
         return pair
 
     with pytest.MonkeyPatch.context() as tagger:
-        tagger.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+        tagger.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
+        tagger.setattr(published_order, "nltk_tokenizer", lambda: published_layouts.stand_in_tokenizer)
         yield lambda name: made.get(name) or made.setdefault(name, make(name))
 
 

@@ -31,7 +31,7 @@ def data_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     sources = published_layouts.write_all(tmp_path_factory.mktemp("sources"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+        patch.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
         for task, source in sources.items():
             assert not prepare.prepare_tasks(task, str(source), str(folder), workers=1, allow_partial=True)
     return folder

@@ -29,6 +29,10 @@ def test_sizes_are_those_of_the_published_annotations(reference_data, tmp_path):
         "clevr": clevr.read(tmp_path),
         "coco_hardneg_text": coco_hardneg.read_texts(folder / "coco_hardneg"),
         "coco_hardneg_image": coco_hardneg.read_images(folder / "coco_hardneg"),
+        **{
+            f"coco_hardneg_{side}_328": coco_hardneg.read_validated(folder / "coco_hardneg", read)
+            for side, read in (("text", coco_hardneg.read_texts), ("image", coco_hardneg.read_images))
+        },
         "flickr30k_image": flickr30k.read_image_side(folder / "flickr30k"),
         "flickr30k_text": flickr30k.read_text_side(folder / "flickr30k"),
         "imagecode": imagecode.read(folder / "imagecode", None),

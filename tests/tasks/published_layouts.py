@@ -2,7 +2,8 @@
 
 Each ``write_<task>(folder)`` fills the folder that ``python -m launch.prepare --task=<task> --source=<folder>`` reads,
 and returns it. The sets are far smaller than the published ones, so prepare them with ``allow_partial``. The order
-tasks call `winobench.data.word_order.spacy_tagger`: replace it by ``lambda: stand_in_tagger``.
+tasks call `winobench.data.word_order.spacy_tagger`: replace it by ``lambda **_: stand_in_tagger``; those with the
+published shuffles call `winobench.data.published_order.nltk_tokenizer`, too: ``lambda: stand_in_tokenizer``.
 """
 
 import json
@@ -35,6 +36,11 @@ def stand_in_tagger(text: str) -> list[tuple[str, str]]:
     """For tests without spaCy: ends of sentences are tokens of their own, and unknown words are nouns."""
     tokens = text.replace(".", " .").split()
     return [(token, "." if token == "." else _TAGS.get(token.lower(), "NN")) for token in tokens]
+
+
+def stand_in_tokenizer(text: str) -> list[str]:
+    """For tests without NLTK: as `stand_in_tagger`."""
+    return [token for token, _ in stand_in_tagger(text)]
 
 
 def write_image(path: pathlib.Path, size: tuple[int, int] = (24, 16)) -> None:
@@ -87,6 +93,7 @@ def write_flickr30k(folder: pathlib.Path) -> pathlib.Path:
 
 
 write_flickr30k_image = write_flickr30k_text = write_aro_flickr_order = write_flickr30k
+write_aro_flickr_order_published = write_flickr30k
 
 
 def write_winoground(folder: pathlib.Path) -> pathlib.Path:
@@ -235,6 +242,9 @@ def write_aro_coco_order(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+write_aro_coco_order_published = write_aro_coco_order
+
+
 def write_pets(folder: pathlib.Path) -> pathlib.Path:
     """The 37 classes; three images, two of them in the test split."""
     for name in ("Abyssinian_201", "shiba_inu_12", "american_pit_bull_terrier_7"):
@@ -302,6 +312,7 @@ def write_coco_hardneg(folder: pathlib.Path) -> pathlib.Path:
 
 
 write_coco_hardneg_text = write_coco_hardneg_image = write_coco_hardneg
+write_coco_hardneg_text_328 = write_coco_hardneg_image_328 = write_coco_hardneg
 
 
 def write_clevr(folder: pathlib.Path) -> pathlib.Path:

@@ -6,19 +6,23 @@ import pytest
 
 from tests.expectations import names, raises
 from tests.tasks import newer_layouts, published_layouts
-from winobench.data import word_order
+from winobench.data import published_order, word_order
 from winobench.errors import InputError
 from winobench.tasks import TASKS, annotations
 
 # The annotation files of each task, and a mapping or row of one that every one of its items needs.
 ANNOTATIONS = {
     "aro_coco_order": "coco_karpathy_test.json",
+    "aro_coco_order_published": "coco_karpathy_test.json",
     "aro_flickr_order": "flickr30k_val.json",
+    "aro_flickr_order_published": "flickr30k_val.json",
     "aro_vg_attribution": "visual_genome_attribution.json",
     "aro_vg_relation": "visual_genome_relation.json",
     "clevr": "captions/spatial.json",
     "coco_hardneg_image": "valid_neg_clip.tsv",
+    "coco_hardneg_image_328": "valid_neg_clip.tsv",
     "coco_hardneg_text": "valid_neg_clip.tsv",
+    "coco_hardneg_text_328": "valid_neg_clip.tsv",
     "flickr30k_image": "val_top10_RN50x64.json",
     "flickr30k_text": "val_top10_RN50x64_text.json",
     "imagecode": "valid_data.json",
@@ -45,7 +49,8 @@ WITH_JSON = [
 
 @pytest.fixture(autouse=True)
 def _tagger(monkeypatch):
-    monkeypatch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+    monkeypatch.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
+    monkeypatch.setattr(published_order, "nltk_tokenizer", lambda: published_layouts.stand_in_tokenizer)
 
 
 def read(task, folder):
@@ -67,15 +72,16 @@ def test_items_are_as_the_task_declares(name, tmp_path):
     assert len({item.id for item in items}) == len(items) > 0
     for item in items:
         assert all(image.path.is_file() for image in item.images)
-        assert len(item.images) == task.shape[0]
+        assert len(item.images) == task.shape[0] or (task.is_rated and 1 < len(item.images) < task.shape[0])
+        assert len(item.ratings) == (len(item.images) if task.is_rated else 0)
         # Repeated candidates are left out.
         assert task.shape[1] - 1 <= len(item.texts) <= task.shape[1]
         assert len(set(item.texts)) == len(item.texts)
-        if task.metric in ("winoground", "own_texts", "effect_size"):
+        if task.metric in ("winoground", "own_texts", "all_answers", "effect_size") or task.is_rated:
             assert item.target is None
         else:
             assert 0 <= item.target < max(len(item.images), len(item.texts))
-    assert task.images_compete == (task.shape[0] > 1 and task.metric != "own_texts")
+    assert task.images_compete == (task.shape[0] > 1 and task.metric not in ("own_texts", "all_answers"))
     # The sentence that --list_tasks and a run show where the data are missing.
     sentence = task.source.how_to_get
     assert not sentence.endswith(".")

@@ -2,18 +2,21 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.expectations import names
 from tests.tasks import published_layouts
-from winobench.data import word_order
+from winobench.data import published_order, word_order
 from winobench.errors import InputError
+from winobench.metrics import METRICS
 from winobench.tasks import TASKS
 
 
 @pytest.fixture(autouse=True)
 def _tagger(monkeypatch):
-    monkeypatch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+    monkeypatch.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
+    monkeypatch.setattr(published_order, "nltk_tokenizer", lambda: published_layouts.stand_in_tokenizer)
 
 
 def test_every_caption_is_an_item(tmp_path):
@@ -33,6 +36,28 @@ def test_flickr_images_are_where_the_published_code_looks_for_them(tmp_path):
     items = list(TASKS["aro_flickr_order"].source.read(folder))
     assert len(items) == 60
     assert items[0].images[0].path == folder / "images" / "1000.jpg"
+
+
+def test_published_shuffles_without_those_that_say_the_same(tmp_path):
+    folder = published_layouts.write_aro_coco_order(tmp_path)
+    path = folder / "coco_karpathy_test.json"
+    rows = json.loads(path.read_text())
+    rows[0]["caption"] = ["Two dogs.", "Dog"]
+    path.write_text(json.dumps(rows))
+    source = TASKS["aro_coco_order_published"].source
+    items, shuffles = (
+        list(source.read(folder)),
+        published_order.PublishedShuffles(published_layouts.stand_in_tagger, published_layouts.stand_in_tokenizer),
+    )
+    expected = [shuffles(caption) for row in rows for caption in row["caption"]]
+    assert [item.texts for item in items] == [tuple(dict.fromkeys(texts)) for texts in expected]
+    assert expected[0].count("two dogs") > 1
+    # Nothing stands against a caption of one word; the published code counts it as right, and so do we.
+    assert items[1].texts == ("dog",)
+    outcome = METRICS["accuracy"](np.zeros((1, 1, 1)), [0])["accuracy"]
+    assert (outcome.correct.tolist(), outcome.tie.tolist()) == ([True], [False])
+    assert TASKS["aro_coco_order_published"].when_named
+    assert TASKS["aro_coco_order"].version == 2  # older prepared data are not those of today
 
 
 def test_a_caption_of_one_word_is_named(tmp_path):

@@ -75,3 +75,17 @@ def test_published_rows(reference_data):
         for row, item in zip(rows, images, strict=True)
     )
     assert all(abs(places[place] - 4839 / 3) < 5 * (4839 * 2 / 9) ** 0.5 for place in range(3))
+
+
+def test_rows_of_the_published_validation(reference_data):
+    """Against the published loop, spelt out: a loader of batches of eight in the file's order, every 15th of them."""
+    folder = reference_data / "gdbench" / "coco_hardneg"
+    for side in ("text", "image"):
+        rows = list(TASKS[f"coco_hardneg_{side}"].source.read(folder))
+        batches = [rows[start : start + 8] for start in range(0, len(rows), 8)]
+        kept = [row for number, batch in enumerate(batches) if number % 15 == 0 for row in batch]
+        assert len(batches) == 605
+        assert kept[-1].id == f"row-{600 * 8 + 7:06d}"
+        task = TASKS[f"coco_hardneg_{side}_328"]
+        assert list(task.source.read(folder)) == kept
+        assert len(kept) == task.source.num_examples == 328

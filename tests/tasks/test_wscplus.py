@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests import wscplus_files
 from tests.expectations import names, raises
 from winobench.data import wscplus as data
 from winobench.data.wscplus import answers as answers_in_words
@@ -344,6 +345,29 @@ class TestTasks:
         take_for_validation(monkeypatch, ("not there",))
         with raises("missing-items", "1"):
             wscplus.TEXT_TASKS[0].load(data_dir, None)
+
+    def test_slips_in_the_types_of_a_result_file(self, tmp_path):
+        path = wscplus_files.write(tmp_path, count=2)
+        text = path.read_text(encoding="utf-8")
+        # A slip in a traditional row; one in an ambiguous row, whose sentence the data do not have either.
+        text = text.replace(",Traditional,", ",Tradtional,", 1).replace(",Ambiguous,", ",Vague,", 1)
+        text = text.replace("Nora met Ida at stop 0", "Somebody saw quite another thing")
+        path.write_text(text, encoding="utf-8")
+        task = wscplus.of_results(path)
+        names_of_both = names("GPT4_results.csv", "1 ('Tradtional': traditional)", "3 ('Vague')")
+        with pytest.warns(UserWarning, match=names_of_both):
+            questions = task.load(str(tmp_path), None)
+        assert [question.groups for question in questions[:3]] == [
+            ("traditional", "GPT4"),
+            ("traditional", "GPT4"),
+            ("Claude2",),
+        ]
+        found = wscplus.metrics(questions, answers(*(question.answer for question in questions)))
+        counts = {name: found[name]["n"] for name in ("accuracy", "Claude2/accuracy", "unparsable", "untyped")}
+        assert counts == {"accuracy": 8, "Claude2/accuracy": 2, "unparsable": 8, "untyped": 8}
+        assert found["untyped"]["value"] == 1 / 8
+        by_type = [found[f"{name}/accuracy"]["n"] for name in data.TYPES]
+        assert by_type == [4, 1, 2]
 
     def test_importing_the_task_is_light(self):
         code = (

@@ -24,7 +24,7 @@ def published(tmp_path):
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    monkeypatch.setattr(word_order, "spacy_tagger", lambda: published_layouts.stand_in_tagger)
+    monkeypatch.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
 
 
 class MeanColour:

@@ -15,7 +15,7 @@ from winobench.diffusion import families
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.scorers.diffusion_itm import DiffusionITM
-from winobench.tasks import clevr_hardneg
+from winobench.tasks import TASKS, clevr_hardneg
 from winobench.training import hardneg, hardneg_step, loop
 from winobench.training.checkpoints import Checkpoints
 from winobench.training.validation import MEAN, Validation
@@ -57,6 +57,16 @@ def rows_of(folder):
 
 def tensors(folder):
     return safetensors.numpy.load_file(folder / FILE)
+
+
+def test_the_papers_config_validates_on_the_published_rows():
+    validation = hardneg_config.get_config("paper").validation
+    chosen = [TASKS[name] for name in validation.tasks.split(",")]
+    assert [(task.name, task.source.num_examples) for task in chosen] == [
+        ("coco_hardneg_text_328", 328),
+        ("coco_hardneg_image_328", 328),
+    ]
+    assert (validation.limit, validation.num_samples) == (None, 4)
 
 
 @pytest.mark.slow  # a whole run: its parts have quick tests in test_hard_negatives, test_latent_cache and test_loop

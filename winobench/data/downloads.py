@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _CHUNK = 2**20
 _SECONDS_WITHOUT_DATA = 60.0
 # Statuses of servers that are busy, restarting or in trouble for a while.
-_PASSING = (408, 425, 429, 500, 502, 503, 504)
+PASSING = (408, 425, 429, 500, 502, 503, 504)
 _LONGEST_WAIT = 60.0
 # Attempts at a host that has no name or no server, before it has sent anything: mostly this machine is offline, or the
 # address is wrong, and waiting longer does not help.
@@ -223,6 +223,7 @@ def _receive(part: _Part, display: Display) -> None:
             request.add_header("If-Range", part.validator)
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS_WITHOUT_DATA) as answer:
+            _check_kind(part, answer)
             offset = _agree(part, answer, offset)
             _check_space(part, offset)
             display.start(part.total, offset)
@@ -234,7 +235,7 @@ def _receive(part: _Part, display: Display) -> None:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             part.drop()  # the file there is shorter than what was here of another one
             raise _Interrupted("the file has changed") from error
-        if error.code in _PASSING:
+        if error.code in PASSING:
             raise _Interrupted(f"{error.code} {error.reason}", _retry_after(error)) from error
         raise InputError(
             f"{part.url} cannot be downloaded ({error.code} {error.reason}): see whether it has moved, or get the file"
@@ -249,6 +250,17 @@ def _receive(part: _Part, display: Display) -> None:
         if part.size > part.total:
             part.drop()
         raise _Interrupted("the connection broke off")
+
+
+def _check_kind(part: _Part, answer: Any) -> None:
+    """Raises InputError where a page comes instead of the file, as from sites that ask first or count downloads."""
+    target = part.path.with_suffix("")
+    if answer.headers.get_content_type() == "text/html" and target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(
+            f"{part.url} sent a page instead of the file, perhaps for too many downloads of it today: try again later,"
+            f" or open it in a browser and put the file at {target}",
+            code="cannot-download",
+        )
 
 
 def _agree(part: _Part, answer: Any, offset: int) -> int:

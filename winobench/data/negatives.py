@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from winobench.data import candidates
-from winobench.data.word_order import Tagger, letters
+from winobench.data.word_order import Tagger, letters, token_spans
 from winobench.errors import InputError
 
 KINDS = ("phrase", "noun", "adjective", "verb", "adverb")
@@ -62,7 +62,7 @@ def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[st
     """
     tagged = tagger(caption)
     tags = [tag for _, tag in tagged]
-    spans = _spans(caption, [token for token, _ in tagged])
+    spans = token_spans(caption, [token for token, _ in tagged])
     found: list[str] = []
     seen = {letters(caption)}
     digest = hashlib.sha256(f"{seed}\n{caption}".encode()).digest()
@@ -111,18 +111,6 @@ def nearest_images(vectors: np.ndarray, captions: Sequence[Sequence[str]], k: in
     also_true = np.array(shared, np.int64).reshape(-1, 2)
     lists = candidates.top_k_lists(vectors, vectors, np.arange(len(captions)), k + 1, also_true=also_true)
     return lists.images[:, 1:]
-
-
-def _spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Where each token begins and ends in the text."""
-    spans, end = [], 0
-    for token in tokens:
-        start = text.find(token, end)
-        if start < 0:
-            raise ValueError(f"the tagger's token {token!r} is no part of the text {text!r}")
-        end = start + len(token)
-        spans.append((start, end))
-    return spans
 
 
 def _units(kind: str, tagged: Sequence[tuple[str, str]]) -> list[_Unit]:

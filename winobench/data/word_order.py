@@ -1,7 +1,10 @@
 """Captions with their words in another order: the perturbations of ARO's order tasks, made by us.
 
 ARO (Yuksekgonul et al. 2023, section 2.2) asks whether a model prefers a caption to four reorderings of it. Its authors
-draw them again at every run; here they depend on a seed and the caption alone.
+draw them again at every run; here they depend on a seed and the caption alone. Theirs give themselves away by how they
+are written, too: of "A long-haired dog." only the caption has "long-haired", and some perturbations "long - haired".
+Here the words of the cleaned caption change places, so that all candidates have the same words, letter for letter.
+`winobench.data.published_order` makes theirs.
 """
 
 from __future__ import annotations
@@ -18,39 +21,42 @@ Tagger = Callable[[str], list[tuple[str, str]]]
 """A text -> its tokens in order, each with its part of speech as a Penn Treebank tag, e.g. ``("dog", "NN")``."""
 
 Shuffle = Callable[[Sequence[str], np.random.Generator], np.ndarray]
-"""(tags of n tokens, generator) -> which token comes at each place, int64 [n]."""
+"""(tags of n words, generator) -> which word comes at each place, int64 [n]."""
 
 MAX_WORDS = 30
 _MAX_DRAWS = 100
-_NOUNS = frozenset({"NN", "NNS", "NNP", "NNPS"})
-_ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
+NOUNS = frozenset({"NN", "NNS", "NNP", "NNPS"})
+ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
+# Of tokens that say nothing of the word that they are a part of: hyphens, possessive 's, symbols, closing emoticons.
+_NO_HEADS = frozenset({"HYPH", "POS", "SYM", "NFP"})
+_REMOVED = re.compile(r'[.!"()*#:;~]')
 
 
 def shuffle_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
     """Nouns change places among themselves and adjectives among themselves; all else stays."""
     order = np.arange(len(tags))
-    for kind in (_NOUNS, _ADJECTIVES):
+    for kind in (NOUNS, ADJECTIVES):
         places = np.array([place for place, tag in enumerate(tags) if tag in kind], np.int64)
         order[places] = rng.permutation(places)
     return order
 
 
 def shuffle_all_but_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Nouns and adjectives stay; all other tokens change places."""
+    """Nouns and adjectives stay; all other words change places."""
     order = np.arange(len(tags))
-    places = np.array([place for place, tag in enumerate(tags) if tag not in _NOUNS | _ADJECTIVES], np.int64)
+    places = np.array([place for place, tag in enumerate(tags) if tag not in NOUNS | ADJECTIVES], np.int64)
     order[places] = rng.permutation(places)
     return order
 
 
 def shuffle_within_trigrams(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
-    """Tokens change places within each group of three (the last one may be shorter); the groups stay."""
-    return np.concatenate([rng.permutation(group) for group in _trigrams(len(tags))])
+    """Words change places within each group of three (the last one may be shorter); the groups stay."""
+    return np.concatenate([rng.permutation(group) for group in trigrams(len(tags))])
 
 
 def shuffle_trigrams(tags: Sequence[str], rng: np.random.Generator) -> np.ndarray:
     """Groups of three (the last one may be shorter) change places; within each, the order stays."""
-    groups = _trigrams(len(tags))
+    groups = trigrams(len(tags))
     return np.concatenate([groups[index] for index in rng.permutation(len(groups))])
 
 
@@ -65,7 +71,7 @@ PERTURBATIONS: tuple[Shuffle, ...] = (
 
 def clean_caption(caption: str) -> str:
     """Lower case, without ``. ! " ( ) * # : ; ~``, with single spaces, as ARO's ``pre_caption`` leaves it."""
-    return " ".join(re.sub(r'[.!"()*#:;~]', " ", caption.lower()).split())
+    return " ".join(_REMOVED.sub(" ", caption.lower()).split())
 
 
 def reordered_captions(
@@ -73,11 +79,11 @@ def reordered_captions(
 ) -> tuple[str, ...]:
     """A caption and its perturbations, cleaned: the right candidate first, then the wrong ones.
 
-    As in ARO, the caption is tagged and shuffled as it was written, punctuation included, then joined with spaces and
-    cleaned. Unlike there, it is cut to its first 30 words *before* it is shuffled, so that all candidates have the same
-    words; and a perturbation that gives an earlier candidate again (compared without spaces) is drawn again, up to 100
-    times. Where that is of no avail, because too few tokens differ, the candidate is left out: two equal candidates
-    would be a tie that says nothing of the model.
+    Unlike in ARO, where tokens of the caption as it was written are shuffled, the words of the cleaned caption are: all
+    candidates have the same words, with their hyphens, apostrophes and commas. It is cut to its first 30 words *before*
+    it is shuffled; and a perturbation that gives an earlier candidate again (compared without spaces) is drawn again,
+    up to 100 times. Where that is of no avail, because too few words differ, the candidate is left out: two equal
+    candidates would be a tie that says nothing of the model.
 
     Args:
       caption: as published.
@@ -89,16 +95,16 @@ def reordered_captions(
       At least one and at most ``1 + len(perturbations)`` different texts.
     """
     caption = _first_words(caption)
-    tagged = tagger(caption)
-    tokens, tags = [token for token, _ in tagged], [tag for _, tag in tagged]
-    candidates = [clean_caption(caption)]
+    tagged = tagged_words(caption, tagger)
+    words, tags = [word for word, _ in tagged], [tag for _, tag in tagged]
+    candidates = [" ".join(words)]
     seen = {_without_spaces(candidates[0])}
     digest = hashlib.sha256(f"{seed}\n{caption}".encode()).digest()
-    for number, shuffle in enumerate(perturbations if tokens else ()):
+    for number, shuffle in enumerate(perturbations if words else ()):
         # One stream each, so that a perturbation does not depend on how often another was drawn.
         rng = np.random.default_rng([number, int.from_bytes(digest)])
         for _ in range(_MAX_DRAWS):
-            candidate = clean_caption(" ".join(tokens[place] for place in shuffle(tags, rng)))
+            candidate = " ".join(words[place] for place in shuffle(tags, rng))
             if _without_spaces(candidate) not in seen:
                 seen.add(_without_spaces(candidate))
                 candidates.append(candidate)
@@ -106,16 +112,57 @@ def reordered_captions(
     return tuple(candidates)
 
 
+def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
+    """The words of a cleaned caption, each with its part of speech.
+
+    A word of several tokens, such as "long-haired" or "man's", has that of its last token which is no punctuation mark,
+    hyphen or possessive 's, as the head of a compound comes last in English.
+
+    Raises:
+      ValueError: the tagger's tokens are not parts of the text.
+    """
+    tagged = tagger(caption)
+    spans = token_spans(caption, [token for token, _ in tagged])
+    words = []
+    # Nothing but spaces takes the place of what is removed, so that places stay.
+    for word in re.finditer(r"\S+", _REMOVED.sub(" ", caption)):
+        tags = [
+            tag
+            for (start, end), (_, tag) in zip(spans, tagged, strict=True)
+            if start < word.end() and end > word.start()
+        ]
+        heads = [tag for tag in tags if tag[:1].isalpha() and tag not in _NO_HEADS]
+        words.append((word[0].lower(), (heads or tags or [""])[-1]))
+    return words
+
+
+def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Where each token begins and ends in the text.
+
+    Raises:
+      ValueError: a token is no part of the text behind the one before it.
+    """
+    spans, end = [], 0
+    for token in tokens:
+        start = text.find(token, end)
+        if start < 0:
+            raise ValueError(f"the tagger's token {token!r} is no part of the text {text!r}")
+        end = start + len(token)
+        spans.append((start, end))
+    return spans
+
+
 def letters(text: str) -> str:
     """The text without spaces and capital letters: equal for captions that say the same to most models."""
     return "".join(text.lower().split())
 
 
-def spacy_tagger(model: str = "en_core_web_sm") -> Tagger:
+def spacy_tagger(model: str = "en_core_web_sm", *, with_spaces: bool = False) -> Tagger:
     """The tagger that ARO's authors use: spaCy with its small English model, or with another one.
 
     Args:
       model: name of an installed spaCy model, or the folder of one.
+      with_spaces: keep the tokens that spaCy makes of more than one space.
 
     Raises:
       InputError: spaCy or the model is not installed; the message says how to get them.
@@ -137,10 +184,11 @@ def spacy_tagger(model: str = "en_core_web_sm") -> Tagger:
             f" 'winobench[order]'` and then `python -m spacy download {model}`",
             code="missing-package",
         ) from None
-    return lambda text: [(token.text, token.tag_) for token in pipeline(text) if not token.is_space]
+    return lambda text: [(token.text, token.tag_) for token in pipeline(text) if with_spaces or not token.is_space]
 
 
-def _trigrams(num_tokens: int) -> list[np.ndarray]:
+def trigrams(num_tokens: int) -> list[np.ndarray]:
+    """The places of groups of three; the last one may be shorter."""
     return [np.arange(start, min(start + 3, num_tokens)) for start in range(0, num_tokens, 3)]
 
 

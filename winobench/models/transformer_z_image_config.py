@@ -89,6 +89,15 @@ class ZImageTransformerConfig(NetworkConfig):
         return cls()
 
     @property
+    def block_counts(self) -> tuple[int, ...]:
+        """How many blocks image and text go through together; the few before these are part of any network."""
+        return (self.n_layers,)
+
+    def with_block_counts(self, joint: int) -> Self:
+        """The same network with another number of blocks."""
+        return dataclasses.replace(self, n_layers=joint)
+
+    @property
     def head_dim(self) -> int:
         """Width of a head."""
         return self.dim // self.n_heads

@@ -29,10 +29,10 @@ def beside(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber 
 
 
 def of_task(task: str) -> list[PublishedNumber | TextNumber]:
-    """All numbers of a task in Tables 1 and 2, in the order of print; of a text task all that there are."""
+    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print; of a text task all."""
     if published_texts.benchmark_of(task) is not None:
         return list(published_texts.numbers(task))
-    return [number for number in numbers() if number.task == task and number.table[0] in "12"]
+    return [number for number in numbers() if number.task == task and (number.table[0] in "12" or number.exactly)]
 
 
 def value_of(task: str, metric: str, model: str) -> float | None:
@@ -47,6 +47,17 @@ def value_of(task: str, metric: str, model: str) -> float | None:
 def columns(tables: Sequence[str], task: str) -> list[str]:
     """The methods that a task has numbers of in some tables, in the order of print."""
     return list(dict.fromkeys(number.method for number in numbers() if number.table in tables and number.task == task))
+
+
+def notes_beside(runs: Sequence[Run], tasks: Sequence[str]) -> dict[str, list[str]]:
+    """What is to be known of the numbers beside those of runs -> the tasks that it is said of."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for (task, _), number in references(run.results).items():
+            note = getattr(number, "note", "")
+            if task in tasks and note and task not in found.setdefault(note, []):
+                found[note].append(task)
+    return found
 
 
 def notes(tables: Sequence[str], task: str) -> dict[str, list[str]]:

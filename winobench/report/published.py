@@ -25,6 +25,8 @@ _SAME_CHECKPOINT = {
 GDBENCH = "gdbench"
 """The paper whose tables most numbers are from."""
 
+# Tasks with the published shuffles, which the numbers are of; those with ours have a note beside them.
+_PUBLISHED_SHUFFLES = {f"aro_{of}_order_published": f"aro_{of}_order" for of in ("coco", "flickr")}
 _PAPERS_MODEL = "sd21-base"
 # Which negatives our training says that a LoRA had -> the paper's name of it.
 _FINETUNINGS = {
@@ -56,6 +58,7 @@ class PublishedNumber:
       significant: whether it bears the star of p < 0.01; None where the table has no stars.
       paper: whose it is, a name that `source` knows.
       note: what else is to be known of it, as the end of a sentence that begins with the number; ``""`` for most.
+      exactly: it stands beside a number of the same model and number of samples alone, and not of near ones.
     """
 
     table: str
@@ -73,6 +76,7 @@ class PublishedNumber:
     significant: bool | None = None
     paper: str = GDBENCH
     note: str = ""
+    exactly: bool = False
 
     @property
     def in_our_unit(self) -> float:
@@ -97,7 +101,8 @@ def source(paper: str = GDBENCH) -> dict[str, str]:
 
 @functools.cache
 def numbers() -> tuple[PublishedNumber, ...]:
-    """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print, then those of Self-Bench.
+    """Every number of Tables 1a, 1b, 2a, 2b, 3, 5 and 6 of the paper, in the order of print, then those of its
+    checkpoints and of Self-Bench.
 
     Source: Krojer et al. 2023, arXiv 2305.16397, and Jeong et al. 2025, arXiv 2505.17955; the file
     `winobench/assets/published_numbers.json`.
@@ -141,6 +146,7 @@ def reference(
       otherwise.
     - Of those with 10 and with 250 samples, the one that is nearer to ours by ratio (10 up to 49, 250 from 50 on).
     - Beside a fine-tuned model: that of the paper's fine-tuning with the same negatives; none where they are unknown.
+    - Numbers of the published checkpoints: only with the same model and as many samples.
 
     Args:
       task: our task's name.
@@ -159,6 +165,13 @@ def reference(
         raise ValueError(f"kind is diffusion or baseline, not {kind!r}.")
     if finetuned and negatives not in _FINETUNINGS:
         return None
+    if (other := _PUBLISHED_SHUFFLES.get(task)) is not None:
+        found = reference(
+            *(other, metric),
+            **{"model": model, "kind": kind, "finetuned": finetuned, "negatives": negatives},
+            **{"normalize": normalize, "num_samples": num_samples},
+        )
+        return found and dataclasses.replace(found, task=task, note="")
     wanted = "none" if normalize == "none" else "unconditional"
     of_cell = [
         number
@@ -168,6 +181,7 @@ def reference(
         and number.normalize in (None, wanted)
     ]
     model = _registry_name(model)
+    of_cell = [n for n in of_cell if not n.exactly or (n.model, n.num_samples) == (model, num_samples)]
     same = [number for number in of_cell if number.model == model]
     if not same and kind == "diffusion":
         same = [number for number in of_cell if number.model == _PAPERS_MODEL]
@@ -207,7 +221,8 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
     found = {
         (task, metric): reference(task, metric, **settings)
         for task, entries in results["tasks"].items()
-        for metric in entries
+        for metric, entry in entries.items()
+        if not entry.get("left_out")  # an average over other pairs of groups
     }
     return {key: number for key, number in found.items() if number is not None}
 

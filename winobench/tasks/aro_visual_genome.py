@@ -15,10 +15,17 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
 _REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
-_DRIVE = "https://drive.google.com/uc?id="
+# Needs no account, and does not ask first whether a large file is wanted unchecked for viruses.
+_DRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=t&id="
+_IMAGES = Download(
+    "vgr_vga_images.zip",
+    f"{_DRIVE}1qaPlrwhGNMrR3a11iopZUT_GPP_LrgP9",
+    unpack=True,
+    note="1 GB, from Google Drive; photographs of Visual Genome",
+)
 _MIN_ROWS_OF_ATTRIBUTES = 25
 """dataset_zoo/aro_datasets.py, ``VG_Attribution.evaluate_scores``."""
 
@@ -94,10 +101,11 @@ def _task(name: str, read, description: str, file: str, drive_id: str, num_examp
         source=PublishedData(
             read=read,
             how_to_get=(
-                f"{file} ({_DRIVE}{drive_id}) and the folder images, unpacked from vgr_vga_images.zip"
-                f" ({_DRIVE}1qaPlrwhGNMrR3a11iopZUT_GPP_LrgP9, 1 GB; the links of {_REPOSITORY})"
+                f"{file} ({_DRIVE}{drive_id}) and the folder images, unpacked from {_IMAGES.to} ({_IMAGES.url}, 1 GB;"
+                f" the links of {_REPOSITORY})"
             ),
             num_examples=num_examples,
+            downloads=(Download(file, f"{_DRIVE}{drive_id}", note="from Google Drive"), _IMAGES),
             shared_folder="aro_visual_genome",
         ),
     )

@@ -7,13 +7,17 @@ draws one of the negatives again each time; here the number of the row decides.
 Six of the captions have no negative with other words: only capital letters or spaces differ ("Luggage ... luggage").
 They stay, so that the rows are the published ones; for a model that does not see capital letters they are ties, which
 count as wrong. Where a row has other negatives, such a one is not taken.
+
+``coco_hardneg_text_328`` and ``coco_hardneg_image_328`` are the rows on which the published training loop validates, in
+its order: batches 0, 15, ..., 600 of the 605 batches of eight rows as the file has them.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from winobench.data.word_order import letters
 from winobench.tasks.annotations import Entry, python_list, read_table
@@ -30,6 +34,9 @@ COCO_IMAGES = Download(
     note="6 GB, photographs from Flickr under its terms",
 )
 _SEED = 0
+_NUM_ROWS = 4839
+# hard_neg_finetuning.py of GDBench's code: the validation loader's batches, of which every 15th is taken.
+_LOADER_BATCH, _EVERY_BATCH = 8, 15
 
 
 def read_texts(folder: pathlib.Path) -> Iterator[Item]:
@@ -66,6 +73,13 @@ def read_images(folder: pathlib.Path) -> Iterator[Item]:
         yield Item(f"row-{number:06d}", (_image(folder, row), _image(folder, negative)), (row["title"].text(),))
 
 
+def read_validated(folder: pathlib.Path, read: Callable[[pathlib.Path], Iterator[Item]]) -> Iterator[Item]:
+    """The rows on which the published training loop validates, as ``read`` reads them."""
+    for number, item in enumerate(read(folder)):
+        if number // _LOADER_BATCH % _EVERY_BATCH == 0:
+            yield item
+
+
 def _rows(folder: pathlib.Path) -> list[Entry]:
     """The table; its first column, without a name, numbers the rows from 0, and ``neg_image`` refers to that."""
     rows = list(read_table(folder / _FILE, ("", "title", "filepath", "neg_caption", "neg_image")).rows())
@@ -84,7 +98,7 @@ def _draw(row: int, what: str, choices: Sequence):
     return choices[int.from_bytes(digest[:8]) % len(choices)]
 
 
-def _task(name: str, read, description: str, shape: tuple[int, int]):
+def _task(name: str, read, description: str, shape: tuple[int, int], num_examples: int = _NUM_ROWS, **fields):
     return published_task(
         name=name,
         version=1,
@@ -99,7 +113,7 @@ def _task(name: str, read, description: str, shape: tuple[int, int]):
             how_to_get=(
                 f"{_FILE} (from temp_data of {REPOSITORY}) and the folder val2014, unpacked from {COCO_IMAGES.url}"
             ),
-            num_examples=4839,
+            num_examples=num_examples,
             downloads=(
                 Download(
                     _FILE,
@@ -111,10 +125,22 @@ def _task(name: str, read, description: str, shape: tuple[int, int]):
             ),
             shared_folder=COCO_FOLDER,
         ),
+        **fields,
     )
 
 
+_TEXT, _IMAGE = "a caption of a photograph against a hard negative of it", "a caption's photograph against one like it"
+
+
+def _validated(name: str, read, description: str, shape: tuple[int, int]):
+    num_batches = -(-_NUM_ROWS // (_LOADER_BATCH * _EVERY_BATCH))
+    read = functools.partial(read_validated, read=read)
+    return _task(name, read, description, shape, num_batches * _LOADER_BATCH, when_named=True)
+
+
 TASKS = (
-    _task("coco_hardneg_text", read_texts, "COCO: a caption of a photograph against a hard negative of it.", (1, 2)),
-    _task("coco_hardneg_image", read_images, "COCO: a caption's photograph against one like it.", (2, 1)),
+    _task("coco_hardneg_text", read_texts, f"COCO: {_TEXT}.", (1, 2)),
+    _task("coco_hardneg_image", read_images, f"COCO: {_IMAGE}.", (2, 1)),
+    _validated("coco_hardneg_text_328", read_texts, f"COCO, rows of the published validation: {_TEXT}.", (1, 2)),
+    _validated("coco_hardneg_image_328", read_images, f"COCO, rows of the published validation: {_IMAGE}.", (2, 1)),
 )

@@ -2,14 +2,17 @@
 Melo 2023).
 
 Nine groups with some 250 photographs each, 60 pleasant and 60 unpleasant phrases, and the ten pairs of groups of Krojer
-et al. 2023, Tables 3 and 5. A positive effect size is a bias towards the first group of the pair.
+et al. 2023, Tables 3 and 5. A positive effect size is a bias towards the first group of the pair. A data set without
+some groups, prepared with ``--allow_partial``, has the effect sizes of the pairs that are there.
 """
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.errors import InputError
 from winobench.tasks.annotations import image_names, read_json
 from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
@@ -61,24 +64,48 @@ PLEASANT, UNPLEASANT = tuple(_PLEASANT.split()), tuple(_UNPLEASANT.split())
 _REPOSITORY = "https://github.com/sepehrjng92/MMBias"
 
 
-def read(folder: pathlib.Path) -> Iterator[Item]:
+def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item]:
     """Every image of the nine groups with all 120 phrases, the pleasant ones first.
 
     Args:
       folder: holds ``textual_phrases.txt`` {"pleasant_phrases": [60], "unpleasant_phrases": [60]}, itself or in
         ``data``, and ``data/Images/<category>/<group>/*.jpg``.
+      partial: go on without the groups that have no images, of each of which one item names a file that is not there,
+        if both groups of a pair are left.
 
     Raises:
-      InputError: the phrases are missing or are not the published ones, or a group has no images.
+      InputError: the phrases are missing or are not the published ones, a group has no images, or no pair is left.
     """
     path = folder / "textual_phrases.txt"
     phrases = read_json(path if path.exists() else folder / "data" / "textual_phrases.txt")
     for key, expected in (("pleasant_phrases", PLEASANT), ("unpleasant_phrases", UNPLEASANT)):
         if phrases[key].texts(len(expected)) != expected:
             raise phrases[key].wrong("are not the published phrases", "not-as-published")
+    images = {group: _images(folder / "data" / "Images" / GROUPS[group] / group, partial) for group in GROUPS}
+    if not any(images[first] and images[second] for first, second in PAIRS):
+        raise InputError(
+            f"{folder / 'data' / 'Images'} has both groups of none of the pairs {', '.join(map('-'.join, PAIRS))}: add"
+            " images of such a pair",
+            code="missing-images",
+        )
     for group, category in GROUPS.items():
-        for image in image_names(folder / "data" / "Images" / category / group):
+        absent = [folder / "data" / "Images" / category / group / "*.jpg"]
+        for image in images[group] or absent:
             yield Item(f"{group}/{image.stem}", (ImageFile(image),), PLEASANT + UNPLEASANT, None, (group,))
+
+
+def _images(folder: pathlib.Path, partial: bool) -> list[pathlib.Path]:
+    """The images of a group; none where there are none and ``partial`` allows that."""
+    try:
+        return image_names(folder)
+    except InputError as error:
+        if error.code not in ("no-such-folder", "missing-images"):
+            raise
+        if partial:
+            return []
+        raise InputError(
+            f"{error}, or give --allow_partial to evaluate the pairs whose groups are there", code=error.code
+        ) from error
 
 
 def _zip(category: str) -> Download:
@@ -102,6 +129,7 @@ TASKS = (
         ),
         source=PublishedData(
             read=read,
+            read_partial=functools.partial(read, partial=True),
             how_to_get=(
                 "textual_phrases.txt and data/Images/<category>/<group>, unpacked from Religion.zip, Nationality.zip"
                 f" and Sexual Orientation.zip in data/Images of {_REPOSITORY}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from winobench.errors import InputError
@@ -71,6 +72,8 @@ class PublishedData:
     Attributes:
       read: ``read(folder) -> items`` in a fixed order. Raises InputError naming the file where an annotation file is
         missing or broken. It need not look for the images: ``launch.prepare`` names the missing ones file by file.
+      read_partial: the same where ``--allow_partial`` is given, if more than the files of images may be missing; it
+        yields an item with a file that is not there for whatever is missing, so that the set is known to be partial.
       how_to_get: what the folder must hold and where to get it, as the end of a sentence that begins with "where DIR
         holds", without a full stop; for example ``"svo.json and the folder images, from https://..."``.
       num_examples: how many the publication has; None where that depends on the user. Another number is an error.
@@ -79,6 +82,9 @@ class PublishedData:
         scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
       shared_folder: where downloads go, in ``<data_dir>/sources``; the task's name by default. Tasks that read the same
         files give the same name, so that they are downloaded once.
+      fetch: ``fetch(folder, progress) -> line for the user`` gets what is no single file, such as images of many web
+        sites; ``progress(what, unit)`` is a context with a `winobench.data.downloads.Display`. Tasks that share a
+        folder share it.
     """
 
     read: Callable[[pathlib.Path], Iterable[Item]]
@@ -87,6 +93,8 @@ class PublishedData:
     downloads: tuple[Download, ...] = ()
     shared_folder: str | None = None
     with_lists: Callable[[pathlib.Path, Any, str], PublishedData] | None = None
+    read_partial: Callable[[pathlib.Path], Iterable[Item]] | None = None
+    fetch: Callable[[pathlib.Path, Callable[[str, str], AbstractContextManager[Any]]], str] | None = None
 
 
 def published_task(*, source: PublishedData, **fields: Any) -> Task:
@@ -162,6 +170,6 @@ def prepare_command(name: str) -> str:
 def how_to_prepare(name: str, source: PublishedData) -> str:
     """One sentence on how to get a task's data."""
     way = f"run `{prepare_command(name)}`, where DIR holds {source.how_to_get}"
-    if source.downloads:
+    if source.downloads or source.fetch is not None:
         way += "; without --source it downloads what may be downloaded"
     return way

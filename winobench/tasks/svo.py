@@ -2,18 +2,33 @@
 
 The images are photographs on many web sites, listed in ``svo_probes.csv``, and many are gone: every user has the
 rest of them, as did GDBench's authors, so numbers of examples and accuracies differ a little from user to user.
+`fetch` gets those that are left (`winobench.data.web_images`). The published list ``image_urls.txt`` is not needed, as
+it has addresses without the images' numbers.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
-from winobench.tasks.annotations import DIFFUSION_ITM, read_json
-from winobench.tasks.published import ImageFile, Item, PublishedData, published_task
+from winobench import files
+from winobench.data import downloads, web_images
+from winobench.tasks.annotations import Entry, read_json, read_table
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
 
 _PARTS = {"subj": "subject", "verb": "verb", "obj": "object"}
+_ROWS, _TABLE = "svo.json", "svo_probes.csv"
+PROBES = Download(
+    _TABLE,
+    f"https://raw.githubusercontent.com/google-deepmind/svo_probes/main/{_TABLE}",
+    note="CC BY 4.0; the images are those of their web sites",
+)
+_COLUMNS = ("sentence", "pos_triplet", "neg_triplet", "pos_url", "neg_url", "pos_image_id", "neg_image_id")
+_FLAGS = tuple(f"{part}_neg" for part in _PARTS)
 
 
 def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
@@ -27,7 +42,7 @@ def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
       InputError: the rows are missing or malformed.
     """
     images = folder / "images"
-    for number, row in enumerate(read_json(folder / "svo.json").rows()):
+    for number, row in enumerate(read_json(folder / _ROWS).rows()):
         kind = row["neg_type"]
         if kind.text() not in _PARTS:
             raise kind.wrong(f"is {kind.value!r}, which is none of {', '.join(_PARTS)}", "unknown-name")
@@ -35,6 +50,87 @@ def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
         sentence = row["sentence"].text()
         if kind.value == part:
             yield Item(f"row-{number:06d}", files, (sentence,))
+
+
+def fetch(
+    folder: pathlib.Path,
+    progress: Callable[[str, str], AbstractContextManager[Any]],
+    manners: web_images.Manners = web_images.POLITE,
+) -> str:
+    """Downloads ``svo_probes.csv`` and the images that it lists, and writes ``svo.json`` with all of its rows.
+
+    A folder with another ``svo.json`` is the user's own, and stays as it is.
+
+    Args:
+      folder: where the files go.
+      progress: (what is done, unit) -> a context with the display of its progress.
+      manners: how web sites are asked.
+
+    Returns:
+      What there is now, in a line.
+
+    Raises:
+      InputError: the table cannot be had or is malformed, no web site can be reached, or another process is at it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with files.locked(folder, f"another process downloads images to {folder}: wait for it or stop it"):
+        own = folder / _ROWS
+        if own.exists() and not (folder / _TABLE).exists():
+            return f"{own} was there before: no image is asked for"
+        with progress(f"downloading {_TABLE} ({PROBES.note})", "bytes") as display:
+            downloads.fetch(PROBES, folder, display)
+        rows, addresses = read_probes(folder)
+        text = json.dumps(rows, indent=1) + "\n"
+        if own.exists() and own.read_text(encoding="utf-8", errors="replace") != text:
+            return f"{own} has other rows than {_TABLE}: no image is asked for"
+        files.write_text(own, text)
+        with progress("asking web sites for images", "images") as display:
+            found = web_images.fetch(folder, addresses, display, manners)
+    said = [f"{found.there:,} of {len(addresses):,} images are in {folder / 'images'}"]
+    if found.dead:
+        said.append(f"{found.dead:,} addresses are dead ({folder / web_images.DEAD})")
+    if found.failed:
+        said.append(f"{found.failed:,} failed and are asked for again next time ({folder / web_images.FAILED})")
+    return "; ".join(said)
+
+
+def read_probes(folder: pathlib.Path) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """The rows of ``svo_probes.csv`` as ``svo.json`` has them, and the address of every image's file.
+
+    The part in which two images differ is told as the published code tells it: the subject if that is marked, else the
+    verb if that is, else the object. Rows without a sentence are left out.
+
+    Raises:
+      InputError: the table is missing or malformed, or one image has two addresses.
+    """
+    rows, addresses = [], {}
+    for row in read_table(folder / _TABLE, (*_COLUMNS, *_FLAGS), ",").rows():
+        if not (row["sentence"].value or "").strip():
+            continue
+        files_of_row = {}
+        for side in ("pos", "neg"):
+            name, address = f"{_image_id(row[f'{side}_image_id'])}.jpg", row[f"{side}_url"].text().strip()
+            if addresses.setdefault(name, address) != address:
+                raise row[f"{side}_url"].wrong(f"is another address of the image {name}", "repeated-id")
+            files_of_row[f"{side}_id"] = name
+        marked = [part for part in ("subj", "verb") if row[f"{part}_neg"].text().strip().lower() in ("true", "1")]
+        rows.append(
+            {
+                **files_of_row,
+                "sentence": row["sentence"].text(),
+                "pos_triplet": row["pos_triplet"].text(),
+                "neg_triplet": row["neg_triplet"].text(),
+                "neg_type": marked[0] if marked else "obj",
+            }
+        )
+    return rows, addresses
+
+
+def _image_id(entry: Entry) -> int:
+    text = entry.text().strip()
+    if not (text.isascii() and text.isdecimal()):
+        raise entry.wrong(f"is {text!r}, which is no number", "not-a-number")
+    return int(text)
 
 
 TASKS = tuple(
@@ -50,13 +146,13 @@ TASKS = tuple(
         source=PublishedData(
             read=functools.partial(read, part=part),
             how_to_get=(
-                "svo.json and the folder images: run data/svo/download.py of"
-                f" {DIFFUSION_ITM} on svo_probes.csv (https://github.com/google-deepmind/svo_probes), which fetches the"
-                " images from their web sites, many of which are gone, and lists in svo.json what it got; add"
-                " --allow_partial if images that svo.json lists are missing"
+                "svo.json and the folder images, both as launch.prepare makes them without --source from svo_probes.csv"
+                f" ({PROBES.url}) and the web sites that it lists, many of which are gone; add --allow_partial if"
+                " images that svo.json lists are missing"
             ),
             num_examples=None,
             shared_folder="svo",
+            fetch=fetch,
         ),
     )
     for part, word in _PARTS.items()

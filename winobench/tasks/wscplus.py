@@ -111,7 +111,7 @@ def to_question(item: data.Item) -> TextQuestion:
         },
         options=(*item.options, "neither"),
         answer=item.answer,
-        groups=(item.type, item.generator),
+        groups=(item.generator,) if item.type == data.UNTYPED else (item.type, item.generator),
         pair=item.pair,
     )
 
@@ -206,9 +206,9 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
     Returns:
       ``accuracy``; ``pair_accuracy`` over the pairs that are there with both questions (both right); each kind of error
       as a share of all errors (``n`` is their number, so that value x n is a count); ``unparsable``, a share of all
-      questions; and ``<type>/accuracy`` and ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval),
-      "chance" (or None), "n", "ties"}. What would rest on nothing is left out. Questions of a pair are taken as
-      dependent in the intervals of accuracies.
+      questions; ``untyped``, the share that is in no figure by type, where there is one; and ``<type>/accuracy`` and
+      ``<generator>/accuracy``. Each is {"value", "low", "high" (95% interval), "chance" (or None), "n", "ties"}. What
+      would rest on nothing is left out. Questions of a pair are taken as dependent in the intervals of accuracies.
     """
     judged = _judged(questions, answers)
     if not judged:
@@ -230,6 +230,9 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
             found[error] = _entry(wilson(count, total), None, total)
     unparsable = sum(answer.status == UNPARSABLE for _, answer in judged)
     found["unparsable"] = _entry(wilson(unparsable, len(judged)), None, len(judged))
+    untyped = sum(not set(data.TYPES) & set(question.groups) for question, _ in judged)
+    if untyped:
+        found["untyped"] = _entry(wilson(untyped, len(judged)), None, len(judged))
     groups: dict[str, list[tuple[TextQuestion, Answer]]] = {}
     for question, answer in judged:
         for group in question.groups:
@@ -323,6 +326,8 @@ def _validation(data_dir: str | None, limit: int | None, results: str | os.PathL
     """In the shuffled order of the result files; ``limit`` counts items."""
     path, results = data.data_file(data_dir), results or data.result_file(data_dir)
     items = data.validation(path, results)
+    if (notice := _about_types(items, results)) is not None:
+        warnings.warn(notice, stacklevel=2)
     expected = len(data.validation_ids())
     if not items:
         raise InputError(
@@ -336,6 +341,21 @@ def _validation(data_dir: str | None, limit: int | None, results: str | os.PathL
             stacklevel=2,
         )
     return list(items[:limit])
+
+
+def _about_types(items: Sequence[data.Item], results: str | os.PathLike | None) -> str | None:
+    """A sentence on the rows of a result file whose type is none: which were repaired, and which could not be."""
+    rows = [item for item in items if "type" in item.original]
+    if not rows:
+        return None
+    fixed = [f"{item.row} ({item.original['type']!r}: {item.type})" for item in rows if item.type != data.UNTYPED]
+    left = [f"{item.row} ({item.original['type']!r})" for item in rows if item.type == data.UNTYPED]
+    said = [f"{results} has {len(rows)} row{'s' * (len(rows) > 1)} whose type is none of {', '.join(data.TYPES)}"]
+    if fixed:
+        said.append(f"{len(fixed)} took it from the same sentence in {data.FILE_NAME}: {', '.join(fixed)}")
+    if left:
+        said.append(f"{len(left)} not found there count in the total but in no figure by type: {', '.join(left)}")
+    return "; ".join(said)
 
 
 def _test(data_dir: str | None, limit: int | None) -> list[data.Item]:

@@ -25,7 +25,17 @@ from winobench.data.wscplus.files import (
     result_file,
     write,
 )
-from winobench.data.wscplus.items import ASSETS, GENERATORS, NEITHER, NUM_ITEMS, SPLITS, TYPES, Item, composition
+from winobench.data.wscplus.items import (
+    ASSETS,
+    GENERATORS,
+    NEITHER,
+    NUM_ITEMS,
+    SPLITS,
+    TYPES,
+    UNTYPED,
+    Item,
+    composition,
+)
 from winobench.data.wscplus.joining import Joined, join
 from winobench.data.wscplus.results import validation
 from winobench.data.wscplus.splits import missing_validation, validation_ids
@@ -41,6 +51,7 @@ __all__ = [
     "RESULT_FILES",
     "SPLITS",
     "TYPES",
+    "UNTYPED",
     "Item",
     "Joined",
     "composition",

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from winobench import csv_cells
 from winobench.data.prepared import data_folder
 from winobench.data.wscplus import splits
-from winobench.data.wscplus.items import TYPES, Item
+from winobench.data.wscplus.items import TYPES, UNTYPED, Item
 from winobench.data.wscplus.pairs import with_pairs
 from winobench.data.wscplus.text import normalize, repair
 from winobench.errors import InputError
@@ -50,7 +50,8 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
     """All rows of a file in the layout of WSC+, in its order.
 
     A file of recorded answers (one with the column ``predicted_answer``) is read as well; its rows are shuffled, so
-    that it has no pairs, and all of them are validation items.
+    that it has no pairs, and all of them are validation items. Its authors' slips in the column ``type`` are no fault:
+    such a row is ``UNTYPED``, and `winobench.data.wscplus.validation` looks the type up.
 
     Args:
       path: a CSV file with the ``COLUMNS`` in any order, UTF-8 with or without a byte order mark, or UTF-16 with one;
@@ -66,7 +67,7 @@ def read(path: str | os.PathLike) -> tuple[Item, ...]:
     recorded = _RECORDED_COLUMN in header
     known = frozenset(splits.validation_ids())
     for number, row in enumerate(rows, start=1):
-        item = _item(row, number, path)
+        item = _item(row, number, path, recorded)
         repeated[item.id] = repeated.get(item.id, 0) + 1
         if repeated[item.id] > 1:
             item = dataclasses.replace(item, id=f"{item.id}-{repeated[item.id]}")
@@ -160,7 +161,7 @@ def _text(path: pathlib.Path) -> str:
     return re.sub("[\udc80-\udcff]", lambda match: chr(ord(match[0]) - 0xDC00), text)
 
 
-def _item(row: Mapping[str, str], number: int, path: pathlib.Path) -> Item:
+def _item(row: Mapping[str, str], number: int, path: pathlib.Path, recorded: bool) -> Item:
     texts = {name: repair(row[name]) for name in _TEXT_COLUMNS}
     original = {name: row[name] for name in _TEXT_COLUMNS if row[name] != texts[name]}
 
@@ -177,7 +178,9 @@ def _item(row: Mapping[str, str], number: int, path: pathlib.Path) -> Item:
         raise wrong("answer", f"is {row['answer']!r}: it is 0 or 1 for one of the options, or 2 for neither")
     type_ = row["type"].strip().lower()
     if type_ not in TYPES:
-        raise wrong("type", f"is {row['type']!r}: the types are {', '.join(TYPES)}")
+        if not recorded:
+            raise wrong("type", f"is {row['type']!r}: the types are {', '.join(TYPES)}")
+        type_, original["type"] = UNTYPED, row["type"]
     model = row["model"].strip()
     if not model:
         raise wrong("model", "is empty: name who wrote the sentence")

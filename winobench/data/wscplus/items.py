@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 
 TYPES = ("traditional", "ambiguous", "offensive")
 
+UNTYPED = ""
+"""The type of a recorded answer's row that names none, and whose sentence the data do not have."""
+
 GENERATORS = ("GPT4", "GPT3", "Claude2", "Human")
 """The generators of the published data; a file of other sentences may name others."""
 
@@ -37,12 +40,12 @@ class Item:
       answer: 0 or 1 for the candidate that the pronoun refers to, 2 for neither.
       reason: why, in words; may be empty.
       generator: ``GPT4``, ``GPT3`` (gpt-3.5-turbo), ``Claude2`` or ``Human``, or what the file names.
-      type: ``traditional``, ``ambiguous`` or ``offensive``.
+      type: ``traditional``, ``ambiguous`` or ``offensive``; of a recorded answer also ``UNTYPED``.
       split: ``validation``, ``test`` or ``few_shot``.
       pair: the id of the pair's first item, for both; None for an item without a partner.
       options_text: the list of candidates as the file writes it, which is how questions quote it.
       row: its number in the file, from 1; the header does not count.
-      original: column -> what the file has, for the cells that `repair` changed.
+      original: column -> what the file has, for the cells that `repair` changed, and for a type that is none.
     """
 
     id: str

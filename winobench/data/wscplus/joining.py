@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from winobench.data.wscplus.items import Item
+from winobench.data.wscplus.items import UNTYPED, Item
 from winobench.data.wscplus.text import normalize
 
 # Of an edited row and the row it was: the published ones are all above 0.88, and no other row is above 0.91 of them.
@@ -33,8 +33,9 @@ def join(recorded: Sequence[Item], items: Sequence[Item]) -> Joined:
 
     Rows and items meet where statement and pronoun are equal after `normalize`; of several such items, those of the
     same generator, reason and snippet come first, and no item is given twice. A row whose sentence was edited gets the
-    nearest of the remaining items of its type and generator, if that is near enough. (Of the published GPT-4 answers
-    688 are joined by equality, 11 by nearness, and 1 is missing, because its item is that of another row as well.)
+    nearest of the remaining items of its type (if it has one) and generator, if that is near enough. (Of the published
+    GPT-4 answers 688 are joined by equality, 11 by nearness, and 1 is missing, because its item is that of another row
+    as well.)
 
     Args:
       recorded: as `read` gives them for a file of recorded answers.
@@ -80,7 +81,7 @@ def _nearest(row: Item, items: Iterable[Item]) -> Item | None:
     matcher.set_seq2(normalize(row.statement))
     best, best_ratio = None, _EDIT_SIMILARITY
     for item in items:
-        if (item.type, item.generator) != (row.type, row.generator):
+        if row.type not in (item.type, UNTYPED) or item.generator != row.generator:
             continue
         matcher.set_seq1(normalize(item.statement))
         if matcher.real_quick_ratio() < best_ratio or matcher.quick_ratio() < best_ratio:

@@ -9,7 +9,7 @@ from typing import Any
 
 from winobench.data.wscplus import splits
 from winobench.data.wscplus.files import parse_options, read, read_rows
-from winobench.data.wscplus.items import Item
+from winobench.data.wscplus.items import UNTYPED, Item
 from winobench.data.wscplus.joining import join
 from winobench.data.wscplus.text import repair
 from winobench.errors import InputError
@@ -28,7 +28,8 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
     Args:
       path: the data.
       results: a published result file. With it the items are its 700 questions as they were asked, with the ids and
-        pairs of the rows of the data; without it they are those rows.
+        pairs of the rows of the data; without it they are those rows. A row whose type is none gets that of the same
+        sentence in the data, and is otherwise left ``UNTYPED``; ``original["type"]`` is what the file has.
 
     Raises:
       InputError: as `read`, or ``results`` is no file of recorded answers.
@@ -39,7 +40,9 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
         return tuple(by_id[id] for id in splits.validation_ids() if id in by_id)
     rows = read(results)
     found = []
-    for row, cells, item in zip(rows, read_rows(results), join(rows, items).items, strict=True):
+    joined = join(rows, items)
+    edited = frozenset(joined.edited)
+    for index, (row, cells, item) in enumerate(zip(rows, read_rows(results), joined.items, strict=True)):
         if _QUERY_COLUMN not in cells:
             raise InputError(
                 f"{results} lacks the column {_QUERY_COLUMN}: name a file of recorded answers of WSC+",
@@ -52,5 +55,8 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
         changes["options"] = row.options if options is None else options
         if item is not None:
             changes |= {"id": item.id, "pair": item.pair}
+            # The nearest of other sentences may be of another type.
+            if row.type == UNTYPED and index not in edited:
+                changes["type"] = item.type
         found.append(dataclasses.replace(row, **changes))
     return tuple(found)

@@ -40,7 +40,7 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
     count = max(1, math.ceil(examples / 3 / len(report_data.runs)))
     found, lines = [], []
     for task in report_data.tasks:
-        if report_data.has_bias(task):  # nothing is right or wrong
+        if not report_data.has_answers(task):  # nothing is right or wrong
             continue
         pictures: dict[str, bytes] = {}
         for run in report_data.runs:

@@ -29,7 +29,7 @@ _SAME_VALUE = 1e-9
 
 def task_section(report_data: ReportData) -> Section:
     """The task table: values, intervals, chance, the paper's numbers."""
-    tasks = [task for task in report_data.tasks if not report_data.has_bias(task)]
+    tasks = [task for task in report_data.tasks if report_data.has_answers(task)]
     shared = "a pair widened to what their pairs" if report_data.is_text else "an image widened to what their images"
     section = Section(
         "tasks",
@@ -61,6 +61,10 @@ def task_section(report_data: ReportData) -> Section:
     is_quoted = any(row["paper"] for row in rows)
     if is_quoted:
         section.intro.append(_on_the_paper(report_data))
+        section.intro += [
+            f"The paper's number of {', '.join(map(task_label, of_tasks))}: {note}."
+            for note, of_tasks in paper.notes_beside(report_data.runs, tasks).items()
+        ]
     if is_quoted or (report_data.is_text and any(map(paper.of_task, tasks))):
         section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)

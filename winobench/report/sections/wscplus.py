@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from winobench import metrics
-from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, published
+from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, UNTYPED, published
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
@@ -207,11 +207,12 @@ def _raters(
     for record in (record for task in tasks for record in report_data.records(task) if _answered(record)):
         questions = record.examples
         for name, answer, groups in zip(questions.ids, questions.targets, questions.groups, strict=True):
-            answers[name], types[name] = wscplus.LABELS[answer], groups[0]
-    types = dict(sorted(types.items(), key=lambda one: TYPES.index(one[1])))
+            answers[name] = wscplus.LABELS[answer]
+            types[name] = next((group for group in groups if group in TYPES), UNTYPED)
+    types = dict(sorted(types.items(), key=lambda one: (*TYPES, UNTYPED).index(one[1])))
     kappa = agreement.ratings_kappa(ratings, wscplus.LABELS, num_resamples=report_data.resamples, seed=report_data.seed)
     found = agreement.rater_accuracy(ratings, answers, types)
-    columns = [*dict.fromkeys(types.values()), agreement.TOTAL]
+    columns = [*(name for name in dict.fromkeys(types.values()) if name != UNTYPED), agreement.TOTAL]
     lines, rows = [], []
     for rater, entries in found.items():
         cells = [Cell(rater)]

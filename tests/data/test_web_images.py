@@ -1,0 +1,164 @@
+"""Pictures from web sites on this machine: dead, slow, truncated, moved, busy; killed and gone on with."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.data import photo_sites
+from tests.expectations import raises
+from winobench.data import web_images
+
+QUICK = web_images.Manners(delay=0.0, first_wait=0.01, timeout=5.0, longest=0.5)
+
+
+class Display:
+    def __init__(self):
+        self.starts, self.count = [], 0
+
+    def start(self, total, done=0):
+        self.starts.append((total, done))
+
+    def advance(self, count):
+        self.count += count
+
+    def say(self, line):
+        raise AssertionError(line)
+
+
+@pytest.fixture
+def sites(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+    with photo_sites.running() as sites:
+        yield sites
+
+
+def fetch(folder, addresses, manners=QUICK):
+    display = Display()
+    return web_images.fetch(folder, addresses, display, manners), display
+
+
+def listed(path):
+    return {name: reason for name, _, reason in web_images.read_list(path)}
+
+
+def test_what_is_there_comes_and_what_is_not_is_listed(sites, tmp_path):
+    paths = {
+        "1.jpg": "/photo/1?size=2",
+        "2.jpg": "/moved",
+        "3.jpg": "/404",
+        "4.jpg": "/page",
+        "5.jpg": "/disguised",
+        "6.jpg": "/half",
+        "7.jpg": "/truncated",
+        "8.jpg": "/slow",
+        "9.jpg": "/busy",
+        "10.jpg": "/loop",
+        "11.jpg": "/to-file",
+        "12.jpg": "/403",
+        "13.jpg": "/photo/with a space/\u00e9.jpg",
+    }
+    addresses = {name: sites.url(path) for name, path in paths.items()}
+    addresses |= {"14.jpg": "file:///etc/hostname", "15.jpg": "not an address", "16.jpg": "", "17.jpg": "http://[::1"}
+    found, display = fetch(tmp_path, addresses)
+    there = {path.name: path.read_bytes() for path in (tmp_path / "images").iterdir()}
+    assert there == {
+        "1.jpg": photo_sites.photograph(len("/photo/1?size=2")),
+        "2.jpg": photo_sites.photograph(len("/photo/moved")),
+        "9.jpg": photo_sites.photograph(),
+        "13.jpg": photo_sites.photograph(len("/photo/with%20a%20space/%C3%A9.jpg")),
+    }
+    dead, failed = listed(tmp_path / web_images.DEAD), listed(tmp_path / web_images.FAILED)
+    assert set(failed) == {"7.jpg", "8.jpg"}
+    assert dead.keys() == addresses.keys() - there.keys() - failed.keys()
+    for name, part in {"3.jpg": "404", "4.jpg": "text/html", "5.jpg": "no picture", "12.jpg": "403"}.items():
+        assert part in dead[name]
+    assert "broke off" in failed["7.jpg"]
+    assert "not whole" in failed["8.jpg"]
+    assert found == web_images.Fetched(there=4, dead=11, failed=2)
+    assert (display.starts, display.count) == ([(17, 0)], 17)
+    # Failures that may pass were tried three times, dead addresses once; the site said when to come again.
+    counts = {path: sites.paths().count(path) for path in ("/truncated", "/slow", "/404", "/page")}
+    assert counts == {"/truncated": 3, "/slow": 3, "/404": 1, "/page": 1}
+    first, second = (request for request in sites.requests if request[1] == "/busy")
+    assert second[3] - first[4] > 0.95
+    assert {agent for _, _, agent, *_ in sites.requests} == {web_images.USER_AGENT}
+
+    # Again: what is there and what is dead is not asked for, unless its line is deleted.
+    sites.requests.clear()
+    dead_list = tmp_path / web_images.DEAD
+    dead_list.write_text("".join(line for line in dead_list.read_text().splitlines(True) if not line.startswith("3.")))
+    found, display = fetch(tmp_path, {name: addresses[name] for name in paths if name != "8.jpg"})
+    assert set(sites.paths()) == {"/404", "/truncated"}
+    assert found == web_images.Fetched(there=4, dead=7, failed=1)
+    assert display.starts == [(12, 10)]
+
+
+def test_a_site_is_asked_for_one_picture_at_a_time_with_pauses(sites, tmp_path):
+    hosts = ("127.0.0.1", "localhost")
+    addresses = {f"{host}-{n}.jpg": sites.url(f"/photo/{n}", host) for n in range(4) for host in hosts}
+    found, _ = fetch(tmp_path, addresses, web_images.Manners(delay=0.2))
+    assert found.there == 8
+    assert list(sites.most.values()) == [1, 1]
+    for host in sites.most:
+        times = sorted((begin, end) for other, _, _, begin, end in sites.requests if other == host)
+        assert all(after[0] - before[1] >= 0.19 for before, after in itertools.pairwise(times))
+    # The two sites were asked beside each other.
+    begins = {host: min(begin for other, _, _, begin, _ in sites.requests if other == host) for host in sites.most}
+    ends = {host: max(end for other, _, _, _, end in sites.requests if other == host) for host in sites.most}
+    assert max(begins.values()) < min(ends.values())
+
+
+def test_a_site_that_wants_to_be_left_alone_is(sites, tmp_path):
+    addresses = {"1.jpg": sites.url("/leave"), "2.jpg": sites.url("/photo/2"), "3.jpg": sites.url("/a", "localhost")}
+    found, _ = fetch(tmp_path, addresses)
+    assert found == web_images.Fetched(there=0, dead=1, failed=2)
+    assert sorted(sites.paths()) == ["/a", "/leave"]
+    assert listed(tmp_path / web_images.FAILED).keys() == {"1.jpg", "2.jpg"}
+
+
+def test_without_a_connection_nothing_is_dead(sites, tmp_path):
+    with raises("cannot-download", "127.0.0.1:1"):
+        fetch(tmp_path, {"1.jpg": "http://127.0.0.1:1/a.jpg", "2.jpg": "http://127.0.0.1:1/b.jpg"})
+    assert not (tmp_path / web_images.DEAD).exists()
+
+
+def test_names_lead_nowhere_else(tmp_path):
+    for name in ("../1.jpg", "/1.jpg", "a/b.jpg", "..", ""):
+        with raises("bad-name"):
+            fetch(tmp_path, {name: "http://127.0.0.1:1/a.jpg"})
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_killed_download_goes_on(sites, tmp_path):
+    addresses = {f"{n}.jpg": sites.url(f"/photo/{n}") for n in range(10)} | {"x.jpg": sites.url("/404")}
+    code = (
+        "import sys\nfrom tests.data.test_web_images import *\n"
+        f"fetch({str(tmp_path)!r}, {addresses!r}, web_images.Manners(delay=0.1))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while len(sites.requests) < 4:
+        time.sleep(0.02)
+        assert process.poll() is None
+    sites.gate = threading.Event()
+    time.sleep(0.3)  # one picture is under way
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    sites.gate.set()
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "images").glob("*.jpg")}
+    assert 3 <= len(kept) < 10
+    (tmp_path / "images" / "9.jpg.part").write_bytes(b"half")
+    with open(tmp_path / web_images.DEAD, "a") as file:
+        file.write("8.jpg\thttp")  # a line that was cut
+    sites.requests.clear()
+    found, _ = fetch(tmp_path, addresses)
+    assert found == web_images.Fetched(there=10, dead=1, failed=0)
+    assert {f"/photo/{name.removesuffix('.jpg')}" for name in kept}.isdisjoint(sites.paths())
+    assert all((tmp_path / "images" / name).read_bytes() == content for name, content in kept.items())
+    assert sorted(path.name for path in (tmp_path / "images").iterdir()) == sorted(addresses.keys() - {"x.jpg"})
+    assert listed(tmp_path / web_images.DEAD).keys() == {"x.jpg"}

@@ -1,0 +1,89 @@
+"""The published code's own perturbations of captions, drawn as it draws them.
+
+ARO's code, which GDBench's takes over, splits a caption with spaCy to shuffle nouns and adjectives, or all but them,
+and with NLTK to shuffle trigrams; each is then joined with spaces, cleaned, and cut to 30 words. A perturbation may
+give the caption again, or another perturbation, and the cut may leave different words. `PublishedShuffles` does the
+same, with two streams that go on from caption to caption: NumPy's for the first two, Python's for the other two.
+
+Source: mertyg/vision-language-models-are-bows 81fdd20 and McGill-NLP/diffusion-itm 7d5a9c0, ``perturbations.py``,
+``aro_datasets.py`` and ``pre_caption``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from winobench.data.word_order import ADJECTIVES, MAX_WORDS, NOUNS, Tagger, clean_caption, trigrams
+from winobench.errors import InputError
+
+Tokenizer = Callable[[str], Sequence[str]]
+"""A text -> its tokens in order."""
+
+
+class PublishedShuffles:
+    """A caption -> the caption and its four perturbations; the order of calls matters.
+
+    Args:
+      tagger: spaCy's, with the tokens that are spaces (``spacy_tagger(with_spaces=True)``).
+      tokenizer: NLTK's ``word_tokenize``.
+      seed: of both streams.
+    """
+
+    def __init__(self, tagger: Tagger, tokenizer: Tokenizer, *, seed: int = 0):
+        self._tagger, self._tokenizer = tagger, tokenizer
+        self._numpy, self._python = np.random.RandomState(seed), random.Random(seed)
+
+    def __call__(self, caption: str) -> tuple[str, ...]:
+        """Five texts, the caption first; they need not differ."""
+        tagged = self._tagger(caption)
+        tokens, tags = [token for token, _ in tagged], [tag for _, tag in tagged]
+        of_kind = {kind: [place for place, tag in enumerate(tags) if tag in kind] for kind in (NOUNS, ADJECTIVES)}
+        others = [place for place, tag in enumerate(tags) if tag not in NOUNS | ADJECTIVES]
+        within, across = ([list(group) for group in self._trigrams(caption)] for _ in range(2))
+        texts = [self._exchanged(tokens, of_kind[NOUNS], of_kind[ADJECTIVES]), self._exchanged(tokens, others)]
+        for group in within:
+            self._python.shuffle(group)
+        self._python.shuffle(across)
+        texts += [[token for group in groups for token in group] for groups in (within, across)]
+        return tuple(map(_cut, (caption, *map(" ".join, texts))))
+
+    def _exchanged(self, tokens: Sequence[str], *kinds: Sequence[int]) -> list[str]:
+        exchanged = list(tokens)
+        for places in kinds:
+            for place, other in zip(places, self._numpy.permutation(np.array(places, np.int64)), strict=True):
+                exchanged[place] = tokens[other]
+        return exchanged
+
+    def _trigrams(self, caption: str) -> list[list[str]]:
+        tokens = self._tokenizer(caption)
+        return [[tokens[place] for place in group] for group in trigrams(len(tokens))]
+
+
+def nltk_tokenizer() -> Tokenizer:
+    """NLTK's ``word_tokenize``.
+
+    Raises:
+      InputError: NLTK or its model of sentences is not installed; the message says how to get them.
+    """
+    how = "run `pip install 'winobench[order_published]'` and then `python -m nltk.downloader punkt_tab`"
+    try:
+        import nltk
+    except ImportError:
+        raise InputError(
+            f"the published order perturbations need NLTK, which is not installed: {how}", code="missing-package"
+        ) from None
+    try:
+        nltk.word_tokenize("A sentence.")
+    except LookupError:
+        raise InputError(
+            f"the published order perturbations need NLTK's data punkt_tab, which are not installed: {how}",
+            code="missing-package",
+        ) from None
+    return nltk.word_tokenize
+
+
+def _cut(text: str) -> str:
+    return " ".join(clean_caption(text).split(" ")[:MAX_WORDS])

@@ -1,0 +1,304 @@
+"""Pictures from many web sites: asked for politely, looked at, and kept if they are pictures.
+
+A site gets one request at a time, with a pause between two; several sites are asked at once. What is there is not
+asked for again. An address that is dead (no such page, no right to it, something that is no picture) is noted in a
+file, a line each, and not asked again while its line is there; one that failed in a way that may pass is asked again at
+the next call.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import datetime
+import email.utils
+import http.client
+import io
+import os
+import pathlib
+import re
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+
+import winobench
+from winobench import files
+from winobench.data import images
+from winobench.data.downloads import PASSING, Display
+from winobench.errors import InputError
+
+DEAD, FAILED = "dead_addresses.tsv", "failed_addresses.tsv"
+"""Names of the files that list addresses: a picture's name, its address, and the reason, with tabs."""
+
+USER_AGENT = f"winobench/{winobench.__version__} (downloads a published benchmark once, one request at a time a site)"
+
+_LARGEST = 64 * 2**20
+_CHUNK = 2**16
+
+
+@dataclasses.dataclass(frozen=True)
+class Manners:
+    """How sites are asked.
+
+    Attributes:
+      delay: seconds between the end of a request to a site and the next one.
+      sites: how many are asked at once.
+      attempts: at an address whose failure may pass.
+      first_wait: seconds before the second attempt, doubled from attempt to attempt; or as the site asks for.
+      longest_wait: a site that asks for a longer wait is left alone until the next call.
+      timeout: seconds without data.
+      longest: seconds for a whole picture.
+    """
+
+    delay: float = 1.0
+    sites: int = 16
+    attempts: int = 3
+    first_wait: float = 2.0
+    longest_wait: float = 120.0
+    timeout: float = 30.0
+    longest: float = 180.0
+
+
+POLITE = Manners()
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetched:
+    """How many pictures of all are there, how many addresses are dead, and how many failed for now."""
+
+    there: int
+    dead: int
+    failed: int
+
+
+class _DeadError(Exception):
+    """There is no point in asking again."""
+
+
+class _PassingError(Exception):
+    """May pass; with the seconds that the site asks to wait, and whether it was reached at all."""
+
+    def __init__(self, reason: str, wait: float = 0.0, *, reached: bool = True):
+        super().__init__(reason)
+        self.wait, self.reached = wait, reached
+
+
+class _LeaveAloneError(Exception):
+    """The site is not to be asked any more in this call."""
+
+
+def fetch(
+    folder: str | os.PathLike, addresses: Mapping[str, str], display: Display, manners: Manners = POLITE
+) -> Fetched:
+    """Gets what is missing of some pictures, as ``<folder>/images/<name>``, byte for byte as the sites have them.
+
+    Args:
+      folder: also gets the lists ``DEAD`` and ``FAILED``.
+      addresses: name of a picture's file -> its address.
+      display: is told of the progress, in pictures.
+      manners: how sites are asked.
+
+    Raises:
+      InputError: a name is no plain file's name, the disk refuses a file, or no site can be reached at all.
+    """
+    run = _Run(pathlib.Path(folder), addresses, display, manners)
+    try:
+        return run.all()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}", code="cannot-write") from error
+
+
+class _Run:
+    def __init__(self, folder: pathlib.Path, addresses: Mapping[str, str], display: Display, manners: Manners):
+        self._folder, self._display, self._manners = folder, display, manners
+        self._addresses = {name: " ".join(address.split()) for name, address in addresses.items()}
+        self._images = folder / "images"
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._failed: dict[str, str] = {}
+        self._has_reached = False
+        for name in addresses:
+            if name != pathlib.PurePath(name).name or name in ("", ".", "..") or "\0" in name:
+                raise InputError(f"a picture is called {name!r}, which is no file's name", code="bad-name")
+        # Nobody in between may turn an address into a file's on this machine.
+        self._opener = urllib.request.OpenerDirector()
+        for handler in (
+            urllib.request.ProxyHandler,
+            urllib.request.HTTPHandler,
+            urllib.request.HTTPSHandler,
+            urllib.request.HTTPDefaultErrorHandler,
+            urllib.request.HTTPRedirectHandler,
+            urllib.request.HTTPErrorProcessor,
+            urllib.request.UnknownHandler,
+        ):
+            self._opener.add_handler(handler())
+
+    def all(self) -> Fetched:
+        self._images.mkdir(parents=True, exist_ok=True)
+        for left in self._images.glob("*.part"):  # of a killed call
+            left.unlink()
+        _end_line(self._folder / DEAD)
+        dead = {
+            name for name, address, _ in read_list(self._folder / DEAD) if self._addresses.get(name) in (address, "")
+        }
+        there = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
+        wanted = [name for name in self._addresses if name not in there | dead]
+        self._display.start(len(self._addresses), len(self._addresses) - len(wanted))
+        sites: dict[str, list[str]] = collections.defaultdict(list)
+        for name in wanted:
+            with contextlib.suppress(ValueError):
+                sites[urllib.parse.urlsplit(self._addresses[name]).netloc.lower()].append(name)
+                continue
+            self._note_dead(name, "no address")
+            self._display.advance(1)
+        # The longest first, as all others fit beside them.
+        self._work_off(sorted(sites.values(), key=len, reverse=True))
+        if wanted and self._failed and not self._has_reached:
+            name, reason = next(iter(self._failed.items()))
+            raise InputError(
+                f"none of the web sites can be reached, {self._addresses[name]} first ({reason}): check the connection"
+                " and give the same command again",
+                code="cannot-download",
+            )
+        files.write_text(self._folder / FAILED, "".join(self._line(*entry) for entry in self._failed.items()))
+        there = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
+        return Fetched(len(there), len(self._addresses) - len(there) - len(self._failed), len(self._failed))
+
+    def _work_off(self, sites: Iterable[list[str]]) -> None:
+        pool = concurrent.futures.ThreadPoolExecutor(self._manners.sites)
+        try:
+            for future in concurrent.futures.as_completed([pool.submit(self._site, names) for names in sites]):
+                future.result()
+        finally:
+            self._stop.set()
+            pool.shutdown(cancel_futures=True)
+
+    def _site(self, names: list[str]) -> None:
+        """Asks for all pictures of a site, one after the other."""
+        left_alone = None
+        for number, name in enumerate(names):
+            if self._stop.is_set() or (number and not left_alone and self._stop.wait(self._manners.delay)):
+                return
+            try:
+                if left_alone:
+                    raise _PassingError(left_alone)
+                self._one(name)
+            except _DeadError as error:
+                self._note_dead(name, str(error))
+            except (_PassingError, _LeaveAloneError) as error:
+                if isinstance(error, _LeaveAloneError):
+                    left_alone = str(error)
+                with self._lock:
+                    self._failed[name] = str(error)
+            with self._lock:
+                self._display.advance(1)
+
+    def _one(self, name: str) -> None:
+        manners = self._manners
+        for attempt in range(1, manners.attempts + 1):
+            try:
+                content = self._receive(self._addresses[name])
+                break
+            except _PassingError as error:
+                if error.wait > manners.longest_wait or not error.reached:
+                    raise _LeaveAloneError(str(error)) from error
+                if attempt == manners.attempts:
+                    raise
+                if self._stop.wait(max(error.wait, manners.first_wait * 2 ** (attempt - 1))):
+                    raise
+        try:
+            with images.opened(io.BytesIO(content)) as picture:
+                images.to_rgb(picture)
+        except images.ImageProblem as error:
+            raise _DeadError(f"no picture: {error}") from error
+        part = self._images / f"{name}.part"
+        with open(part, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self._images / name)
+
+    def _receive(self, address: str) -> bytes:
+        """The content behind an address."""
+        end = time.monotonic() + self._manners.longest
+        try:
+            quoted = urllib.parse.quote(address.strip(), safe="%/:=&?~#+!$,;'@()*[]")
+            request = urllib.request.Request(quoted, headers={"User-Agent": USER_AGENT, "Accept": "image/*"})
+            if request.type not in ("http", "https") or not request.host:
+                raise _DeadError("no address of a web site")
+            with self._opener.open(request, timeout=self._manners.timeout) as answer:
+                self._has_reached = True
+                return self._read(answer, end)
+        except urllib.error.HTTPError as error:
+            self._has_reached = True
+            with error:
+                if error.code in PASSING:
+                    raise _PassingError(
+                        f"{error.code} {error.reason}", _seconds(error.headers["Retry-After"])
+                    ) from error
+                raise _DeadError(f"{error.code} {error.reason}") from error
+        except urllib.error.URLError as error:
+            if "unknown url type" in str(error.reason):
+                raise _DeadError(str(error.reason)) from error
+            raise _PassingError(str(error.reason) or type(error).__name__, reached=False) from error
+        except (http.client.HTTPException, OSError) as error:
+            raise _PassingError(str(error) or type(error).__name__) from error
+        except ValueError as error:
+            raise _DeadError(f"no address: {error}") from error
+
+    def _read(self, answer: http.client.HTTPResponse, end: float) -> bytes:
+        kind = answer.headers.get_content_type()
+        if kind in ("text/html", "application/xhtml+xml"):
+            raise _DeadError(f"no picture but a page ({kind})")
+        content = bytearray()
+        while chunk := answer.read1(_CHUNK):
+            content += chunk
+            if len(content) > _LARGEST:
+                raise _DeadError(f"more than {_LARGEST // 2**20} MB")
+            if time.monotonic() > end:
+                raise _PassingError(f"not whole after {self._manners.longest:.0f} s")
+            if self._stop.is_set():
+                raise _PassingError("stopped")
+        length = answer.headers["Content-Length"]
+        if length and length.isdecimal() and int(length) != len(content):
+            raise _PassingError("the connection broke off")
+        return bytes(content)
+
+    def _note_dead(self, name: str, reason: str) -> None:
+        with self._lock, open(self._folder / DEAD, "a", encoding="utf-8") as file:
+            file.write(self._line(name, reason))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _line(self, name: str, reason: str) -> str:
+        return "\t".join(" ".join(cell.split()) for cell in (name, self._addresses[name] or "-", reason)) + "\n"
+
+
+def read_list(path: pathlib.Path) -> Iterator[tuple[str, str, str]]:
+    """(name, address, reason) of each line of a list; a line that a killed call has cut is left out."""
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            cells = line.split("\t")
+            if len(cells) == 3:
+                yield cells[0], cells[1], cells[2]
+
+
+def _end_line(path: pathlib.Path) -> None:
+    """Ends a line that a killed call has cut, so that the next one is a line of its own."""
+    if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("\n")
+
+
+def _seconds(text: str | None) -> float:
+    """What Retry-After says: seconds, or a date."""
+    if text and re.fullmatch(r"[0-9]{1,9}", text.strip()):
+        return float(text)
+    with contextlib.suppress(TypeError, ValueError):
+        when = email.utils.parsedate_to_datetime(text)
+        return max(0.0, (when - datetime.datetime.now(datetime.UTC)).total_seconds())
+    return 0.0
