@@ -65,6 +65,18 @@ class KeyTable:
 # Files made before diffusers 0.17 name the VAE's attention in the way of the original code.
 _OLD_VAE_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
 
+_BLIP_2 = KeyTable(
+    # A decoder's layers have one level less of names here.
+    renames=((r"language_model\.model\.", r"language_model."),),
+    ignored=(
+        r"qformer\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
+        r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
+        # T5's ``shared.weight`` again, and what early versions made.
+        r"language_model\.(encoder|decoder)\.embed_tokens\.weight",
+        r"language_model\.decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+    ),
+)
+
 KEY_TABLES: dict[str, KeyTable] = {
     "AutoencoderKL": KeyTable(
         renames=tuple(
@@ -73,6 +85,8 @@ KEY_TABLES: dict[str, KeyTable] = {
         )
     ),
     "AutoencoderKLFlux2": KeyTable(ignored=(r"bn\.num_batches_tracked",)),  # how long training took
+    "Blip2ForConditionalGeneration": _BLIP_2,
+    "InstructBlipForConditionalGeneration": _BLIP_2,
     "BlipForImageTextRetrieval": KeyTable(
         # 0, 1, 2, ...: a buffer that the published files hold.
         ignored=(r"text_encoder\.embeddings\.position_ids",),
