@@ -31,7 +31,6 @@ from winobench.training import recipes
 TARGETS = ("skypilot", "gke", "slurm", "tpu_vm")
 LAUNCHERS = ("eval", "train")
 
-
 _TEMPLATES = {"skypilot": "skypilot.yaml", "gke": "gke.yaml", "slurm": "slurm.sh", "tpu_vm": "tpu_vm.sh"}
 _DEFAULT_ACCELERATORS = {"skypilot": "L4:1", "gke": "L4:1", "slurm": "1", "tpu_vm": "v5litepod-8"}
 # What only some targets understand.

@@ -16,6 +16,7 @@ def test_by_hand():
     outcome = judge(np.array([right, one_wrong, tied]), None)["all_answers"]
     assert outcome.correct.tolist() == [True, False, False]
     assert outcome.tie.tolist() == [False, False, True]
+    assert ALL_ANSWERS.pairs((2, 4)).tolist() == [[True, False, True, False], [False, True, False, True]]
     # Of one image alone.
     assert judge(np.array([[[2, 1, 2, 1]], [[2, 1, 1, 2]]]), None)["all_answers"].correct.tolist() == [True, False]
 

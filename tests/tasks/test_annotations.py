@@ -75,7 +75,8 @@ def test_items_are_as_the_task_declares(name, tmp_path):
         assert len(item.images) == task.shape[0] or (task.is_rated and 1 < len(item.images) < task.shape[0])
         assert len(item.ratings) == (len(item.images) if task.is_rated else 0)
         # Repeated candidates are left out.
-        assert task.shape[1] - 1 <= len(item.texts) <= task.shape[1]
+        fewest = 2 if task.name.endswith("_order_published") else task.shape[1] - 1
+        assert fewest <= len(item.texts) <= task.shape[1]
         assert len(set(item.texts)) == len(item.texts)
         if task.metric in ("winoground", "own_texts", "all_answers", "effect_size") or task.is_rated:
             assert item.target is None

@@ -14,6 +14,7 @@ from winobench.data import question_texts
 from winobench.evaluation import evaluate
 from winobench.metrics import METRICS
 from winobench.report import analysis
+from winobench.report.sections.gallery import task_gallery
 from winobench.tasks import TASKS, class_prompts, groups, naturalbench
 
 
@@ -220,6 +221,9 @@ def test_only_scorers_that_answer_are_asked(tmp_path):
     assert results["passes"] == 3 * 2 * 4
     # What reports make of the recorded scores again.
     assert [analysis.rows_of(run.tasks[name])[0].correct.mean() for name in names] == values
+    gallery, _ = task_gallery(run, "naturalbench_groups", {}, 1, 0)
+    (card,) = dict(gallery.kinds)["Surely wrong"]
+    assert [[right for _, right, _ in cells] for cells in card.square.cells] == [[True, False] * 2, [False, True] * 2]
     assert not set(names) & set(groups.members("@compositional", TASKS))
 
 

@@ -64,11 +64,12 @@ def check_task(task: Task) -> None:
             )
 
 
-def check_questions(task: Task, scorer: Any) -> None:
+def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
     """Raises InputError for a task in question form and a scorer that does not answer questions."""
-    if task.asks_questions and not getattr(scorer, "answers_questions", False):
+    asking = next((task.name for task in tasks if task.asks_questions), None)
+    if asking is not None and not getattr(scorer, "answers_questions", False):
         raise InputError(
-            f"task {task.name!r} asks questions, which {_called(scorer)} does not answer: leave the task out, or"
+            f"task {asking!r} asks questions, which {_called(scorer)} does not answer: leave the task out, or"
             " evaluate a scorer with `answers_questions` (winobench.scorers.base.Scorer)",
             code="cannot-answer",
         )

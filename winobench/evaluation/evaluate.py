@@ -124,8 +124,7 @@ def evaluate(
     """
     started, scorer = time.monotonic(), base.for_evaluation(scorer)
     chosen = choose_tasks(tasks, data_dir)
-    for task in chosen:
-        contracts.check_questions(task, scorer)
+    contracts.check_questions(chosen, scorer)
     limit = options.LIMIT.check("limit", limit)
     options.text().or_none().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
@@ -136,8 +135,7 @@ def evaluate(
     fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
     failed: dict[str, InputError] = {}
     plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
-    levels = {"alpha": sampling.get("alpha"), "share": sampling.get("rare_share")}
-    groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **levels, **plans)
+    groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
     _check_metrics(groups, mode)

@@ -102,8 +102,6 @@ def make_groups(
     tasks: Sequence[Task],
     sampling: Mapping[str, Any],
     *,
-    alpha: float | None,
-    share: float | None,
     failed: dict[str, InputError],
     **planned: Any,
 ) -> list[SampleGroup]:
@@ -114,13 +112,13 @@ def make_groups(
       fingerprint: the scorer's.
       tasks: all tasks.
       sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps``, and what `winobench.evaluation.evaluate`
-        says of the mean over samples.
-      alpha: of a race; tasks of bias and of ratings, which have no right answer to decide on, take no part in it.
-      share: of a race.
+        says of the mean over samples; of a race ``alpha`` and ``rare_share``. Tasks of bias and of ratings,
+        which have no right answer to decide on, take no part in it.
       failed: task -> why its data cannot be used.
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
     """
     seed, rule = sampling["seed"], sampling["timesteps"]
+    alpha, share = sampling.get("alpha"), sampling.get("rare_share")
     weighting = timestep_weights.parse(sampling.get("timestep_weights"))
     rounding = {"dtype": sampling["reduce_dtype"]} if "reduce_dtype" in sampling else {}
     if rule == importance.RULE:  # to be learned; tasks that take no part in a race keep this

@@ -7,6 +7,12 @@ import numpy as np
 from winobench.metrics.metric import Metric, Outcome
 
 
+def right_pairs(shape: tuple[int, int]) -> np.ndarray:
+    """[images, texts] bool: is the text a right answer of the image?"""
+    image, text = np.indices(shape)
+    return text % 2 == image
+
+
 def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     """Does every image get its right answer to every question?
 
@@ -26,8 +32,8 @@ def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
         raise ValueError(f"all_answers needs one or two images and pairs of texts, got {scores.shape[1:3]}.")
     if targets is not None or not np.isfinite(scores).all():
         raise ValueError("all_answers needs finite scores and no targets: places say what is right.")
-    image, question = np.indices((scores.shape[1], scores.shape[2] // 2)).reshape(2, -1)
-    margins = scores[:, image, 2 * question + image] - scores[:, image, 2 * question + 1 - image]
+    image, text = np.nonzero(right_pairs(scores.shape[1:3]))
+    margins = scores[:, image, text] - scores[:, image, text ^ 1]
     return {"all_answers": Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))}
 
 
@@ -35,6 +41,7 @@ ALL_ANSWERS = Metric(
     "all_answers",
     judge,
     headline="all_answers",
+    pairs=right_pairs,
     # Answers are guessed one by one.
     chance=lambda shape: {"all_answers": (1 / 2) ** (shape[0] * shape[1] // 2)},
 )

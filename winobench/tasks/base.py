@@ -24,6 +24,7 @@ SKILLS = {
     "retrieval": "long captions among similar images, or the reverse",
     "classification": "which of many classes",
     "bias": "social associations",
+    "people": "which pictures people prefer, or find to fit their prompt",
 }
 """Skill -> what a model needs it for; tasks of several data sets are compared by them."""
 

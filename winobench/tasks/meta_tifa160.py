@@ -48,7 +48,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
     Raises:
       InputError: a file is missing or malformed, an answer is of no picture, or a picture has none.
     """
-    pictures = dict(read_json(folder / "tifa160.json").items())
+    pictures = _pictures(folder / "tifa160.json")
     columns = ("model_type", "source_id", "answer")
     answers: dict[str, list[int]] = collections.defaultdict(list)
     for row in read_table(folder / "dsg_tifa160_anns.csv", columns, delimiter=",").rows():
@@ -59,7 +59,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
         if name not in pictures:
             raise row.wrong(f"is of {options.shown(name)}, which tifa160.json does not have", "unknown-name")
         answers[name].append(answer(row["answer"], 1, 5))
-    return _items(folder, pictures, answers)
+    yield from _items(folder, pictures, answers)
 
 
 def read_authors(folder: pathlib.Path) -> Iterator[Item]:
@@ -72,9 +72,17 @@ def read_authors(folder: pathlib.Path) -> Iterator[Item]:
     Raises:
       InputError: the file is missing or malformed, or a picture has no answer.
     """
-    pictures = dict(read_json(folder / "human_annotations.json").items())
+    pictures = _pictures(folder / "human_annotations.json")
     answers = {name: [answer(one, 1, 5) for one in row["human_scores"].rows()] for name, row in pictures.items()}
-    return _items(folder, pictures, answers)
+    yield from _items(folder, pictures, answers)
+
+
+def _pictures(path: pathlib.Path) -> dict[str, Entry]:
+    """The rows of a file, which name their prompt."""
+    pictures = dict(read_json(path).items())
+    for row in pictures.values():
+        row["text_id"].text()
+    return pictures
 
 
 def _items(folder: pathlib.Path, pictures: Mapping[str, Entry], answers: Mapping[str, Sequence[int]]) -> Iterator[Item]:

@@ -36,6 +36,7 @@ def rated_task(*, name: str, description: str, metric: str, most_pictures: int, 
         shape=(most_pictures, 1),
         chance={},
         images_compete=True,
+        skills=("people",),
         source=source,
     )
 

@@ -104,6 +104,8 @@ def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any
     examples = record.examples
     lines = []
     target = examples.targets[row]
+    shape = (len(examples.images[row]), len(examples.texts[row]))
+    belong = np.eye(*shape, dtype=bool) if record.judge is None else record.judge.pairs(shape)
     for i, image in enumerate(examples.images[row]):
         for j, text in enumerate(examples.texts[row]):
             place = i * len(examples.texts[row]) + j
@@ -115,7 +117,7 @@ def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any
                     "id": examples.ids[row],
                     "image": image,
                     "text": text,
-                    "belongs": i == j if target is None else place == target,
+                    "belongs": bool(belong[i, j]) if target is None else place == target,
                     "score": float(examples.scores[row][i, j]),
                     "correct": bool(examples.correct[row]),
                 }
