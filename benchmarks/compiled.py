@@ -22,7 +22,16 @@ from launch import configuration
 from winobench import json_files
 from winobench.planning import topologies
 
-MODELS = ("sd21-base", "sdxl", "sd35-medium", "sd35-large", "flux1-dev", "flux2-klein-4b", "flux2-klein-9b")
+MODELS = (
+    "sd21-base",
+    "sdxl",
+    "sd35-medium",
+    "sd35-large",
+    "flux1-dev",
+    "flux2-klein-4b",
+    "flux2-klein-9b",
+    "z-image-turbo",
+)
 ACCELERATORS = ("v5e:4x4", "v6e:2x4", "v5p:2x2x1", "h100:8", "h200:8", "a100-80:8", "l4:1", "b200:8")
 CONFIG = "gdbench:table1"
 

@@ -10,6 +10,7 @@ from benchmarks import race_classes
 from tests.expectations import raises
 
 
+@pytest.mark.slow  # compiles the renderer for one scene
 def test_classes_are_different_and_images_show_one_of_them():
     examples = list(race_classes.task(20, 3).load(None, None))
     assert len(examples) == 3

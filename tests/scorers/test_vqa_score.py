@@ -17,7 +17,6 @@ from tests.tiny_language_models import write_language_model
 from tests.tiny_vision_language import QUERIES, VOCABULARY, write_vision_language
 from winobench import parallel, registry
 from winobench.checkpoints import vision_language
-from winobench.engine import tables
 from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
@@ -33,11 +32,11 @@ OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[1:
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick():
-    """Programs are compiled with few optimizations, which takes most of the time otherwise."""
+    """The step over pairs is compiled with few optimizations: that takes most of the time otherwise."""
+    step = vqa_score._score_pairs.__wrapped__
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((vqa_score, "_score_pairs"), (tables, "_encode")):
-            function = getattr(module, name).__wrapped__
-            patch.setattr(module, name, jax.jit(function, static_argnames="how", compiler_options=QUICK_COMPILATION))
+        compiled = jax.jit(step, static_argnames="how", compiler_options=QUICK_COMPILATION)
+        patch.setattr(vqa_score, "_score_pairs", compiled)
         yield
 
 

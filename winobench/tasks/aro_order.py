@@ -118,7 +118,9 @@ def _task(
     )
 
 
-_PUBLISHED_CHANCE = {"coco": 0.207, "flickr": 0.210}
+# Of guessing among the different candidates, with seeds 0 to 3: of the 5,068 captions of Flickr30K, and of 4,839 of
+# COCO's validation images.
+_PUBLISHED_CHANCE = {"coco": 0.210, "flickr": 0.212}
 
 _COCO = functools.partial(
     _task,

@@ -37,7 +37,7 @@ GDBENCH = (
 """The seven data sets of GDBench and its two of bias (Krojer et al. 2023, Tables 1 and 3), as the tables have them."""
 
 SELF_BENCH = (
-    *("aro_vg_attribution", "aro_vg_relation", "aro_coco_order", "aro_flickr_order", "clevr"),
+    *("aro_vg_attribution", "aro_vg_relation", "aro_coco_order_published", "aro_flickr_order_published", "clevr"),
     *("sugarcrepe_selfbench_att", "sugarcrepe_selfbench_obj", "sugarcrepe_replace_rel", "winoground"),
     *("vismin_object", "vismin_attribute", "vismin_counting", "vismin_relation", "cola", "whatsup_a", "whatsup_b"),
     *("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),
