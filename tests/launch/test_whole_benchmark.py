@@ -11,7 +11,7 @@ from launch import prepare
 from tests import launching, tiny_vision_language
 from tests.scorers import tiny_models
 from tests.tasks import published_layouts
-from winobench.data import word_order
+from winobench.data import published_order, word_order
 from winobench.tasks import TASKS
 
 # Its parts have quick tests of their own: test_eval, test_report, tests/tasks.
@@ -32,6 +32,7 @@ def data_dir(tmp_path_factory):
     sources = published_layouts.write_all(tmp_path_factory.mktemp("sources"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
+        patch.setattr(published_order, "nltk_tokenizer", lambda: published_layouts.stand_in_tokenizer)
         for task, source in sources.items():
             assert not prepare.prepare_tasks(task, str(source), str(folder), workers=1, allow_partial=True)
     return folder
