@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import diffusers
@@ -35,14 +35,14 @@ _LIBRARIES = ("jax", "diffusers", "torch")
 _GUIDANCE = 3.0
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measures and prints."""
     parser = common.argument_parser("benchmarks.pictures", __doc__, ("model",), "of the model: its own")
     parser.add_argument("--model", default="clevr-tiny", help="name or folder of a Stable Diffusion 1 or 2")
     parser.add_argument("--pictures", type=int, default=32, help="drawn in a round by each")
     parser.add_argument("--batch_size", type=int, default=8, help="pictures at once")
     parser.add_argument("--steps", type=int, default=25, help="of DDIM")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     device = common.start(options)
     common.check_positive(options, "pictures", "batch_size", "steps")
     before = machine.load_average()

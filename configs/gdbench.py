@@ -42,7 +42,8 @@ HELP = {
     "lora": "LoRA for the model: a file, a folder, or a hub id; none for the model as it is",
     "lora_scale": "what the LoRA's effect is multiplied by",
     "pipeline_options": "what only the model's family has, as name=value, such as zero_empty_text=true of SDXL",
-    "encoders": "resident, or staged: encode all texts first, then take the text encoders off the devices",
+    "encoders": "resident, or staged: texts are encoded first; text encoders and denoiser are never on the devices"
+    " together",
     "dtype": "compute dtype: float32 or bfloat16",
     "tasks": "names with commas, or ready for every task whose data are there (--list_tasks)",
     "data_dir": "where launch.prepare has put the data; none for $WINOBENCH_DATA or ~/winobench_data",

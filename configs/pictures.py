@@ -37,6 +37,7 @@ HELP = {
     " of which none is the model as it is",
     "lora_scale": "what the LoRA's effect is multiplied by",
     "pipeline_options": "what only the model's family has, as name=value",
+    "encoders": "resident, or staged: text encoders and denoiser are never on the devices together",
     "dtype": "compute dtype of the denoiser: float32 or bfloat16",
     "seeds": "of the noise, with commas: a picture of each prompt for each; the noise of a picture depends on seed and"
     " number alone",
@@ -56,6 +57,7 @@ RANGES = {
     "lora": options.text().or_none(),
     "lora_scale": options.SCALE,
     "pipeline_options": options.text().or_none(),
+    "encoders": options.choice("resident", "staged"),
     "seeds": options.items(options.SEED, 1, 1_000),
     "num_steps": options.whole(1, options.MAX_TIMESTEPS),
     "guidance_scale": options.GUIDANCE,
@@ -83,6 +85,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.lora = config_dict.placeholder(str)
     config.lora_scale = 1.0
     config.pipeline_options = config_dict.placeholder(str)
+    config.encoders = "resident"
     config.dtype = "float32"
 
     config.seeds = seeds

@@ -55,6 +55,7 @@ def main(
         allow_pickle=config.allow_pickle,
         lora_scale=config.lora_scale,
         pipeline_options=options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
+        encoders=config.encoders,
     )
     if processes:
         parallel.join_processes(processes, fault_tolerant=True)

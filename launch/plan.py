@@ -25,6 +25,8 @@ over the compiled kernels of a GPU, which is a bound.
   python -m launch.plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
   python -m launch.plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
   python -m launch.plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
+  python -m launch.plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \
+      --accelerator=h100:1,v5e:2x2                                   drawing: text encoders, the sampler's loop, decoder
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
 "winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.
@@ -58,7 +60,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     topologies.prepare()
 
     from winobench import files
-    from winobench.planning import language_table, plans, table, training_table
+    from winobench.planning import drawing_table, language_table, plans, table, training_table
 
     assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value)
     found = []
@@ -75,7 +77,11 @@ def main(config: ml_collections.ConfigDict) -> None:
                 few=_FEW.value,
             )
         )
-    tables = {plans.LanguagePlan: language_table, plans.TrainingPlan: training_table}
+    tables = {
+        plans.LanguagePlan: language_table,
+        plans.TrainingPlan: training_table,
+        plans.DrawingPlan: drawing_table,
+    }
     printed = tables.get(type(found[0]), table)
     printed.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
     for note in dict.fromkeys(note for plan in found for note in plan.notes):

@@ -54,6 +54,11 @@ def _single_threaded_torch():
 
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = (
+    "launch/test_train.py",
+    "launch/test_whole_benchmark.py",
+    "launch/test_cloud.py",
+    "training/test_hardneg.py",
+    "training/test_embedded.py",
     "parity/test_scorer_recorded.py",
     "parity/test_unet.py",
     "parity/test_lora.py",

@@ -302,7 +302,7 @@ def test_every_newer_task_stands_in_the_table_with_its_rows():
 
 def test_the_groups_are_those_of_the_table():
     rows = re.findall(r"^\| `@(\w+)` \| (.*) \|$", (ROOT / "docs" / "tasks.md").read_text(), re.MULTILINE)
-    assert dict(rows[:-1]) == base.SKILLS
+    assert dict(rows[: len(base.SKILLS)]) == base.SKILLS
     assert tuple(name for name, _ in rows) == groups.GROUPS
 
 

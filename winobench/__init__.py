@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from winobench.models.unet_2d_condition import UNet2DConditionModel
     from winobench.pictures.draw import draw_pictures
     from winobench.report.runs import Run, read_run
+    from winobench.responders.captioner import Captioner
     from winobench.responders.loading import load_responder
     from winobench.scorers.contrastive import Contrastive
     from winobench.scorers.denoising import denoising_errors
     from winobench.scorers.diffusion_itm import DiffusionITM
     from winobench.scorers.itm_head import ItmHead
     from winobench.scorers.loading import load_scorer
+    from winobench.scorers.vqa_score import VQAScore
     from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task
     from winobench.tasks.base import Association, Example, TargetPair, Task
     from winobench.tasks.jsonl import task_from_jsonl
@@ -48,6 +50,7 @@ _HOME = {
     "Association": "winobench.tasks.base",
     "AutoencoderKL": "winobench.models.autoencoder_kl",
     "CLIPTextModel": "winobench.models.clip",
+    "Captioner": "winobench.responders.captioner",
     "ClevrVerifier": "winobench.models.clevr_verifier",
     "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
@@ -68,6 +71,7 @@ _HOME = {
     "TextQuestion": "winobench.tasks.questions",
     "TextTask": "winobench.tasks.questions",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
+    "VQAScore": "winobench.scorers.vqa_score",
     "denoising_errors": "winobench.scorers.denoising",
     "draw_pictures": "winobench.pictures.draw",
     "evaluate": "winobench.evaluation.evaluate",
@@ -91,6 +95,7 @@ __all__ = [
     "Association",
     "AutoencoderKL",
     "CLIPTextModel",
+    "Captioner",
     "ClevrVerifier",
     "Contrastive",
     "DiffusionITM",
@@ -111,6 +116,7 @@ __all__ = [
     "TextQuestion",
     "TextTask",
     "UNet2DConditionModel",
+    "VQAScore",
     "__version__",
     "denoising_errors",
     "draw_pictures",

@@ -90,6 +90,12 @@ MODELS: dict[str, Model] = {
     "blip-itc-large": Model(
         "Salesforce/blip-itm-large-coco", "BLIP ViT-L, cosine similarity", "itm_head", {"head": "itc"}
     ),
+    "instructblip-flan-t5-xl": Model(
+        "Salesforce/instructblip-flan-t5-xl", "InstructBLIP with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
+    ),
+    "blip2-flan-t5-xl": Model(
+        "Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
+    ),
 }
 """Short name -> checkpoint that judges images and texts."""
 

@@ -31,7 +31,6 @@ from winobench.training import recipes
 TARGETS = ("skypilot", "gke", "slurm", "tpu_vm")
 LAUNCHERS = ("eval", "train")
 
-
 _TEMPLATES = {"skypilot": "skypilot.yaml", "gke": "gke.yaml", "slurm": "slurm.sh", "tpu_vm": "tpu_vm.sh"}
 _DEFAULT_ACCELERATORS = {"skypilot": "L4:1", "gke": "L4:1", "slurm": "1", "tpu_vm": "v5litepod-8"}
 # What only some targets understand.
@@ -199,7 +198,10 @@ def make(request: Request) -> Job:
 def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.ConfigDict) -> Request:
     """The request with what the plan says wherever it says nothing itself."""
     changes: dict[str, object] = {}
-    if plan.batch_size is not None and config.batch_size is None:
+    # Where nobody says how many, or the launcher's own number, as of pictures, does not fit.
+    named = config.get("batch_size")
+    is_less = isinstance(named, int) and "prompts" in config and plan.batch_size is not None and plan.batch_size < named
+    if plan.batch_size is not None and (named is None or is_less):
         changes["overrides"] = (*request.overrides, ("batch_size", str(plan.batch_size)))
     if plan.accumulate is not None and plan.accumulate > config.accumulate:
         changes["overrides"] = (*request.overrides, ("accumulate", str(plan.accumulate)))

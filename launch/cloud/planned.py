@@ -1,4 +1,4 @@
-"""What a plan (`python -m launch.plan --output=FILE`) says a job takes: passes at once, memory of a machine, time."""
+"""What a plan (`python -m launch.plan --output=FILE`) says a job takes: items at once, memory of a machine, time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Planned:
     """What a job is given unless its command says otherwise.
 
     Attributes:
-      batch_size: passes at once on each device; None if the plan is not of an evaluation.
+      batch_size: passes or pictures at once on each device; None of a training.
       accumulate: micro-batches of a training's step; None of an evaluation.
       memory: GB of a machine.
       hours: the plan's own estimate, without slack.
@@ -87,24 +87,39 @@ def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
     plan = of_kind[0]
     if "batches" in plan:
         raise InputError(f"--plan={path} is of a language model, for which jobs take no plan: leave --plan out.")
-    is_training = "accumulate" in plan
-    step = plan["step"] if is_training else plan["programs"][0] if plan["programs"] else None
-    if step is None or not plan["fits"]:
+    if not plan["fits"] or not _has_programs(plan):
         raise InputError(f"--plan={path} says that this does not fit on {plan['target']}: take other devices.")
     durations = [duration for duration in plan["durations"] if duration["devices"] == devices]
     if not durations:
-        how = f"--accelerator={kind}:..." if is_training else f"--devices={devices}"
+        how = f"--accelerator={kind}:..." if "accumulate" in plan else f"--devices={devices}"
         raise InputError(f"--plan={path} has no time for {devices} devices: plan with {how}.")
     hours = durations[0]["total"] / 3600
     return Planned(
-        batch_size=step["items"] if not is_training and plan["per_second"] == "passes/s" else None,
-        accumulate=plan["accumulate"] if is_training else None,
-        memory=math.ceil(
-            _COPIES * (plan["state"] if is_training else sum(plan["weights"].values())) / 1e9 + _BESIDE_GB
-        ),
+        batch_size=_batch_size(plan),
+        accumulate=plan.get("accumulate"),
+        memory=math.ceil(_COPIES * _weights(plan) / 1e9 + _BESIDE_GB),
         hours=hours,
         dollars=None if plan["price"] is None else hours * devices * plan["price"],
     )
+
+
+def _has_programs(plan: dict[str, Any]) -> bool:
+    if "drawers" in plan:
+        return bool(plan["drawers"])
+    return bool(plan["step"] if "accumulate" in plan else plan["programs"] and plan["programs"][0])
+
+
+def _batch_size(plan: dict[str, Any]) -> int | None:
+    if "drawers" in plan:
+        return min(drawer["batch"] for drawer in plan["drawers"])
+    return plan["programs"][0]["items"] if plan.get("per_second") == "passes/s" else None
+
+
+def _weights(plan: dict[str, Any]) -> int:
+    """Bytes of a copy of the model, or of the largest of several that are there one after the other."""
+    if "drawers" in plan:
+        return max(sum(drawer["weights"].values()) for drawer in plan["drawers"])
+    return plan["state"] if "accumulate" in plan else sum(plan["weights"].values())
 
 
 def _check_config(path: str, planned: Any, asked: Any, field: str = "config") -> None:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tests.expectations import raises
-from winobench import parallel
+from tests.live_arrays import LiveArrays
+from winobench import memory, parallel
+from winobench.diffusion import pure_functions
 from winobench.diffusion.stable_diffusion import StableDiffusion
 
 TEXTS = ["a red cube", "a blue ball", "", "the cube left of the ball"]
@@ -52,11 +54,53 @@ def test_the_noise_of_steps_is_another_one_in_each(pipeline, whole):
     np.testing.assert_allclose(still[0], still[1], atol=1e-4 * np.abs(still).max())
 
 
+def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_there(
+    pipeline, whole, tiny_pipeline, monkeypatch
+):
+    if len(jax.devices()) != 8:
+        pytest.skip("needs 8 devices")
+    live, first, there = LiveArrays(), jax.devices()[0], []
+    on_host = StableDiffusion.from_pretrained(tiny_pipeline, on_host=True)
+    of_encoders, of_denoiser, of_autoencoder = (
+        memory.of_arrays(function()[1])
+        for function in (on_host.text_function, on_host.denoiser_function, on_host.image_function)
+    )
+    assert live.bytes_on(first) == of_autoencoder
+    call = pure_functions.call
+
+    def spied(*arguments):
+        there.append(live.bytes_on(first))
+        return call(*arguments)
+
+    monkeypatch.setattr(pure_functions, "call", spied)
+    for _ in range(2):
+        np.testing.assert_array_equal(drawn(on_host, TEXTS, seed=3), whole)
+        assert live.bytes_on(first) >= of_autoencoder + of_denoiser
+    # The texts and the empty one, in each call.
+    assert len(there) == 4
+    assert of_autoencoder + of_encoders <= min(there)
+    assert max(there) < of_autoencoder + of_encoders + of_denoiser
+
+
 def test_one_device_and_eight_draw_the_same(pipeline, whole):
     if len(jax.devices()) != 8:
         pytest.skip("needs 8 devices")
     one = drawn(pipeline, TEXTS, seed=3, mesh=parallel.make_mesh(jax.devices()[:1]))
     np.testing.assert_allclose(whole, one, atol=1e-4 * np.abs(one).max())
+
+
+def test_one_device_is_known():
+    """What is drawn there takes the kernels of its kind, which are for programs that know where they run."""
+    known = []
+
+    def function(params, rows):
+        known.append((parallel.traced_device().platform, parallel.runs_on_one_device()))
+        return params * rows
+
+    mesh = parallel.make_mesh(jax.devices()[:1])
+    result = pure_functions.call_on_rows(function, mesh, np.float32(2), np.arange(3, dtype=np.float32))
+    np.testing.assert_array_equal(result, [0, 2, 4])
+    assert known == [(jax.devices()[0].platform, True)]
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 import shutil
 
+import numpy as np
 import pyarrow.parquet as pq
+import scipy.io
 
 from tests.launch.source_faults import (
     BROKEN,
@@ -14,6 +16,7 @@ from tests.launch.source_faults import (
     broken_off,
     change,
     change_lines,
+    copy,
     cut,
     delete_first,
     missing_image,
@@ -24,12 +27,14 @@ from tests.launch.source_faults import (
     too_many,
     wrong,
 )
-from tests.tasks import newer_layouts
+from tests.tasks import class_layouts, newer_layouts
 
 _COLA = "COLA_multiobjects_matching_benchmark.json"
 _WHATSUP_A, _WHATSUP_B = "controlled_images_dataset.json", "controlled_clevr_dataset.json"
 _COCO_ONE, _VAW, _QUESTIONS = "coco_qa_one_obj.json", "data/Attribute/vaw/color.json", "Questions.csv"
-_VISMIN, _COUNTBENCH = (newer_layouts.ANNOTATIONS[name] for name in ("vismin_object", "countbench"))
+_VISMIN, _COUNTBENCH, _NATURAL = (
+    newer_layouts.ANNOTATIONS[name] for name in ("vismin_object", "countbench", "naturalbench_groups")
+)
 
 
 def _by_key(file, image, key, field, first):
@@ -46,6 +51,19 @@ def _by_key(file, image, key, field, first):
         no_file(file),
         wrong(BROKEN, change(file, lambda rows: rows[key].pop(field)), f"'{key}' in {{root}}/{file} has no '{field}'"),
         wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '{first}' twice"),
+    ]
+
+
+def _merged():
+    file = "add_att.json"
+    return [
+        missing_image("val2017/000000000285.jpg", 3),
+        too_few(change(file, lambda rows: rows.pop("5")), 3, 4),
+        too_many(change("swap_att.json", lambda rows: rows.update({"9": rows["1"]})), 5, 4),
+        broken_off(file),
+        no_file("replace_att.json"),
+        wrong(BROKEN, change(file, lambda rows: rows["1"].pop("caption")), f"'1' in {{root}}/{file} has no 'caption'"),
+        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '0' twice"),
     ]
 
 
@@ -296,12 +314,230 @@ def _aircraft():
     ]
 
 
+def _tifa160(file):
+    picture = "coco_1_mini_dalle"
+
+    def rename(rows):
+        rows |= {f"new_{key}": {**row, "text_id": "new"} for key, row in list(rows.items())[:5]}
+
+    def more(folder):
+        change(file, rename)(folder)
+        answers = folder / "dsg_tifa160_anns.csv"
+        lines = [line for line in answers.read_text().splitlines() if ",coco_1," in line]
+        with answers.open("a") as stream:
+            stream.writelines(f"{line.replace(',coco_1,', ',new_coco_1,')}\n" for line in lines)
+
+    def fewer(folder):
+        change(file, lambda rows: delete_first(rows, 5))(folder)
+        change_lines("dsg_tifa160_anns.csv", lambda lines: [line for line in lines if ",coco_1," not in line])(folder)
+
+    return [
+        missing_image(f"tifa160/{picture}.jpg", 15),
+        too_few(fewer, 2, 3),
+        too_many(more, 4, 3),
+        broken_off(file),
+        no_file("dsg_tifa160_anns.csv"),
+        wrong(
+            BROKEN,
+            change(file, lambda rows: rows[picture].pop("text")),
+            f"'{picture}' in {{root}}/{file} has no 'text'",
+        ),
+        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key '{picture}' twice"),
+    ]
+
+
+def _tifa160_authors():
+    file = "human_annotations.json"
+
+    def more(rows):
+        rows |= {f"new_{key}": {**row, "text_id": "new"} for key, row in list(rows.items())[:5]}
+
+    return [
+        missing_image("tifa160/coco_1_mini_dalle.jpg", 15),
+        too_few(change(file, lambda rows: delete_first(rows, 5)), 2, 3),
+        too_many(change(file, more), 4, 3),
+        broken_off(file),
+        no_file(file),
+        wrong(
+            BROKEN,
+            change(file, lambda rows: rows["coco_1_mini_dalle"].update(human_scores=[])),
+            f"'coco_1_mini_dalle' in {{root}}/{file} has no answer by people",
+        ),
+        wrong(DUPLICATE, repeat_first_key(file), f"{{root}}/{file} has the key 'coco_1_mini_dalle' twice"),
+    ]
+
+
+def _imagereward():
+    file = "test.json"
+    return [
+        missing_image("test_images/part-000000/images/0040/1.webp", 18),
+        too_few(change(file, list.pop), 2, 3),
+        too_many(change(file, lambda rows: rows.append({**rows[0], "id": "9"})), 4, 3),
+        broken_off(file),
+        no_file(file),
+        wrong(
+            BROKEN,
+            change(file, lambda rows: rows[1]["ranking"].pop()),
+            f"'ranking' in row 2 of {{root}}/{file} has 8 entries, not 9",
+        ),
+        wrong(
+            DUPLICATE,
+            change(file, lambda rows: rows.append(rows[0])),
+            f"'id' in row 4 of {{root}}/{file} is 000000-0040, as in an earlier row",
+        ),
+    ]
+
+
+def _geneval():
+    file = "annotations_clip.csv"
+
+    def more(folder):
+        old, new = (folder / "images" / "clip" / name for name in ("00000", "00001"))
+        shutil.copytree(old, new)
+        change_lines(
+            file,
+            lambda lines: [
+                *lines,
+                *(
+                    line.replace("HIT,0_", "HIT,1_").replace(",0,", ",1,", 1)
+                    for line in lines
+                    if line.startswith("HIT,0_")
+                ),
+            ],
+        )(folder)
+
+    return [
+        missing_image("images/sdv2/00000/samples/00002.png", 24),
+        too_few(change_lines(file, lambda lines: [line for line in lines if not line.startswith("HIT,94_")]), 5, 6),
+        too_many(more, 7, 6),
+        no_file("annotations_if-xl.csv"),
+        wrong(
+            BROKEN,
+            change_lines(file, lambda lines: [lines[0], lines[1].replace("HIT,0_0,", "HIT,zero,"), *lines[2:]]),
+            f"'Input.index' in row 1 of {{root}}/{file} is no prompt and picture such as 328_1",
+        ),
+        wrong(
+            DUPLICATE,
+            change_lines(file, lambda lines: [*lines, lines[1]]),
+            f"{{root}}/{file} has 6 answers to picture 00000 of prompt 00000, not 5",
+        ),
+    ]
+
+
+def _imagenet():
+    tench, goldfish = (f"val/{wordnet}" for wordnet in (class_layouts.TENCH, class_layouts.GOLDFISH))
+    name, file = "ILSVRC2012_val_00000003.JPEG", "imagenet_class_index.json"
+
+    def no_image(folder):
+        (folder / tench / name).write_text("no image")
+
+    return [
+        missing_image(f"{tench}/{name}", 3, make=no_image, reason="is no image"),
+        too_few(remove(f"{tench}/{name}"), 2, 3),
+        too_many(copy(f"{tench}/{name}", f"{tench}/ILSVRC2012_val_00000004.JPEG"), 4, 3),
+        broken_off(file),
+        no_file("imagenet_prompts.csv"),
+        wrong(BROKEN, change(file, lambda rows: rows.pop("7")), f"{{root}}/{file} has 999 classes, not 1000"),
+        Fault(
+            BROKEN,
+            lambda folder: (folder / tench).rename(folder / "val" / "tench"),
+            f"the folder {{root}}/val/tench is 'tench', none of the classes of {{root}}/{file}: restore it as it was"
+            " published",
+        ),
+        Fault(
+            BROKEN,
+            remove("val"),
+            "there is no folder {root}/val, which the task needs: put ILSVRC2012's validation set there",
+        ),
+        Fault(
+            DUPLICATE,
+            copy(f"{tench}/{name}", f"{goldfish}/{name}"),
+            f"the folder {{root}}/{goldfish} has the photograph {name}, which was there already: keep one",
+        ),
+    ]
+
+
+def _flowers102():
+    def split(numbers):
+        return lambda folder: scipy.io.savemat(folder / "setid.mat", {"tstid": np.array([numbers])})
+
+    restore = "restore it as it was published"
+    return [
+        missing_image("jpg/image_00002.jpg", 3),
+        too_few(split([3, 1]), 2, 3),
+        too_many(split([3, 1, 2, 4]), 4, 3),
+        Fault(
+            BROKEN,
+            cut("imagelabels.mat", 0.3),
+            "{root}/imagelabels.mat is damaged, or no file of MATLAB's: get the file again",
+        ),
+        Fault(
+            BROKEN,
+            lambda folder: scipy.io.savemat(folder / "setid.mat", {"trnid": np.array([[1]])}),
+            f"{{root}}/setid.mat has no 'tstid': {restore}",
+        ),
+        Fault(
+            BROKEN,
+            split([3, 1, 6]),
+            "'tstid' in {root}/setid.mat has the photograph 6 but {root}/imagelabels.mat has 5 photographs: " + restore,
+        ),
+        no_file("setid.mat"),
+        Fault(DUPLICATE, split([3, 1, 3]), f"'tstid' in {{root}}/setid.mat has the photograph 3 twice: {restore}"),
+    ]
+
+
+def _naturalbench():
+    what = "'Image_1_Question_1' {} is 'B', as for the other image"
+    return [
+        too_few(_change_table(_NATURAL, list.pop), 2, 3),
+        too_many(_change_table(_NATURAL, lambda rows: rows.append(rows[-1])), 4, 3),
+        *_table(_NATURAL, "train-*.parquet", lambda rows: rows[1].update(Image_1_Question_1="B"), what),
+    ]
+
+
+def _naturalbench_retrieval():
+    file = newer_layouts.ANNOTATIONS["naturalbench_retrieval"]
+    return [
+        missing_image("NaturalBench-Retrieval/images/1_0.jpg", 6),
+        broken_off(file),
+        no_file(file),
+        wrong(
+            BROKEN, change(file, lambda rows: rows[2].pop("caption_1")), f"row 3 of {{root}}/{file} has no 'caption_1'"
+        ),
+        wrong(
+            DUPLICATE,
+            change(file, lambda rows: rows.append(rows[0])),
+            f"'index' in row 4 of {{root}}/{file} is 0, as in an earlier row",
+        ),
+    ]
+
+
+def _crepe():
+    file = newer_layouts.ANNOTATIONS["crepe_productivity_swap"]
+
+    def in_row_2(old, new):
+        return change_lines(file, lambda lines: [*lines[:2], lines[2].replace(old, new), *lines[3:]])
+
+    return [
+        missing_image("VG_100K/1.jpg", 2),
+        no_file(file),
+        wrong(BROKEN, in_row_2("[", "("), f"'hard_negs' in row 2 of {{root}}/{file} is no list in Python's notation"),
+        wrong(BROKEN, in_row_2(",10,", ",ten,"), f"'width' in row 2 of {{root}}/{file} is 'ten', no whole number"),
+        wrong(
+            BROKEN,
+            in_row_2(",2,1,10,12,", ",-12,1,10,12,"),
+            f"row 2 of {{root}}/{file} has a box outside of the image: 10 x 12 pixels at (-12, 1)",
+        ),
+    ]
+
+
 def _uncounted(faults):
     return [fault for fault in faults if fault.kind not in (FEWER, MORE)]
 
 
 FAULTS = {
     "sugarcrepe_swap_att": _by_key("swap_att.json", "val2017/000000000285.jpg", "1", "negative_caption", "0"),
+    "sugarcrepe_selfbench_att": _merged(),
     "sugarcrepe_pp_swap_obj": _sugarcrepe_pp(),
     "valse_existence": _by_key("existence.json", "images/visual7w/1.jpg", "existence_2", "foil", "existence_0"),
     "cola": _cola(),
@@ -315,18 +551,35 @@ FAULTS = {
     "spec_count_text": _spec("image2text.json", 3),
     "spec_count_image": _spec("text2image.json", 9),
     "vlchecklist_attribute_color": _vlchecklist(),
+    "naturalbench_groups": _naturalbench(),
+    "naturalbench_retrieval": _naturalbench_retrieval(),
+    "crepe_productivity_swap": _crepe(),
+    "imagenet": _imagenet(),
+    "flowers102": _flowers102(),
     "cifar10": _cifar10(),
     "stl10": _stl10(),
     "fgvc_aircraft": _aircraft(),
+    "meta_tifa160": _tifa160("tifa160.json"),
+    "meta_tifa160_authors": _tifa160_authors(),
+    "meta_imagereward": _imagereward(),
+    "meta_geneval": _geneval(),
 }
 
 _NO_ID = "its rows have no id: a repeated row is one more row, which the count tells"
 _NO_COUNT = "no number of examples is published, so that any is right"
 _ONE_FILE = "its pictures are in its tables"
-_UNCOUNTED = ("countbench", "spec_count_text", "spec_count_image", "vlchecklist_attribute_color")
-_WITHOUT_ID = ("cola", "coco_spatial_one", "vismin_object", "eqbench_kubric_cnt", "cifar10", "stl10", *_UNCOUNTED)
+_UNCOUNTED_WITHOUT_ID = (
+    *("countbench", "spec_count_text", "spec_count_image"),
+    *("vlchecklist_attribute_color", "crepe_productivity_swap"),
+)
+_UNCOUNTED = ("naturalbench_retrieval", *_UNCOUNTED_WITHOUT_ID)
+_WITHOUT_ID = (
+    *("cola", "coco_spatial_one", "vismin_object", "eqbench_kubric_cnt", "cifar10", "stl10", "naturalbench_groups"),
+    *_UNCOUNTED_WITHOUT_ID,
+)
+_IN_TABLES = ("vismin_object", "countbench", "cifar10", "stl10", "naturalbench_groups")
 INEXPRESSIBLE = {
     **{(task, DUPLICATE): _NO_ID for task in _WITHOUT_ID},
     **{(task, kind): _NO_COUNT for task in _UNCOUNTED for kind in (FEWER, MORE)},
-    **{(task, MISSING): _ONE_FILE for task in ("vismin_object", "countbench", "cifar10", "stl10")},
+    **{(task, MISSING): _ONE_FILE for task in _IN_TABLES},
 }

@@ -773,32 +773,40 @@ def _sbatch(tmp_path, programs, *words):
     return launch("--target=slurm", "--accelerator=none", "--nodes=2", *words, environment=environment, cwd=tmp_path)
 
 
-def _check_run(folder, tmp_path, words):
+EVALUATION = ["--config=gdbench:debug", "--config.tasks=clevr"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The results of a run of one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    command = [sys.executable, "-m", "launch.eval", *EVALUATION, "--workdir=alone", "--noreuse"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    return json.loads((folder / "alone" / "results.json").read_text())
+
+
+def _check_run(folder, expected):
     """A run of two processes has the records of both, and the numbers of a run of one."""
     assert {path.name.split("-")[1].lstrip("0") for path in (folder / "errors").iterdir()} == {"", "1"}
     results = json.loads((folder / "results.json").read_text())
-    command = [sys.executable, "-m", "launch.eval", *words, "--workdir=alone", "--noreuse"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    expected = json.loads((tmp_path / "alone" / "results.json").read_text())
     assert results["tasks"] == expected["tasks"]
     assert results["passes"] == expected["passes"]
 
 
-@pytest.mark.slow  # three launches, two of them at once
-def test_an_evaluation_in_two_processes_under_slurm(tmp_path, programs):
-    words = ["--config=gdbench:debug", "--config.tasks=clevr"]
-    status, out, err = _sbatch(tmp_path, programs, *words, "--workdir=the run's", "--cpus=1")
+@pytest.mark.slow  # two launches at once, and one for all
+def test_an_evaluation_in_two_processes_under_slurm(tmp_path, programs, alone):
+    status, out, err = _sbatch(tmp_path, programs, *EVALUATION, "--workdir=the run's", "--cpus=1")
     assert status == 0, err
     assert "--processes=auto" in out
     assert out.count("for figures, comparisons and examples") == 1  # one of them prints
     assert "for 2 processes" in err
-    _check_run(tmp_path / "the run's", tmp_path, words)
+    _check_run(tmp_path / "the run's", alone)
 
 
-@pytest.mark.slow  # three launches, two of them at once
+@pytest.mark.slow  # two launches at once, and one for all
 @pytest.mark.parametrize("target", ["skypilot", "gke"])
-def test_an_evaluation_in_two_processes_that_are_told_where_they_are(target, tmp_path):
+def test_an_evaluation_in_two_processes_that_are_told_where_they_are(target, tmp_path, alone):
     overrides = (("tasks", "clevr"),)
     options = {"config": "gdbench:debug", "overrides": overrides, "accelerator": "none", "python": sys.executable}
     job = jobs.make(request(target, **options, workdir=str(tmp_path / "run")))
@@ -826,7 +834,7 @@ def test_an_evaluation_in_two_processes_that_are_told_where_they_are(target, tmp
     finally:
         for process in started:
             process.kill()
-    _check_run(tmp_path / "run", tmp_path, ["--config=gdbench:debug", "--config.tasks=clevr"])
+    _check_run(tmp_path / "run", alone)
 
 
 @pytest.mark.parametrize("time", ["30", "30:00", "12:00:00", "1-12", "1-12:00", "1-12:00:00", "UNLIMITED"])

@@ -11,6 +11,7 @@ from launch.cloud import jobs
 from tests.expectations import names
 from winobench.errors import InputError
 from winobench.planning.compiling import Compiled
+from winobench.planning.drawing_plan import Drawer, DrawingDuration, DrawingPlan
 from winobench.planning.estimate import Duration
 from winobench.planning.roofline import Sum
 from winobench.planning.table import Plan
@@ -154,3 +155,25 @@ def test_a_training(write, tmp_path):
         assert any("10.0 hours" in note for note in job.notes)
     with pytest.raises(InputError, match=names("8", "--accelerator=v5e")):
         jobs.make(dataclasses.replace(request, accelerator="tpu-v5litepod-8"))
+
+
+def test_pictures(tmp_path):
+    """As many at once as fit, if that is less than the config's; memory for the largest of the models."""
+    programs = [Compiled(name, "picture", 8, 10**9, 0, 0, {"other": Sum(1, 0.0, 1e9, 1.0)}, {}, 60.0) for name in "ab"]
+    drawers = tuple(
+        Drawer(name, 1, {"denoiser": weights}, 0, batch, 4, 2, *programs)
+        for name, weights, batch in (("sd15", 2 * 10**9, 8), ("sdxl", 8 * 10**9, 4))
+    )
+    duration = DrawingDuration(4, 100.0, 35_000.0, 600.0, 100.0, 200.0)
+    made = DrawingPlan("v5e:2x2", 15 * 10**9, 208, drawers, (duration,), 2.0).as_json()
+    options = (("model", "sd15,sdxl"),)
+    path = tmp_path / "plan.json"
+    config = configuration.plain(configuration.load("pictures:paper", options))
+    path.write_text(json.dumps({"config": config, "plans": [made]}))
+    request = jobs.Request("skypilot", "pictures:paper", options, plan=str(path), accelerator="tpu-v5litepod-4")
+    job = jobs.make(request)
+    assert "--config.batch_size=4" in job.text
+    assert any("10.0 hours and 80.00 dollars, 32 GB" in note for note in job.notes)
+    made["drawers"][1]["batch"] = 16
+    path.write_text(json.dumps({"config": config, "plans": [made]}))
+    assert "batch_size" not in jobs.make(request).text

@@ -73,6 +73,25 @@ def test_a_language_model_on_a_tpu(tmp_path, cache):
         assert shown in out
 
 
+@pytest.mark.slow
+def test_pictures_on_a_tpu(tmp_path, cache):
+    pytest.importorskip("libtpu")
+    output = tmp_path / "plan.json"
+    small.write(tmp_path / "model")
+    words = ("--config=pictures", f"--config.model={tmp_path / 'model'}", "--config.num_steps=4", "--price=1.2")
+    status, out, err = launch_process(PLAN, *words, "--accelerator=v5e:1x1", "--details", f"--output={output}", **cache)
+    assert (status, err) == (0, "")
+    (plan,) = json.loads(output.read_text())["plans"]
+    (drawer,) = plan["drawers"]
+    assert plan["fits"]
+    # 70 prompts, 8 at once.
+    assert plan["durations"][0]["drawing"] > 0
+    assert drawer["batch"] == 8
+    assert drawer["loop"]["collectives"] == {}
+    for shown in ("loop of 4 steps", "pictures/s", "memory of a device", "no collectives", "dollars", "70 pictures"):
+        assert shown in out
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -88,6 +107,7 @@ def test_a_language_model_on_a_tpu(tmp_path, cache):
         (["--config=winoviz", "--config.model=flan-t5-small", "--config.protocol=toe", V5E], ["toe", "zero_shot"]),
         (["--config=hardneg", "--devices=1,4", V5E], ["--devices", "--accelerator"]),
         (["--config=nli", V5E], ["gdbench", "hardneg"]),
+        (["--config=pictures", "--config.model=clevr-tiny,clip-rn50", V5E], ["clip-rn50"]),
     ],
 )
 def test_bad_input_is_one_sentence(words, named, cache):

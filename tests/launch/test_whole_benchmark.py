@@ -1,4 +1,4 @@
-"""The whole of GDBench on small data sets in the published layouts: prepared, judged with three models, reported."""
+"""The whole of GDBench on small data sets in the published layouts: prepared, judged with four models, reported."""
 
 import csv
 import functools
@@ -8,10 +8,10 @@ import re
 import pytest
 
 from launch import prepare
-from tests import launching
+from tests import launching, tiny_vision_language
 from tests.scorers import tiny_models
 from tests.tasks import published_layouts
-from winobench.data import word_order
+from winobench.data import published_order, word_order
 from winobench.tasks import TASKS
 
 # Its parts have quick tests of their own: test_eval, test_report, tests/tasks.
@@ -32,6 +32,7 @@ def data_dir(tmp_path_factory):
     sources = published_layouts.write_all(tmp_path_factory.mktemp("sources"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_order, "spacy_tagger", lambda **_: published_layouts.stand_in_tagger)
+        patch.setattr(published_order, "nltk_tokenizer", lambda: published_layouts.stand_in_tokenizer)
         for task, source in sources.items():
             assert not prepare.prepare_tasks(task, str(source), str(folder), workers=1, allow_partial=True)
     return folder
@@ -40,7 +41,12 @@ def data_dir(tmp_path_factory):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, tiny_pipeline):
     folder = tmp_path_factory.mktemp("models")
-    return [tiny_pipeline, tiny_models.write_clip(folder / "clip"), tiny_models.write_blip(folder / "blip")]
+    return [
+        tiny_pipeline,
+        tiny_models.write_clip(folder / "clip"),
+        tiny_models.write_blip(folder / "blip"),
+        tiny_vision_language.write_vision_language(folder / "instructblip"),
+    ]
 
 
 launch = functools.partial(launching.launch, COLUMNS="80")
@@ -48,7 +54,7 @@ launch = functools.partial(launching.launch, COLUMNS="80")
 
 @pytest.fixture(scope="module")
 def runs(data_dir, models, tmp_path_factory):
-    """The folders of the three runs, and what the one command printed."""
+    """The folders of the four runs, and what the one command printed."""
     folder = tmp_path_factory.mktemp("runs")
     words = [
         *("--config=gdbench:debug", f"--config.model={','.join(map(str, models))}", f"--config.data_dir={data_dir}"),
@@ -56,7 +62,7 @@ def runs(data_dir, models, tmp_path_factory):
     ]
     status, out, err = launch("launch.eval", *words, cwd=folder)
     assert status == 0, err
-    return [folder / name for name in (models[0].name, "clip", "blip")], out
+    return [folder / name for name in (models[0].name, "clip", "blip", "instructblip")], out
 
 
 def test_every_task_has_numbers_from_every_model(runs, data_dir):
@@ -73,7 +79,7 @@ def test_every_task_has_numbers_from_every_model(runs, data_dir):
         assert {path.stem for path in (folder / "gallery").iterdir()} == ASKED.keys()
     for name, task in ASKED.items():
         tables = 1 if task.association is None else 2
-        assert len(re.findall(rf"^ {name} *$", out, re.MULTILINE)) == 3 * tables
+        assert len(re.findall(rf"^ {name} *$", out, re.MULTILINE)) == 4 * tables
     assert "paper" in out
     assert re.search(r"python -m launch\.report .*blip", out)
 
@@ -93,7 +99,7 @@ def test_a_second_look_needs_no_pass(runs, data_dir, models):
     assert "0 passes to do" in err
 
 
-def test_one_page_of_the_three_runs(runs, tmp_path):
+def test_one_page_of_the_four_runs(runs, tmp_path):
     folders, _ = runs
     status, _, err = launch("launch.report", *folders, f"--out={tmp_path}", cwd=tmp_path)
     assert status == 0, err

@@ -141,12 +141,17 @@ def test_torch_diffusers_draws_with_it():
 def test_tells_the_colors_of_scenes_that_it_never_saw(name):
     """Far above chance: a coin would reach 30 of 40 once in 900 tries."""
     scorer = winobench.DiffusionITM.from_pretrained(name, mesh=parallel.make_mesh(jax.devices()[:2]))
-    right = 0
     things = clevr_common.evaluation_things(20)
     images = clevr_common.evaluation_images(20)
-    for index in range(20):
-        items = clevr_captions.items(things[index], clevr_common.distractor_color(index, things[index]))
-        for true, false in items["recognition_color"]:
-            scores = scorer.score([images[index]], [true, false], num_samples=8)[0]
-            right += scores[0] > scores[1]
+    asked = [
+        (image, pair)
+        for image, items in enumerate(
+            clevr_captions.items(one, clevr_common.distractor_color(i, one)) for i, one in enumerate(things)
+        )
+        for pair in items["recognition_color"]
+    ]
+    assert len(asked) == 40
+    texts = sorted({text for _, pair in asked for text in pair})
+    scores = scorer.score(images, texts, num_samples=8)
+    right = sum(scores[image, texts.index(true)] > scores[image, texts.index(false)] for image, (true, false) in asked)
     assert right >= 30

@@ -75,6 +75,16 @@ def flux_description(double, single):
     return dataclasses.replace(whole, configs=configs)
 
 
+def sd3_description():
+    """That of Stable Diffusion 3, of the released widths and with few layers."""
+    whole = abstract.read_description("sd3-medium")
+    depths = {"transformer": {"num_layers": 1}, "text_encoder_3": {"num_layers": 1}}
+    depths |= {name: {"num_hidden_layers": 2} for name in ("text_encoder", "text_encoder_2")}
+    depths["vae"] = {"layers_per_block": 1}
+    configs = {name: dataclasses.replace(config, **depths[name]) for name, config in whole.configs.items()}
+    return dataclasses.replace(whole, configs=configs)
+
+
 def write(folder):
     """Writes what a plan reads of it: configs, no weights."""
     described = description()

@@ -99,8 +99,10 @@ V6E = types.SimpleNamespace(text="v6e:2x4", accelerator=ACCELERATORS["v6e"])
     ("weights", "encoders", "advice"),
     [
         ({"denoiser": 24e9, "text encoders": 9e9}, "resident", "take 35.0 GB of 33.6: try --config.encoders=staged"),
-        # They would be there together while texts are encoded.
-        ({"denoiser": 24e9, "text encoders": 10e9}, "resident", "take 36.0 GB of 33.6: try --config.model_parallel=2"),
+        # Either of them without the other one, the larger one beside the tables.
+        ({"denoiser": 24e9, "text encoders": 31e9}, "resident", "take 57.0 GB of 33.6: try --config.encoders=staged"),
+        ({"denoiser": 24e9, "text encoders": 32e9}, "resident", "take 58.0 GB of 33.6: try --config.model_parallel=2"),
+        ({"denoiser": 32e9, "text encoders": 9e9}, "resident", "take 43.0 GB of 33.6: try --config.model_parallel=2"),
         ({"denoiser": 40e9, "text encoders": 0}, "staged", "take 42.0 GB of 33.6: try --config.model_parallel=2"),
     ],
 )
@@ -113,16 +115,38 @@ def test_weights_that_do_not_fit_are_not_compiled(weights, encoders, advice):
     assert advice in note
 
 
-def test_staged_encoders_are_beside_the_denoiser_while_they_encode():
-    """FLUX.1-dev's weights on a v6e: 24.1 GB while passes are scored, 34.1 GB before."""
-    scoring = programs.Scoring({"denoiser": 24.1e9, "text encoders": 0}, int(2e9), 5, None, (), int(10e9))
-    found = fit.Fit(scoring, compiled(1, 1), (), None)
+def test_staged_encoders_are_there_without_the_denoiser(monkeypatch):
+    """An autoencoder of 0.3 GB and tables of 2 GB are beside either of them."""
+    program = programs.Program("text encoder", programs.TEXT, 8, None)
+    weights = {"denoiser": int(24e9), "autoencoder": int(0.3e9), "text encoders": 0}
+    scoring = programs.Scoring(weights, int(2e9), 5, lambda _: step, (program,), int(32e9))
+    step = programs.Program("denoising step", "pass", 5, None)
+    assert (scoring.beside("pass"), scoring.beside("image"), scoring.beside("text")) == (26.3e9, 26.3e9, 34.3e9)
     config = types.SimpleNamespace(encoders="staged", model_parallel=1)
+
+    def planned(scoring, temporaries):
+        def compile_program(program, target):
+            return dataclasses.replace(compiled(1, 1), noun=program.noun, temporaries=int(temporaries), code=0)
+
+        monkeypatch.setattr(fit, "compile_program", compile_program)
+        return fit.fit_scorer(scoring, V6E, largest=False, say=lambda _: None)
+
+    # Texts that are encoded already can be scored, and the encoder is not compiled.
+    found = planned(scoring, 1e9)
+    assert (found.step.noun, found.encoders) == ("pass", (None,))
     (note,) = plans._notes(found, config, V6E)
-    assert "all weights take 34.1 GB of 33.6" in note
+    assert "while texts are encoded, weights and tables take 34.3 GB of 33.6" in note
     assert "--config.model_parallel=2" in note
-    fitting = dataclasses.replace(found, scoring=dataclasses.replace(scoring, staged=int(9e9)))
-    assert plans._notes(fitting, config, V6E) == []
+    # 26.3 and 24.3 GB leave room for programs of 7.3 and 9.3 GB.
+    fitting = dataclasses.replace(scoring, staged=int(22e9))
+    found = planned(fitting, 7.2e9)
+    assert None not in (found.step, *found.encoders)
+    assert plans._notes(found, config, V6E) == []
+    found = planned(fitting, 9.2e9)
+    assert found.step is None
+    assert found.encoders[0].noun == programs.TEXT
+    found = planned(fitting, 9.4e9)
+    assert (found.step, found.encoders) == (None, (None,))
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ HAS_CUDA = importlib.util.find_spec("jax_plugins") is not None
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch, tmp_path):
     """As `topologies.prepare` sets it, for these tests alone."""
+    jax.devices()  # those of the other tests, which are asked for where JAX looks for them first
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", dict(os.environ))
@@ -116,7 +117,7 @@ def test_no_more_than_fits(monkeypatch):
     assert found.step.items == 4
     assert asked == [8, 4, 2, 16, 8, 4]
     assert found.encoders[0].items == 2
-    assert found.total == 4000
+    assert found.step.temporaries == 4000
     assert target.text == "v5e:1x1"
 
 

@@ -106,7 +106,15 @@ def test_a_broken_metric_is_left_out(site, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
     registry = metrics.Metrics(metrics.METRICS.data)
     with pytest.warns(UserWarning, match="adds no metric") as told:
-        assert list(registry) == ["accuracy", "macro_accuracy", "recall", "winoground", "all_true", "own_texts"]
+        assert list(registry) == [
+            "accuracy",
+            "macro_accuracy",
+            "recall",
+            "winoground",
+            "all_true",
+            "own_texts",
+            "all_answers",
+        ]
     assert [str(one.message).partition(": ")[2] for one in told] == [
         "TypeError: 5 is no winobench.metrics.Metric",
         "ValueError: there is a metric 'accuracy' already",

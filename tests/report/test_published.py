@@ -12,6 +12,7 @@ from winobench.data import clevr_captions
 from winobench.data.pictures import geneval
 from winobench.metrics import METRICS
 from winobench.report import paper, published
+from winobench.tasks import groups
 
 ROUNDING = 0.051  # half a unit of the last printed digit
 
@@ -32,11 +33,13 @@ def test_every_cell_of_every_table():
         "5": 4 * 4,
         "6": 8 * 3,
         "results.txt": 2,
-        "boxplot_others": 14 * 7,
+        "boxplot_others": (14 + 35) * 7,
         "bar_plot_full_correct": 36 * 5,
+        "imagereward_3": 1,
+        "tifa_notebook": 2,
     }
     places = [(number.table, number.row, number.column) for number in published.numbers()]
-    assert len(set(places)) == len(places) == 225 + 2 + 98 + 180
+    assert len(set(places)) == len(places) == 225 + 2 + 49 * 7 + 180 + 3
     assert published.source()["arxiv"] == "2305.16397"
     of_scripts = [n for n in published.numbers() if n.table in ("boxplot_others", "bar_plot_full_correct")]
     assert {number.paper for number in of_scripts} == {"self_bench"}
@@ -83,6 +86,28 @@ def test_every_cell_of_every_table():
         ),
         (("boxplot_others", "CLEVR spatial", "SD 3-m"), ".59", "clevr", "spatial/accuracy", ("sd3-medium", None, 30)),
         (("boxplot_others", "Winoground both", "SD 2.0"), ".54", "winoground", "Both/text", ("sd20-base", None, 30)),
+        (
+            ("boxplot_others", "SugarCrepe obj", "SD 2.0"),
+            *(".87", "sugarcrepe_selfbench_obj", "accuracy"),
+            ("sd20-base", None, 30),
+        ),
+        (
+            ("boxplot_others", "VisMin relation", "SD 3-m"),
+            *(".44", "vismin_relation", "text"),
+            ("sd3-medium", None, 30),
+        ),
+        (
+            ("boxplot_others", "GQA-spatial two", "CLIP RN50x64"),
+            *(".53", "gqa_spatial_two", "accuracy"),
+            ("clip-rn50x64", None, None),
+        ),
+        (
+            ("boxplot_others", "SPEC relative size", "OpenCLIP ViT-H/14"),
+            *(".33", "spec_relative_size_text", "accuracy"),
+            ("openclip-vit-h14", None, None),
+        ),
+        (("boxplot_others", "EqBen cnt", "SD 1.5"), *(".25", "eqbench_kubric_cnt", "text"), ("sd15", None, 30)),
+        (("boxplot_others", "MMVP perspective", "SD 2.0"), *(".6", "mmvp_camera", "text"), ("sd20-base", None, 30)),
         (("6", "Spatial", "CLIP RN50x64"), "49.6", "clevr", "spatial/accuracy", ("clip-rn50x64", None, None)),
     ],
 )
@@ -188,6 +213,8 @@ def test_every_number_stands_beside_one_that_we_measure():
                 known = {"average_absolute_effect_size", *(pair.name for pair in task.association.pairs)}
             elif task.metric == "winoground":
                 known = {"text", "image", "group", "Object/text", "Relation/text", "Both/text"}
+            elif task.is_rated:
+                known = {"preference_accuracy", "kendall_tau_b", "pearson"}
             else:
                 assert task.metric in METRICS
                 names = {"recall@1", "recall@5"} if task.metric == "recall" else {"accuracy"}
@@ -197,6 +224,30 @@ def test_every_number_stands_beside_one_that_we_measure():
             if number.model == "sd21-base" and number.normalize == "none":
                 chance = task.chance.get(number.metric, 0)
                 assert number.in_our_unit <= chance + 0.06
+
+
+def test_agreement_with_people_stands_beside_the_same_model():
+    number = published.reference("meta_imagereward", "preference_accuracy", model="clip-vit-l14", kind="baseline")
+    assert (number.in_our_unit, number.place) == (pytest.approx(0.5482), "ImageReward 2023")
+    number = published.reference("meta_tifa160_authors", "kendall_tau_b", model="clip-vit-b32", kind="baseline")
+    assert (number.in_our_unit, number.place) == (0.2314, "TIFA 2023")
+    assert published.reference("meta_tifa160", "kendall_tau_b", model="clip-vit-b32", kind="baseline") is None
+
+
+def test_self_benchs_tables_are_those_of_its_group():
+    """Each of its data sets stands in the tables, and cells of 15 and 20 pairs are multiples of these."""
+    of_tables = {n.task for n in published.numbers() if n.table == "boxplot_others"}
+    assert of_tables == {name.removesuffix("_published") for name in groups.SELF_BENCH}
+    for name in groups.SELF_BENCH:
+        metric = {"winoground": "Object/text", "clevr": "spatial/accuracy"}.get(name, "")
+        found = [
+            published.reference(name, each, model="sd15", kind="diffusion") for each in (metric, "text", "accuracy")
+        ]
+        assert any(number is not None and number.paper == "self_bench" for number in found)
+    for number in published.numbers():
+        if number.task.startswith(("mmvp_", "eqbench_")):
+            pairs = 15 if number.task.startswith("mmvp_") else 20
+            assert abs(number.value * pairs - round(number.value * pairs)) <= 0.005 * pairs + 1e-9
 
 
 DIFFUSION = {"kind": "diffusion", "model": "sd21-base"}
@@ -227,6 +278,11 @@ DIFFUSION = {"kind": "diffusion", "model": "sd21-base"}
         ("clevr", "spatial/accuracy", {"kind": "diffusion", "model": "sd3-medium", "num_samples": 8}, ".59"),
         ("clevr", "accuracy", {"kind": "diffusion", "model": "sd3-medium", "num_samples": 250}, "67.9"),
         ("aro_coco_order", "accuracy", {"kind": "baseline", "model": "openclip-vit-h14"}, ".50"),
+        ("cola", "text", {"kind": "diffusion", "model": "sd20-base", "num_samples": 30}, ".50"),
+        # Its rows are not Self-Bench's, which are read as the text score; Stable Diffusion 2.1 is not in its table.
+        ("sugarcrepe_swap_att", "accuracy", {"kind": "diffusion", "model": "sd20-base", "num_samples": 30}, None),
+        ("cola", "group", {"kind": "diffusion", "model": "sd20-base", "num_samples": 30}, None),
+        ("cola", "text", DIFFUSION, None),
         # A hub id is the model that it names.
         (
             *("mmbias", "Christian-Muslim"),

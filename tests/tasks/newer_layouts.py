@@ -2,6 +2,7 @@
 
 import functools
 import io
+import json
 import pathlib
 
 import numpy as np
@@ -9,9 +10,25 @@ import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.tasks import published_layouts
+from tests.tasks import class_layouts, published_layouts
 from tests.tasks.published_layouts import write_image, write_json
-from winobench.tasks import TASKS, eqbench, mmvp, spec, sugarcrepe, sugarcrepe_pp, valse, vismin, vlchecklist, whatsup
+from winobench.tasks import (
+    TASKS,
+    crepe,
+    eqbench,
+    meta_geneval,
+    meta_tifa160,
+    mmvp,
+    naturalbench,
+    spec,
+    sugarcrepe,
+    sugarcrepe_pp,
+    sugarcrepe_selfbench,
+    valse,
+    vismin,
+    vlchecklist,
+    whatsup,
+)
 
 _COCO = ["000000000139.jpg", "000000000285.jpg", "000000000632.jpg"]
 _CAPTIONS = [
@@ -28,6 +45,16 @@ def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
         write_image(folder / "val2017" / file)
         rows[key] = {"filename": file, "caption": caption, "negative_caption": negative}
     write_json(folder / f"{name}.json", rows)
+    return folder
+
+
+def write_sugarcrepe_merged(folder: pathlib.Path, what: str) -> pathlib.Path:
+    """Three sets with the same three keys, of which the first one has a fourth."""
+    for name in sugarcrepe_selfbench.MERGED[what]:
+        write_sugarcrepe(folder, name)
+    path = folder / f"{sugarcrepe_selfbench.MERGED[what][0]}.json"
+    rows = json.loads(path.read_text())
+    write_json(path, {**rows, "5": rows["0"]})
     return folder
 
 
@@ -234,10 +261,96 @@ def write_fgvc_aircraft(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def write_tifa160(folder: pathlib.Path, authors: bool) -> pathlib.Path:
+    """Three prompts with pictures by five models."""
+    pictures, lines = {}, ["data_type,model_type,item_id,source_id,worker_id,question,answer"]
+    for number, (prompt, (text, _, _)) in enumerate(zip(("coco_1", "drawbench_2", "coco_3"), _CAPTIONS, strict=True)):
+        for place, (model, name) in enumerate(meta_tifa160._MODELS.items()):
+            key = f"{prompt}_{name}"
+            write_image(folder / "tifa160" / f"{key}.jpg")
+            given = [1 + (number + place) % 5, 1 + (2 * number + place * place) % 5]
+            pictures[key] = {"text_id": prompt, "image_path": f"{key}.jpg", "text": text}
+            if authors:
+                pictures[key] |= {"human_scores": given, "human_avg": sum(given) / 2}
+            lines += [f'tifa160,{model},tifa160_{number},{prompt},7,"How consistent, is it?",{one}' for one in given]
+    write_json(folder / ("human_annotations.json" if authors else "tifa160.json"), pictures)
+    if not authors:
+        (folder / "dsg_tifa160_anns.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_imagereward(folder: pathlib.Path) -> pathlib.Path:
+    """Three prompts with four to nine ranked pictures; two share a text."""
+    rows = []
+    for number, size in enumerate((4, 9, 5)):
+        names = [f"part-{number:06d}/images/0040/{index}.webp" for index in range(size)]
+        for name in names:
+            write_image(folder / "test_images" / name)
+        ranking = [1 + (index * (number + 1)) % 4 for index in range(size)]
+        prompt = _CAPTIONS[number % 2][0]
+        rows.append({"id": f"{number:06d}-0040", "prompt": prompt, "generations": names, "ranking": ranking})
+    write_json(folder / "test.json", rows)
+    return folder
+
+
+def write_geneval(folder: pathlib.Path) -> pathlib.Path:
+    """Three sets of two prompts with four pictures and five answers each; as published, one answer is cut in two."""
+    heading = "HITId,Input.index,Input.prompt_id,Input.image_id,Input.image_url,Input.caption,Input.object_0_name,"
+    heading += "Input.object_1_name,Input.object_0_name_plural,Input.object_1_name_plural,Input.exclude,Answer.ee,"
+    heading += "Answer.task-color-0,Answer.task-color-1,Answer.task-count-0,Answer.task-count-1,Answer.task-objects,"
+    heading += "Answer.task-position-x,Answer.task-position-y,Answer.task-quality,Answer.task-real-0,Answer.task-real-1"
+    for place, name in enumerate(meta_geneval.SETS):
+        lines = [heading]
+        for prompt, caption in ((0, "a photo of a bench"), (94, "a photo of a frisbee and a vase")):
+            for picture in range(4):
+                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{picture:05d}.png")
+                begin = f"HIT,{prompt}_{picture},{prompt},{picture},https://example.org/{picture}.png,{caption}"
+                begin += ",bench,,benches,,,9.5,red|green,,1,,"
+                for worker in range(5):
+                    is_cut = (name, prompt, picture, worker) == ("if-xl", 94, 1, 0)
+                    listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
+                    quality = 4 if is_cut else min(4, 1 + (place + prompt + picture + worker) % 6)
+                    lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
+        (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
+    """Three rows, of which the second one has letters for answers."""
+    rows = []
+    for number in range(3):
+        answers = ("A", "B") if number == 1 else ("Yes", "No")
+        options = " Option: A: red; B: blue;" if number == 1 else ""
+        row = {f"Image_{side}": picture(number, side) for side in (0, 1)}
+        row |= {f"Question_{side}": f"Is cup {number} {color}?{options}" for side, color in enumerate(("red", "blue"))}
+        row |= {"Index": number, "Question_Type": "multiple_choice" if number == 1 else "yes_no"}
+        for image in (0, 1):
+            row |= {f"Image_{image}_Question_{question}": answers[image != question] for question in (0, 1)}
+        rows.append(row)
+    write_table(folder / "data" / "train-00000-of-00001.parquet", rows)
+    return folder
+
+
+def write_naturalbench_retrieval(folder: pathlib.Path) -> pathlib.Path:
+    root, rows = folder / "NaturalBench-Retrieval", []
+    for number, (caption, _, other) in enumerate(_CAPTIONS):
+        names = [f"{number}_{side}.jpg" for side in (0, 1)]
+        for name in names:
+            write_image(root / "images" / name)
+        row = {"index": number, "caption_0": caption, "caption_1": other}
+        rows.append(row | {"image_0": names[0], "image_1": names[1]})
+    write_json(root / "metadata.json", rows)
+    return folder
+
+
 WRITERS = {
     **{
         f"sugarcrepe_{edit}_{what}": functools.partial(write_sugarcrepe, name=f"{edit}_{what}")
         for edit, what in sugarcrepe.SETS
+    },
+    **{
+        f"sugarcrepe_selfbench_{what}": functools.partial(write_sugarcrepe_merged, what=what)
+        for what in sugarcrepe_selfbench.MERGED
     },
     **{f"sugarcrepe_pp_{name}": functools.partial(write_sugarcrepe_pp, name=name) for name in sugarcrepe_pp.SETS},
     **{
@@ -264,9 +377,18 @@ WRITERS = {
         for side in ("text", "image")
     },
     **{f"vlchecklist_{check}": functools.partial(write_vlchecklist, check=check) for check in vlchecklist.CHECKS},
+    **{f"naturalbench{form}": write_naturalbench for form in naturalbench.FORMS},
+    "naturalbench_retrieval": write_naturalbench_retrieval,
+    **{f"crepe_{kind}": functools.partial(class_layouts.write_crepe, kind=kind) for kind in crepe.KINDS},
+    "imagenet": class_layouts.write_imagenet,
+    "flowers102": class_layouts.write_flowers102,
     "cifar10": write_cifar10,
     "stl10": write_stl10,
     "fgvc_aircraft": write_fgvc_aircraft,
+    "meta_tifa160": functools.partial(write_tifa160, authors=False),
+    "meta_tifa160_authors": functools.partial(write_tifa160, authors=True),
+    "meta_imagereward": write_imagereward,
+    "meta_geneval": write_geneval,
 }
 """Task -> its writer."""
 
@@ -275,6 +397,7 @@ ALL = {**published_layouts.GDBENCH, **WRITERS}
 
 ANNOTATIONS = {
     "sugarcrepe_swap_att": "swap_att.json",
+    "sugarcrepe_selfbench_att": "add_att.json",
     "sugarcrepe_pp_swap_obj": "sugarcrepe_pp/swap_obj.json",
     "valse_existence": "existence.json",
     "cola": "COLA_multiobjects_matching_benchmark.json",
@@ -288,8 +411,17 @@ ANNOTATIONS = {
     "spec_count_text": "data/count/image2text.json",
     "spec_count_image": "data/count/text2image.json",
     "vlchecklist_attribute_color": "data/Attribute/vaw/color.json",
+    "naturalbench_groups": "data/train-00000-of-00001.parquet",
+    "naturalbench_retrieval": "NaturalBench-Retrieval/metadata.json",
+    "crepe_productivity_swap": "prod_hard_negatives/swap/prod_vg_hard_negs_swap_complexity_7.csv",
+    "imagenet": "imagenet_class_index.json",
+    "flowers102": "setid.mat",
     "cifar10": "cifar-10-batches-bin/test_batch.bin",
     "stl10": "stl10_binary/test_X.bin",
     "fgvc_aircraft": "fgvc-aircraft-2013b/data/images_variant_test.txt",
+    "meta_tifa160": "tifa160.json",
+    "meta_tifa160_authors": "human_annotations.json",
+    "meta_imagereward": "test.json",
+    "meta_geneval": "annotations_if-xl.csv",
 }
 """Task -> its annotation file; of tasks that one function reads, one task."""

@@ -72,16 +72,17 @@ def test_items_are_as_the_task_declares(name, tmp_path):
     assert len({item.id for item in items}) == len(items) > 0
     for item in items:
         assert all(image.path.is_file() for image in item.images)
-        assert len(item.images) == task.shape[0]
-        # Repeated candidates are left out, of which the published shuffles can be all.
-        least = 1 if name.endswith("_order_published") else task.shape[1] - 1
-        assert least <= len(item.texts) <= task.shape[1]
+        assert len(item.images) == task.shape[0] or (task.is_rated and 1 < len(item.images) < task.shape[0])
+        assert len(item.ratings) == (len(item.images) if task.is_rated else 0)
+        # Repeated candidates are left out.
+        fewest = 2 if task.name.endswith("_order_published") else task.shape[1] - 1
+        assert fewest <= len(item.texts) <= task.shape[1]
         assert len(set(item.texts)) == len(item.texts)
-        if task.metric in ("winoground", "own_texts", "effect_size"):
+        if task.metric in ("winoground", "own_texts", "all_answers", "effect_size") or task.is_rated:
             assert item.target is None
         else:
             assert 0 <= item.target < max(len(item.images), len(item.texts))
-    assert task.images_compete == (task.shape[0] > 1 and task.metric != "own_texts")
+    assert task.images_compete == (task.shape[0] > 1 and task.metric not in ("own_texts", "all_answers"))
     # The sentence that --list_tasks and a run show where the data are missing.
     sentence = task.source.how_to_get
     assert not sentence.endswith(".")

@@ -26,6 +26,7 @@ def test_gdbench_is_that_of_the_paper():
 def test_members_are_those_with_the_skill():
     assert {"winoground", "cola", "clevr"} <= set(groups.members("@compositional", TASKS))
     assert {"mmbias", "genderbias"} == set(groups.members("@bias", TASKS))
+    assert groups.members("@selfbench", TASKS) == list(groups.SELF_BENCH)
     assert "clevr_hard" not in groups.members("@counting", TASKS)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.expectations import names
 from winobench.errors import InputError
-from winobench.tasks import TASKS, cola, sugarcrepe, sugarcrepe_pp, valse
+from winobench.tasks import TASKS, cola, sugarcrepe, sugarcrepe_pp, sugarcrepe_selfbench, valse
 from winobench.tasks.base import SKILLS, Task
 
 REFERENCE = os.environ.get("WINOBENCH_REFERENCE_DATA")
@@ -43,6 +43,22 @@ def test_a_missing_key_moves_no_row():
     assert "108" not in ids
     assert ids[107:109] == ["107", "109"]
     assert ids[-1] == "245"
+
+
+@real
+@pytest.mark.parametrize(("what", "counts"), [("att", (0, 122, 666)), ("obj", (410, 1407, 245))])
+def test_sets_merged_as_self_bench_does(what, counts):
+    """788 and 2,062 rows, of which its loader keeps these of each set (counted in the published files)."""
+    items = list(sugarcrepe_selfbench.read(newer("sugarcrepe"), what))
+    assert len(items) == TASKS[f"sugarcrepe_selfbench_{what}"].source.num_examples == sum(counts)
+    sets = [name for item in items for name in item.groups]
+    assert tuple(sets.count(name) for name in sugarcrepe_selfbench.MERGED[what]) == counts
+    by_hand = {}
+    for name in sugarcrepe_selfbench.MERGED[what]:
+        by_hand |= json.loads((newer("sugarcrepe") / f"{name}.json").read_text())
+    assert {item.id: item.texts for item in items} == {
+        key: (row["caption"], row["negative_caption"]) for key, row in by_hand.items()
+    }
 
 
 @real

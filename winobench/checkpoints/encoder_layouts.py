@@ -272,12 +272,15 @@ def _read_bert(
     return source, config, from_bert_layouts(weights.read_weights(paths))
 
 
-def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: int | None = None) -> Any:
+def read_bert_tokenizer(
+    source: str | os.PathLike | sources.Source, vocab_size: int | None = None, *, subfolder: str | None = None
+) -> Any:
     """Reads BERT's tokenizer.
 
     Args:
       source: as of `load_bert`; ``tokenizer.json`` or ``vocab.txt`` must be there.
       vocab_size: token ids that the network knows; None where the caller checks that they suffice.
+      subfolder: the tokenizer's folder in it, e.g. ``"qformer_tokenizer"``.
 
     Returns:
       A fast BERT tokenizer of transformers.
@@ -290,9 +293,9 @@ def read_bert_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: 
     import transformers
 
     source = sources.resolve(source)
-    paths = [source.find(name) for name in (*_TOKENIZER_FILES, "vocab.txt")]
+    paths = [source.find(sources.join(subfolder, name)) for name in (*_TOKENIZER_FILES, "vocab.txt")]
     if paths[0] is None:
-        source.require("vocab.txt", "so it has no BERT tokenizer")
+        source.require(sources.join(subfolder, "vocab.txt"), "so it has no BERT tokenizer")
     folder = os.path.dirname(next(path for path in paths if path is not None))
     try:
         tokenizer = transformers.BertTokenizerFast.from_pretrained(folder, local_files_only=True)

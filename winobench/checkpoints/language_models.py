@@ -307,8 +307,9 @@ def fill(
 ) -> tuple[Any, str]:
     """Fills a network's state, straight onto the devices and tensor after tensor.
 
-    Matrices called ``kernel`` are [inputs, outputs] here and [outputs, inputs] in files. Those of the dtype int8 are
-    rounded on the devices, and fill the ``kernel_scale`` beside them, too.
+    Matrices called ``kernel`` are [inputs, outputs] here and [outputs, inputs] in files; so are kernels of convolutions
+    within [height, width]. Those of the dtype int8 are rounded on the devices, and fill the ``kernel_scale`` beside
+    them, too.
 
     Args:
       name: the network's name, for messages.
@@ -396,21 +397,22 @@ def _place(
     paths = [path]
     if leaves[path].dtype == jnp.int8:
         paths.append((*path[:-1], "kernel_scale"))
-    turned = path[-1] == "kernel"
+    axes = models._axes(path, array.ndim)
     # On its way the tensor is split as the parameter is.
-    spec = (*places[path].spec, *(None,) * len(leaves[path].shape))[: len(leaves[path].shape)]
-    sent = parallel.put(array, NamedSharding(places[path].mesh, PartitionSpec(*(spec[::-1] if turned else spec))))
-    results = _convert(sent, turned=turned, dtype=leaves[path].dtype, shardings=tuple(places[each] for each in paths))
+    spec = (*places[path].spec, *(None,) * array.ndim)
+    sent = parallel.put(array, NamedSharding(places[path].mesh, PartitionSpec(*(spec[axis] for axis in axes))))
+    order = tuple(map(axes.index, range(array.ndim)))
+    results = _convert(sent, order=order, dtype=leaves[path].dtype, shardings=tuple(places[each] for each in paths))
     # Otherwise many tensors might be under way at once, on the host and on the devices.
     jax.block_until_ready(results)
     values.update(zip(paths, results, strict=True))
 
 
-@functools.partial(jax.jit, static_argnames=("turned", "dtype", "shardings"))
+@functools.partial(jax.jit, static_argnames=("order", "dtype", "shardings"))
 def _convert(
-    values: jax.Array, *, turned: bool, dtype: Any, shardings: tuple[NamedSharding, ...]
+    values: jax.Array, *, order: tuple[int, ...], dtype: Any, shardings: tuple[NamedSharding, ...]
 ) -> tuple[jax.Array, ...]:
-    values = values.T if turned else values
+    values = values.transpose(order)
     arrays = decoder.quantise(values) if dtype == jnp.int8 else (values.astype(dtype),)
     return tuple(map(jax.lax.with_sharding_constraint, arrays, shardings))
 

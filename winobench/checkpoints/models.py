@@ -65,6 +65,18 @@ class KeyTable:
 # Files made before diffusers 0.17 name the VAE's attention in the way of the original code.
 _OLD_VAE_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
 
+_BLIP_2 = KeyTable(
+    # A decoder's layers have one level less of names here.
+    renames=((r"language_model\.model\.", r"language_model."),),
+    ignored=(
+        r"qformer\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
+        r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
+        # T5's ``shared.weight`` again, and what early versions made.
+        r"language_model\.(encoder|decoder)\.embed_tokens\.weight",
+        r"language_model\.decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+    ),
+)
+
 KEY_TABLES: dict[str, KeyTable] = {
     "AutoencoderKL": KeyTable(
         renames=tuple(
@@ -73,6 +85,8 @@ KEY_TABLES: dict[str, KeyTable] = {
         )
     ),
     "AutoencoderKLFlux2": KeyTable(ignored=(r"bn\.num_batches_tracked",)),  # how long training took
+    "Blip2ForConditionalGeneration": _BLIP_2,
+    "InstructBlipForConditionalGeneration": _BLIP_2,
     "BlipForImageTextRetrieval": KeyTable(
         # 0, 1, 2, ...: a buffer that the published files hold.
         ignored=(r"text_encoder\.embeddings\.position_ids",),
@@ -137,6 +151,7 @@ def load_model(
     variant: str | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
+    on_host: bool = False,
 ) -> Model:
     """Builds a network from a ``config.json`` and its weight files.
 
@@ -150,9 +165,10 @@ def load_model(
       variant: suffix of the weight files, e.g. ``"fp16"``.
       revision: branch, tag or commit of a hub repository.
       allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+      on_host: leave the parameters in the host's memory, as NumPy arrays.
 
     Returns:
-      The network, its parameters on the default device.
+      The network, its parameters on the default device unless they stay on the host.
 
     Raises:
       InputError: if there are no such files, if they are damaged, if the config has an option that is not supported,
@@ -161,7 +177,7 @@ def load_model(
     source = sources.resolve(source, revision=revision)
     config = read_config(cls, source, subfolder)
     paths = weights.find_weights(source, subfolder, cls.weights_name, variant=variant, allow_pickle=allow_pickle)
-    return build_model(cls, config, weights.read_weights(paths), dtype=dtype)
+    return build_model(cls, config, weights.read_weights(paths), dtype=dtype, on_host=on_host)
 
 
 def read_config(cls: type[Model], source: sources.Source, subfolder: str | None = None) -> Any:
@@ -182,6 +198,7 @@ def build_model(
     *,
     dtype: Any = jnp.float32,
     config_name: str = "config.json",
+    on_host: bool = False,
 ) -> Model:
     """Builds a network and fills it with tensors; as :func:`load_model`, which finds config and tensors first.
 
@@ -191,6 +208,7 @@ def build_model(
       tensors: keys in torch's naming -> tensors; every one is used.
       dtype: of the parameters and of the computation.
       config_name: the file that the config is from, for messages.
+      on_host: as of `load_model`.
     """
     dtype = as_dtype(dtype)
     _check_depth(cls.__name__, config, tensors, config_name)
@@ -209,8 +227,10 @@ def build_model(
                 f"{named[key].file}: the tensor {named[key].name} holds {values.dtype}, not real numbers",
                 code="wrong-dtype",
             )
-        values = _from_torch(path, values).astype(dtype, copy=False)
-        return path, leaf.replace(jnp.asarray(values))
+        values = _from_torch(path, values)
+        # A copy in order: what the file's reader returns may be the file itself, or be turned around.
+        filled = np.array(values, dtype, order="C") if on_host else jnp.asarray(values.astype(dtype, copy=False))
+        return path, leaf.replace(filled)
 
     # NumPy lets go of the interpreter while it copies, and copying is all there is to do.
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:

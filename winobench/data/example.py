@@ -25,6 +25,7 @@ class Example(Generic[Image, Text]):
       target: index of the right candidate along the axis that has more than one; None when the right answer is the
         diagonal (Winoground), and where there is none (bias).
       groups: sub-tasks or tags that the example also counts for, e.g. ``("spatial",)``.
+      ratings: what people gave each image, higher = better; empty where nobody rated them.
     """
 
     id: str
@@ -32,3 +33,4 @@ class Example(Generic[Image, Text]):
     texts: tuple[Text, ...]
     target: int | None = 0
     groups: tuple[str, ...] = ()
+    ratings: tuple[float, ...] = ()

@@ -5,8 +5,8 @@ and two files beside them:
 
 * ``images/1.0.0``: each image once, with ``image`` (an encoded JPEG or PNG in RGB), ``name`` (its file, and the box
   that was cut out) and ``sha256`` (of the decoded pixels, see `winobench.data.images.image_hash`);
-* ``examples/1.0.0``: ``id``, ``images`` (record numbers in the set above), ``texts``, ``target`` (-1 for none) and
-  ``groups``;
+* ``examples/1.0.0``: ``id``, ``images`` (record numbers in the set above), ``texts``, ``target`` (-1 for none),
+  ``groups`` and ``ratings`` (decimals; sets of versions without it have none);
 * ``image_hashes.npy``: uint8 [images, 32], the images' ``sha256`` once more, so that images can be told apart without
   reading them;
 * ``prepared.json``: which version of which task this is, what it holds, and the SHA-256 of every file. Written last.
@@ -364,6 +364,7 @@ class PreparedSet:
             texts=tuple(text.decode() for text in record["texts"]),
             target=None if target == NO_TARGET else target,
             groups=tuple(group.decode() for group in record["groups"]),
+            ratings=tuple(float(rating) for rating in record.get("ratings", ())),
         )
 
 

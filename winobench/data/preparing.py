@@ -346,6 +346,7 @@ def _finish(
         )
         for q in part:
             line = [q.id, [hashes[position] for position in q.images], q.texts, q.target, q.groups]
+            line += [q.ratings] if q.ratings else []  # so that sets from before there were ratings stay what they are
             content.update(json.dumps(line).encode() + b"\n")
 
     record_files.write_metadata(folder, prepared.IMAGES, about["task"], entries)
@@ -388,6 +389,7 @@ def _record(question: sources.Question, numbers: dict[int, int]) -> dict[str, An
         "texts": list(question.texts),
         "target": prepared.NO_TARGET if question.target is None else question.target,
         "groups": list(question.groups),
+        "ratings": [repr(float(rating)) for rating in question.ratings],
     }
 
 

@@ -74,7 +74,8 @@ def collect(items: Iterable[Item], root: pathlib.Path, task: str) -> tuple[list[
                 _check_inside(image.path, item.id, root, task)
             keys = [(os.fspath(image.path), image.box) for image in item.images]
             positions = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
-            questions.append(Example(item.id, positions, tuple(item.texts), item.target, tuple(item.groups)))
+            of_people = tuple(item.ratings)
+            questions.append(Example(item.id, positions, tuple(item.texts), item.target, tuple(item.groups), of_people))
     except OSError as error:
         raise InputError(
             f"{error.filename or root} cannot be read: {error.strerror or error}", code="cannot-read"
@@ -89,6 +90,8 @@ def _check_item(item: Item, root: pathlib.Path, task: str) -> None:
     elif item.target is not None and not 0 <= item.target < max(len(item.images), len(item.texts)):
         wrong = f"has {len(item.images)} images and {len(item.texts)} texts, but the right answer is {item.target}"
         code = "target-not-among-candidates"
+    elif item.ratings and len(item.ratings) != len(item.images):
+        wrong, code = f"has {len(item.images)} images and {len(item.ratings)} ratings", "wrong-number-of-entries"
     else:
         try:
             "".join((item.id, *item.texts, *item.groups)).encode()

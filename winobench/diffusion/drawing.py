@@ -50,6 +50,9 @@ class Drawing:
     ) -> np.ndarray:
         """Draws a picture for each text, with the family's guidance.
 
+        Of a pipeline that was loaded with ``on_host``, the text encoders leave the devices before the denoiser is put
+        there, in each call.
+
         Args:
           texts: strings.
           num_steps: number of steps.
@@ -101,9 +104,11 @@ class Drawing:
                 code="missing-images",
             )
         plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
+        if isinstance(params[0], np.ndarray):
+            self._copies.pop("denoiser", None)  # off the devices while texts are encoded
         told, guidance_scale = pipeline.guided(guidance_scale)
         states = told.encode_texts(texts, batch_size=batch_size)
-        empty = told.encode_texts([""]) if guidance_scale != 1 else None
+        empty = told.encode_texts([""], batch_size=batch_size) if guidance_scale != 1 else None
         rows = Rows(noise, states, clean, jax.random.key_data(keys[1]) if found.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(mesh)), (plan, empty))
         shared = Shared(self._copied("denoiser", params, mesh), *whole, guidance_scale)

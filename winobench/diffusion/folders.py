@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 
 from winobench import files, options
@@ -66,7 +65,7 @@ def load(
     variant: str | None,
     revision: str | None,
     allow_pickle: bool,
-    text_encoders_on_host: bool,
+    on_host: bool,
     settings: Mapping[str, Any],
 ) -> _Family:
     """Loads a pipeline of a family; arguments and errors as of `Pipeline.from_pretrained`."""
@@ -87,11 +86,15 @@ def load(
         its_dtype = dtype if name in (family.DENOISER, *family.LARGE_ENCODERS) else encoder_dtype
         if name == family.AUTOENCODER and configs[name].force_upcast and its_dtype == jnp.float16:
             its_dtype = jnp.float32
-        on_host = text_encoders_on_host and name not in (family.DENOISER, family.AUTOENCODER)
-        with _on_host() if on_host else contextlib.nullcontext():
-            networks[name] = models.load_model(
-                network, source, subfolder=name, dtype=its_dtype, variant=variant, allow_pickle=allow_pickle
-            )
+        networks[name] = models.load_model(
+            network,
+            source,
+            subfolder=name,
+            dtype=its_dtype,
+            variant=variant,
+            allow_pickle=allow_pickle,
+            on_host=on_host and name != family.AUTOENCODER,
+        )
     return family(
         **dict.fromkeys(absent),
         **networks,
@@ -235,11 +238,3 @@ def _own_values(
             f"settings in {_OWN_KEY} is {options.shown(settings)}, but it must be an object", code="not-an-object"
         )
     return timestep_range, family.check_settings(settings)
-
-
-def _on_host() -> contextlib.AbstractContextManager[Any]:
-    """Where arrays are made on the CPU, if JAX has one beside the accelerators."""
-    try:
-        return jax.default_device(jax.local_devices(backend="cpu")[0])
-    except RuntimeError:
-        return contextlib.nullcontext()

@@ -26,10 +26,7 @@ def fingerprint(pipeline: Pipeline) -> str:
         **pipeline.own_identity(),
     }
     # The factors are among the weights; the numbers that their products are multiplied by are not.
-    scales = {
-        name: {layer: adapter.scale for layer, adapter in lora.adapters(network).items()}
-        for name, network in pipeline.networks.items()
-    }
+    scales = {name: lora.scales(network) for name, network in pipeline.networks.items()}
     if any(scales.values()):
         description["lora_scales"] = scales
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

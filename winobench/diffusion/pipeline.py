@@ -217,7 +217,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         variant: str | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
-        text_encoders_on_host: bool = False,
+        on_host: bool = False,
         **settings: Any,
     ) -> Self:
         """Loads a pipeline in the diffusers layout.
@@ -232,7 +232,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
           variant: suffix of the weight files, e.g. ``fp16``; a part without that variant is an error.
           revision: branch, tag or commit of a hub repository.
           allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
-          text_encoders_on_host: leave the text encoders' parameters in the host's memory, off an accelerator's.
+          on_host: leave all parameters but the autoencoder's in the host's memory, as NumPy arrays.
           **settings: options that only this family has.
 
         Raises:
@@ -246,7 +246,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
             variant=variant,
             revision=revision,
             allow_pickle=allow_pickle,
-            text_encoders_on_host=text_encoders_on_host,
+            on_host=on_host,
             settings=settings,
         )
 
@@ -373,6 +373,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
           InputError: an empty list, a single string, or something else that is not a list of strings.
         """
         function, params = self._text_function
+        params = jax.tree.map(jnp.asarray, params)  # once for all batches, where they are in the host's memory
         ids = self.tokenize(checked_texts(texts))
         encode = functools.partial(pure_functions.call, function, params)
         return pure_functions.in_batches(encode, ids, batch_size=batch_size)

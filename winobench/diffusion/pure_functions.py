@@ -165,8 +165,7 @@ def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any,
       params: on all of them.
       rows: a tree of arrays ``[n, ...]``, n a multiple of the number of parts.
     """
-    if mesh.size == 1:
-        return function(params, rows)
+    # On one device, too: under its mesh it is known which kernels it takes, and that it works by itself.
     split = PartitionSpec(parallel.DATA_AXIS)
     return parallel.map_over_data(function, mesh, (PartitionSpec(), split), split)(params, rows)
 

@@ -42,6 +42,7 @@ class TextStore:
       folder: where they are kept; made if needed.
       mesh: the devices that encode.
       batch_per_device: texts that each device encodes at once.
+      make_room: called before the parameters are put on the devices; lets go of what need not be beside them.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class TextStore:
         folder: str | os.PathLike[str],
         mesh: Mesh,
         batch_per_device: int,
+        make_room: Callable[[], None],
     ):
+        self._make_room = make_room
         self._function, self._params, self._mesh, self._batch = function, params, mesh, batch_per_device
         self.folder = pathlib.Path(folder) / files.digest([_FORMAT, identity])[:16]
 
@@ -72,6 +75,7 @@ class TextStore:
         paths, left = list(missing), list(missing.values())
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            self._make_room()
             params = parallel.place_parameters(self._params, self._mesh)
             encoder = tables.Encoder(self._function, params, self._mesh, self._batch, "text")
             for start in range(0, len(left), encoder.batch_size):

@@ -44,10 +44,11 @@ def check_task(task: Task) -> None:
       InputError: its name cannot be a file's, its metric is not known, or its chance levels are not numbers in [0, 1].
     """
     check_name(task.name)
-    if task.association is None and not (isinstance(task.metric, str) and task.metric in metrics.METRICS):
+    known = (*metrics.METRICS, *metrics.RATING_METRICS)
+    if task.association is None and not (isinstance(task.metric, str) and task.metric in known):
         raise InputError(
-            f"task {task.name!r} has the metric {options.shown(task.metric)}, which is not one of"
-            f" {', '.join(metrics.METRICS)} (winobench.metrics.METRICS)",
+            f"task {task.name!r} has the metric {options.shown(task.metric)}, which is not one of {', '.join(known)}"
+            " (winobench.metrics.METRICS and RATING_METRICS)",
             code="unknown-metric",
         )
     if not isinstance(task.chance, Mapping) or not all(isinstance(name, str) for name in task.chance):
@@ -61,6 +62,17 @@ def check_task(task: Task) -> None:
                 f"task {task.name!r} has the chance level {options.shown(value)} of {name!r}: give a number in [0, 1]",
                 code="bad-chance-level",
             )
+
+
+def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
+    """Raises InputError for a task in question form and a scorer that does not answer questions."""
+    asking = next((task.name for task in tasks if task.asks_questions), None)
+    if asking is not None and not getattr(scorer, "answers_questions", False):
+        raise InputError(
+            f"task {asking!r} asks questions, which {_called(scorer)} does not answer: leave the task out, or"
+            " evaluate a scorer with `answers_questions` (winobench.scorers.base.Scorer)",
+            code="cannot-answer",
+        )
 
 
 def check_example(task: Task, example: Any) -> None:
@@ -100,6 +112,7 @@ def check_example(task: Task, example: Any) -> None:
                     f"{where} has the {name} {options.shown(text)}, which holds half a character (a lone surrogate).",
                     code="lone-surrogate",
                 )
+    _check_ratings(task, example, where)
     num_candidates = max(len(example.images), len(example.texts))
     if example.target is None:
         return
@@ -117,6 +130,20 @@ def check_example(task: Task, example: Any) -> None:
         raise InputError(
             f"{where} has one image and one text: there is nothing to choose from", code="nothing-to-choose"
         )
+
+
+def _check_ratings(task: Task, example: Example, where: str) -> None:
+    if not task.is_rated:
+        return
+    if len(example.texts) != 1 or len(example.ratings) != len(example.images):
+        raise InputError(
+            f"{where} has {len(example.images)} images, {len(example.texts)} texts and {len(example.ratings)} ratings:"
+            " give one text, and a rating for each image",
+            code="bad-example",
+        )
+    for rating in example.ratings:
+        if not _is_number(rating):
+            raise InputError(f"{where} has the rating {options.shown(rating)}: give a number", code="bad-example")
 
 
 def check_metric(task: Task, questions: Iterable[Question]) -> None:

@@ -86,7 +86,7 @@ def evaluate(
       limit: scenes or items a task; None means all.
       num_samples: noise and timestep samples a pair, in a race at most; None for the default of the rule for timesteps.
       num_bias_samples: the same for tasks of social bias.
-      seed: of the samples, and of permutations and resamples of bias tasks.
+      seed: of the samples, and of permutations and resamples.
       timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even``, ``published``, or the timesteps themselves,
         for all tasks; ``uniform`` when None. A race also knows ``importance``, its default: timesteps where candidates
         differ, learned from a pilot (`winobench.evaluation.importance`).
@@ -95,7 +95,7 @@ def evaluate(
       reduce_dtype: each error is rounded to it before the mean over samples; ``float16`` does as the published code,
         which makes ties (docs/ties.md). Recorded errors are not rounded.
       mode: ``fixed`` scores every pair on every sample; ``race`` only until its question is decided, as
-        `winobench.evaluation.race` says. Bias tasks have nothing to decide, and take all of theirs.
+        `winobench.evaluation.race` says. Tasks of bias and ratings have nothing to decide, and take all of theirs.
       alpha: of a race: how often a question may be decided otherwise than by all samples, at most, if ``rare_share``
         is right.
       rare_share: of a race: the smallest share of the samples that may hold all that speaks for a candidate; no single
@@ -118,11 +118,13 @@ def evaluate(
       those that took all samples, "samples": the median a question}}}}, and "workdir", the run's folder.
 
     Raises:
-      InputError: unknown or unready tasks, no task with usable data, a folder of another run, errors that are not
-        finite; another process failed or was lost, or does not see the same folder.
+      InputError: unknown or unready tasks, tasks in question form of a scorer that does not answer, no task with
+        usable data, a folder of another run, errors that are not finite; another process failed or was lost, or does
+        not see the same folder.
     """
     started, scorer = time.monotonic(), base.for_evaluation(scorer)
     chosen = choose_tasks(tasks, data_dir)
+    contracts.check_questions(chosen, scorer)
     limit = options.LIMIT.check("limit", limit)
     options.text().or_none().check("model", model)
     is_sampled = not isinstance(scorer, base.WithoutSamples)
@@ -133,8 +135,7 @@ def evaluate(
     fingerprint = _common_fingerprint(scorer, sampling["timesteps"])
     failed: dict[str, InputError] = {}
     plans = {"data_dir": data_dir, "limit": limit, "normalize": normalize if is_sampled else "none", "failed": failed}
-    levels = {"alpha": sampling.get("alpha"), "share": sampling.get("rare_share")}
-    groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **levels, **plans)
+    groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **plans)
     if not groups:
         raise lifecycle.unusable(failed)
     _check_metrics(groups, mode)
@@ -211,7 +212,7 @@ def _check_normalize(normalize: str, is_sampled: bool) -> None:
 def _check_metrics(groups: Sequence[SampleGroup], mode: str) -> None:
     for group in groups if mode == "fixed" else ():  # a race asks more, and says what
         for task in group.tasks:
-            if task.association is None:
+            if task.has_answers:
                 contracts.check_metric(task, group.plan.questions[task.name])
 
 
@@ -383,6 +384,8 @@ def _summarise(
 
 def _metric_of(task: Task) -> dict[str, Any]:
     """A task's metric as ``config.json`` has it."""
+    if task.is_rated:
+        return metrics.RATING_METRICS[task.metric].described()
     if task.association is None:
         return metrics.METRICS[task.metric].described()
     return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}

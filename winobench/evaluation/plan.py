@@ -141,7 +141,7 @@ class _Needs:
         for example, contents in examples:
             images = tuple(self._image(*image) for image in zip(example.images, contents, strict=True))
             texts = tuple(self._text(text) for text in example.texts)
-            rows.append(Example(example.id, images, texts, example.target, example.groups))
+            rows.append(Example(example.id, images, texts, example.target, example.groups, example.ratings))
             for image in images:
                 for term in terms:
                     if not term.of_gray_image:

@@ -32,13 +32,13 @@ under which assumption."""
 def check(tasks: Iterable[Task]) -> None:
     """Makes sure that a race can decide some tasks; reads no data.
 
-    Bias tasks have nothing to decide: they take all of their samples.
+    Tasks of bias and of people's ratings have nothing to decide: they take all of their samples.
 
     Raises:
       InputError: a task's metric does not say which comparisons decide a question, or does not fit the task's shape.
     """
     for task in tasks:
-        if task.association is None:
+        if task.has_answers:
             _check_shape(task, task.shape, f"task {task.name!r}")
 
 

@@ -102,8 +102,6 @@ def make_groups(
     tasks: Sequence[Task],
     sampling: Mapping[str, Any],
     *,
-    alpha: float | None,
-    share: float | None,
     failed: dict[str, InputError],
     **planned: Any,
 ) -> list[SampleGroup]:
@@ -114,16 +112,16 @@ def make_groups(
       fingerprint: the scorer's.
       tasks: all tasks.
       sampling: ``num_samples``, ``num_bias_samples``, ``seed``, ``timesteps``, and what `winobench.evaluation.evaluate`
-        says of the mean over samples.
-      alpha: of a race; bias tasks, which have no right answer to decide on, take no part in it.
-      share: of a race.
+        says of the mean over samples; of a race ``alpha`` and ``rare_share``. Tasks of bias and of ratings,
+        which have no right answer to decide on, take no part in it.
       failed: task -> why its data cannot be used.
       **planned: arguments of `winobench.evaluation.plan.make_plan`.
     """
     seed, rule = sampling["seed"], sampling["timesteps"]
+    alpha, share = sampling.get("alpha"), sampling.get("rare_share")
     weighting = timestep_weights.parse(sampling.get("timestep_weights"))
     rounding = {"dtype": sampling["reduce_dtype"]} if "reduce_dtype" in sampling else {}
-    if rule == importance.RULE:  # to be learned; bias tasks, which take no part in a race, keep this
+    if rule == importance.RULE:  # to be learned; tasks that take no part in a race keep this
         rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
     digest = records.digest({"scorer": of_a_sample, "seed": seed})
@@ -133,7 +131,7 @@ def make_groups(
         is_bias = task.association is not None and isinstance(rule, str)
         num_samples = sampling["num_bias_samples" if is_bias else "num_samples"]
         timesteps = contracts.timesteps(scorer, scorer.choose_timesteps(num_samples, seed, rule))
-        key = (timesteps, None if task.association is not None else alpha)
+        key = (timesteps, alpha if task.has_answers else None)
         by_samples.setdefault(key, (num_samples, []))[1].append(task)
     groups = []
     for (timesteps, alpha_of_group), (num_samples, members) in by_samples.items():

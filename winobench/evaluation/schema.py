@@ -66,6 +66,22 @@ class Association(TypedDict):
     left_out: NotRequired[dict[str, str]]  # name of a pair without a row -> why
 
 
+class Agreement(TypedDict):
+    """How well scores agree with what people think of pictures, in ``results.json``."""
+
+    value: Required[Annotated[float, Bounds(-1, 1)]]  # a correlation, or a share in [0, 1]
+    low: Required[Annotated[float, Bounds(-1, 1)]]  # ends of the 95% bootstrap interval
+    high: Required[Annotated[float, Bounds(-1, 1)]]
+    chance: Required[Share | None]  # of scores that know nothing
+    n: Required[Count]  # pictures
+    ties: Required[Count]  # pictures whose score another one has too
+    prompts: Required[Count]
+    threshold: NotRequired[float]  # scores that differ by no more are a tie; or from which on the score says yes
+    pairs: NotRequired[Count]  # of pictures of which people prefer one
+    yes: NotRequired[Count]  # pictures to which people say yes
+    prompts_with_tau: NotRequired[Count]  # over which a mean of correlations is
+
+
 class Failed(TypedDict):
     """Calls of a hosted model that failed."""
 
@@ -191,7 +207,7 @@ class Config(TypedDict):
 class Results(TypedDict):
     """``results.json``: the numbers."""
 
-    tasks: Required[dict[str, dict[str, Proportion | Association]]]  # task -> metric or "<group>/<metric>" -> entry
+    tasks: Required[dict[str, dict[str, Proportion | Association | Agreement]]]  # task -> "<group>/<metric>" or metric
     failed: NotRequired[dict[str, str] | None]  # task -> why it has no numbers
     config: NotRequired[dict[str, Any] | None]
     versions: NotRequired[Versions]

@@ -72,14 +72,15 @@ def task_results(
 ) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
-    A bias task has the rows of `winobench.metrics.association_results` instead.
+    A bias task has the rows of `winobench.metrics.association_results` instead, and one whose pictures people have
+    rated those of `winobench.metrics.rating_results`.
 
     Args:
       task: names the metric and the chance levels.
       questions: its examples.
       scores: [images, texts] an example, higher = better.
       texts: the plan's; bias tasks need them.
-      seed: of permutations and resamples of bias tasks.
+      seed: of permutations and resamples.
 
     Returns:
       metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}; all but the counts
@@ -87,6 +88,15 @@ def task_results(
     """
     if task.association is not None:
         return _association_results(task, questions, scores, texts, seed)
+    if task.is_rated:
+        return metrics.rating_results(
+            metrics.RATING_METRICS[task.metric],
+            scores,
+            [question.ratings for question in questions],
+            [question.texts[0] for question in questions],
+            [question.groups for question in questions],
+            seed=seed,
+        )
     metric = metrics.METRICS[task.metric]
     outcomes = metric(scores, [question.target for question in questions])
     chances = {**metric.chance(task.shape), **task.chance}
@@ -158,12 +168,12 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     ``scores`` ([images][texts], higher = better); ``prediction`` (index of the best candidate; null where the best
     score occurs twice, and for the diagonal); ``correct`` and ``tie`` under the headline of the task's metric; where
     that has several outcomes, also ``correct_<outcome>`` and ``tie_<outcome>``; ``terms``, what the scores are made of
-    (`winobench.metrics.normalization.TERMS`). For a bias task nothing is right or wrong: ``target``, ``prediction``,
-    ``correct`` and ``tie`` are null.
+    (`winobench.metrics.normalization.TERMS`). Of bias and of people's ratings nothing is right or wrong: ``target``,
+    ``prediction``, ``correct`` and ``tie`` are null. ``ratings``, people's of each image, is there for the latter.
     """
     questions = plan.questions[task.name]
     outcomes, headline = {}, None
-    if task.association is None:
+    if task.has_answers:
         metric = metrics.METRICS[task.metric]
         outcomes, headline = metric(scores, [question.target for question in questions]), metric.headline
     columns = {
@@ -182,6 +192,8 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
         "tie": pa.array(outcomes[headline].tie) if headline else pa.nulls(len(questions), pa.bool_()),
         "terms": pa.array([[term.name for term in plan.terms[task.name]]] * len(questions), pa.list_(pa.string())),
     }
+    if task.is_rated:
+        columns["ratings"] = pa.array([list(question.ratings) for question in questions], pa.list_(pa.float64()))
     if len(outcomes) > 1:
         for name, outcome in outcomes.items():
             column = name.replace("@", "_at_")

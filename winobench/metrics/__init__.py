@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from winobench.metrics.all_answers import ALL_ANSWERS
 from winobench.metrics.association import association_results
 from winobench.metrics.dependence import Dependence
 from winobench.metrics.intervals import (
@@ -26,15 +27,17 @@ from winobench.metrics.matching import (
 )
 from winobench.metrics.metric import Decision, Metric, Metrics, Outcome
 from winobench.metrics.own_texts import OWN_TEXTS
+from winobench.metrics.ratings import RATING_METRICS, RatingMetric, rating_results
 from winobench.metrics.true_captions import ALL_TRUE
 
 METRICS = Metrics(
-    {metric.name: metric for metric in (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, ALL_TRUE, OWN_TEXTS)}
+    {metric.name: metric for metric in (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, ALL_TRUE, OWN_TEXTS, ALL_ANSWERS)}
 )
 """What a task may name as its metric, and what other packages plug in under the entry points ``winobench.metrics``."""
 
 __all__ = [
     "METRICS",
+    "RATING_METRICS",
     "WINOGROUND_CHANCE",
     "Decision",
     "Dependence",
@@ -43,11 +46,13 @@ __all__ = [
     "Metric",
     "Outcome",
     "PairedDifference",
+    "RatingMetric",
     "association_results",
     "clustered",
     "false_discovery_rates",
     "family_wise",
     "paired_difference",
+    "rating_results",
     "recall",
     "recall_chance",
     "wilson",

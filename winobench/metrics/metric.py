@@ -75,6 +75,8 @@ class Metric:
       averages_groups: also give the mean over the task's groups, ``macro_<outcome>``, which differs from the mean over
         examples where groups differ in size.
       higher_is_better: False for metrics whose proportions count failures.
+      pairs: ``pairs((images, texts)) -> [images, texts] bool``, which belong together in an example without a target,
+        for pages that mark them; the diagonal by default.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Metric:
     decision: Decision | None = None
     averages_groups: bool = False
     higher_is_better: bool = True
+    pairs: Callable[[tuple[int, int]], np.ndarray] = lambda shape: np.eye(*shape, dtype=bool)
 
     def __post_init__(self):
         if not self.shown:

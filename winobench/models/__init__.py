@@ -4,6 +4,8 @@ from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.autoencoder_kl_flux2 import AutoencoderKLFlux2, AutoencoderKLFlux2Config
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertModel
 from winobench.models.blip import BlipForImageTextRetrieval
+from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
+from winobench.models.blip_2_config import Blip2Config, InstructBlipConfig
 from winobench.models.blip_config import BlipConfig
 from winobench.models.clip import (
     CLIPTextConfig,
@@ -36,6 +38,8 @@ __all__ = [
     "BertConfig",
     "BertForSequenceClassification",
     "BertModel",
+    "Blip2Config",
+    "Blip2ForConditionalGeneration",
     "BlipConfig",
     "BlipForImageTextRetrieval",
     "CLIPConfig",
@@ -54,6 +58,8 @@ __all__ = [
     "FluxConditions",
     "FluxTransformer2DModel",
     "FluxTransformerConfig",
+    "InstructBlipConfig",
+    "InstructBlipForConditionalGeneration",
     "Qwen3Model",
     "Qwen3TextConfig",
     "Qwen3TextEncoder",

@@ -332,6 +332,7 @@ class Decoder(nnx.Module):
         positions: jax.Array,
         cache: Cache | None = None,
         mask: jax.Array | None = None,
+        prefix: jax.Array | None = None,
     ) -> tuple[jax.Array, Cache | None]:
         """Computes the states of some tokens.
 
@@ -346,6 +347,8 @@ class Decoder(nnx.Module):
             are overwritten. Without a cache, tokens attend to those of ``input_ids`` at their own position or before.
           mask: bool [B, s, slots of the cache, or s without one]; where False, a token does not attend although it
             otherwise would. The prefix has none.
+          prefix: [B, P, hidden_size], what stands before the embeddings of the tokens, such as an image; positions,
+            mask and result are then those of P + s.
 
         Returns:
           [B, s, hidden_size] in the compute dtype, after the last norm, and the cache with the new tokens in it (None
@@ -354,9 +357,11 @@ class Decoder(nnx.Module):
         Raises:
           ValueError: if the texts are longer than the model's kind of rotary scaling allows.
         """
-        check_length(self.config, input_ids.shape[1])
+        check_length(self.config, positions.shape[1])
         places, written = self._places(positions, cache, mask)
         x = self._embedded(input_ids)
+        if prefix is not None:
+            x = jnp.concatenate([prefix.astype(x.dtype), x], axis=1)
         if cache is None:
             for layer in self.layers:
                 x, _ = layer(x, places, None, None)

@@ -104,9 +104,10 @@ class LoRA(nnx.Module):
       dropout: probability that an input is set to zero in training.
     """
 
-    def __init__(self, factors: Factors, *, dropout: float = 0.0):
-        self.down = LoRAParam(jnp.asarray(factors.down, jnp.float32))
-        self.up = LoRAParam(jnp.asarray(factors.up, jnp.float32))
+    def __init__(self, factors: Factors, *, dropout: float = 0.0, on_host: bool = False):
+        asarray = np.asarray if on_host else jnp.asarray
+        self.down = LoRAParam(asarray(factors.down, jnp.float32))
+        self.up = LoRAParam(asarray(factors.up, jnp.float32))
         self.scale = float(factors.scale)
         self.dropout = float(dropout)
         self.dropout_key: DropoutKey | None = nnx.data(None)
@@ -194,7 +195,8 @@ def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: floa
     check_fit(network, factors)
     there = linear_layers(network)
     for name, values in factors.items():
-        replace_layer(network, name, LoRALinear(there[name], LoRA(values, dropout=dropout)))
+        adapter = LoRA(values, dropout=dropout, on_host=_is_on_host(there[name]))
+        replace_layer(network, name, LoRALinear(there[name], adapter))
 
 
 def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
@@ -229,6 +231,11 @@ def adapters(network: nnx.Module) -> dict[str, LoRA]:
     """The adapters of a network: dotted torch name of the layer -> its adapter, in the order of the names."""
     found = {name: layer.lora for name, layer in linear_layers(network).items() if isinstance(layer, LoRALinear)}
     return dict(sorted(found.items()))
+
+
+def scales(network: nnx.Module) -> dict[str, float]:
+    """What each adapter's product is multiplied by, which is not among the weights; empty without adapters."""
+    return {name: adapter.scale for name, adapter in adapters(network).items()}
 
 
 def lora_params(network: nnx.Module) -> dict[str, dict[str, jax.Array]]:
@@ -275,11 +282,17 @@ def fuse(network: nnx.Module) -> None:
         lora, kernel = layer.lora, layer.kernel
         product = jnp.matmul(lora.down[...], lora.up[...], precision="highest")
         fused = (kernel[...].astype(jnp.float32) + lora.scale * product).astype(kernel.dtype)
+        # Layer by layer, so that a network that does not fit on a device need not.
+        fused = np.asarray(fused) if _is_on_host(layer) else fused
         sizes = (layer.in_features, layer.out_features)
         options = {"bias": layer.use_bias, "dtype": layer.dtype, "param_dtype": layer.param_dtype}
         plain = nnx.merge(*_plain_linear(*sizes, **options))
         plain.kernel, plain.bias = kernel.replace(fused), layer.bias
         replace_layer(network, name, plain)
+
+
+def _is_on_host(layer: nnx.Linear) -> bool:
+    return isinstance(layer.kernel.get_value(), np.ndarray)
 
 
 def linear_layers(network: nnx.Module) -> dict[str, nnx.Linear]:

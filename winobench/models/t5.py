@@ -7,11 +7,9 @@ which all layers of a stack share; norms divide by the root mean square; neither
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self, overload
+from typing import Any, ClassVar, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -21,119 +19,9 @@ from jax.sharding import AbstractMesh, Mesh
 
 from winobench.models import tensor_parallel
 from winobench.models.base import Network
-from winobench.models.clip import IDLE_OPTIONS
-from winobench.models.config import NetworkConfig
+from winobench.models.bert import ACTIVATIONS
 from winobench.models.decoder import Projection, RMSNorm, with_spare_row
-
-FEED_FORWARDS = ("relu", "gated-gelu")
-"""T5 1.0's feed-forward layer; that of T5 1.1 and FLAN-T5, gated by the tanh formula of GELU."""
-
-_NO_EFFECT = (
-    IDLE_OPTIONS
-    | {
-        "bos_token_id",
-        "classifier_dropout",
-        "dense_act_fn",
-        "dropout_rate",
-        "gradient_checkpointing",
-        "is_gated_act",
-        "n_positions",
-        "output_past",
-        "use_cache",
-    }
-) - {"tie_word_embeddings", "decoder_start_token_id"}
-
-
-@dataclasses.dataclass(frozen=True)
-class T5Config(NetworkConfig):
-    """Shape of the network, with the names and defaults of the published ``config.json``.
-
-    Attributes:
-      vocab_size: number of token ids.
-      d_model: width of the states.
-      d_kv: width of a head.
-      d_ff: width within the feed-forward layers.
-      num_layers: layers of the encoder.
-      num_decoder_layers: layers of the decoder; as many as the encoder's when None.
-      num_heads: number of heads.
-      relative_attention_num_buckets: distances that are told apart.
-      relative_attention_max_distance: the distance from which on all are alike.
-      layer_norm_epsilon: epsilon of the norms.
-      feed_forward_proj: one of ``FEED_FORWARDS``.
-      tie_word_embeddings: the head is the input embeddings.
-      scale_decoder_outputs: states are multiplied by ``d_model ** -0.5`` before the head; when None, where the head is
-        the input embeddings.
-      pad_token_id: of the tokenizer.
-      eos_token_id: of the tokenizer.
-      decoder_start_token_id: what the decoder's input begins with.
-    """
-
-    vocab_size: int = 32128
-    d_model: int = 512
-    d_kv: int = 64
-    d_ff: int = 2048
-    num_layers: int = 6
-    num_decoder_layers: int | None = None
-    num_heads: int = 8
-    relative_attention_num_buckets: int = 32
-    relative_attention_max_distance: int = 128
-    layer_norm_epsilon: float = 1e-6
-    feed_forward_proj: str = "relu"
-    tie_word_embeddings: bool = True
-    scale_decoder_outputs: bool | None = None
-    pad_token_id: int = 0
-    eos_token_id: int = 1
-    decoder_start_token_id: int = 0
-
-    _class_key: ClassVar = "model_type"
-    _class_value: ClassVar = "t5"
-    _only: ClassVar = {"is_decoder": (False,), "is_encoder_decoder": (True,), "pruned_heads": ({}, ())}
-    _no_effect: ClassVar = _NO_EFFECT
-
-    def __post_init__(self):
-        if self.num_decoder_layers is None:
-            object.__setattr__(self, "num_decoder_layers", self.num_layers)
-        if self.scale_decoder_outputs is None:
-            object.__setattr__(self, "scale_decoder_outputs", self.tie_word_embeddings)
-        self._require_positive(
-            "vocab_size",
-            "d_model",
-            "d_kv",
-            "d_ff",
-            "num_layers",
-            "num_decoder_layers",
-            "num_heads",
-            "relative_attention_num_buckets",
-            "relative_attention_max_distance",
-        )
-        buckets = self.relative_attention_num_buckets
-        self._require(buckets % 4 == 0, "relative_attention_num_buckets", "a multiple of 4")
-        self._require(
-            self.relative_attention_max_distance > buckets // 2,
-            "relative_attention_max_distance",
-            f"more than half of relative_attention_num_buckets={buckets}",
-        )
-        self._require_epsilon("layer_norm_epsilon")
-        self._require_bool("tie_word_embeddings", "scale_decoder_outputs")
-        self._require(
-            self.feed_forward_proj in FEED_FORWARDS, "feed_forward_proj", " or ".join(map(repr, FEED_FORWARDS))
-        )
-        for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
-            value = getattr(self, name)
-            self._require(isinstance(value, int) and not isinstance(value, bool) and value >= 0, name, "one token id")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``; as the base class says.
-
-        Raises:
-          InputError: if an option is unknown or unsupported, or if the file describes another network.
-        """
-        if isinstance(values, Mapping):
-            # Written as null where a default is meant.
-            idle = ("num_decoder_layers", "tie_word_embeddings", "decoder_start_token_id")
-            values = {key: value for key, value in values.items() if not (key in idle and value is None)}
-        return super().from_dict(values)
+from winobench.models.t5_config import T5Config
 
 
 class T5Cache(NamedTuple):
@@ -241,11 +129,12 @@ class T5CrossAttentionLayer(nnx.Module):
 
 
 class T5FeedForward(nnx.Module):
-    """Two dense layers with ReLU between them, or three with a gate."""
+    """Two dense layers with an activation between them, or three with a gate."""
 
     def __init__(self, config: T5Config, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         kwargs = {"int8": int8, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
         self.is_gated = config.feed_forward_proj == "gated-gelu"
+        self.activation = config.activation
         if self.is_gated:
             self.wi_0 = Projection(config.d_model, config.d_ff, **kwargs)
             self.wi_1 = Projection(config.d_model, config.d_ff, **kwargs)
@@ -255,9 +144,10 @@ class T5FeedForward(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., d_model] -> the same shape."""
+        activation = ACTIVATIONS[self.activation]
         if self.is_gated:
-            return self.wo(jax.nn.gelu(self.wi_0(x), approximate=True) * self.wi_1(x))
-        return self.wo(jax.nn.relu(self.wi(x)))
+            return self.wo(activation(self.wi_0(x)) * self.wi_1(x))
+        return self.wo(activation(self.wi(x)))
 
 
 class T5FeedForwardLayer(nnx.Module):
@@ -369,18 +259,22 @@ class T5ForConditionalGeneration(Network):
         if not config.tie_word_embeddings:
             self.lm_head = Projection(config.d_model, config.vocab_size, **kwargs)
 
-    def encode(self, input_ids: jax.Array, mask: jax.Array) -> jax.Array:
+    def encode(self, input_ids: jax.Array, mask: jax.Array, prefix: jax.Array | None = None) -> jax.Array:
         """Encodes texts.
 
         Args:
           input_ids: [B, S] int32.
-          mask: bool [B, S], True for the tokens of a text and False for padding, of which each row has at least one
-            token.
+          mask: bool [B, P + S], True for the prefix and the tokens of a text and False for padding, of which each row
+            has at least one token.
+          prefix: [B, P, d_model], what stands before the embeddings of the tokens, such as an image; None for nothing.
 
         Returns:
-          [B, S, d_model] in the compute dtype; rows of padding hold anything finite.
+          [B, P + S, d_model] in the compute dtype; rows of padding hold anything finite.
         """
-        return self.encoder.encode(self.shared(input_ids), _hidden(mask)[:, None, None])
+        x = self.shared(input_ids)
+        if prefix is not None:
+            x = jnp.concatenate([prefix.astype(x.dtype), x], axis=1)
+        return self.encoder.encode(x, _hidden(mask)[:, None, None])
 
     def make_cache(self, states: jax.Array, mask: jax.Array, length: int) -> T5Cache:
         """An empty cache for decoding with some encoded texts.

@@ -29,6 +29,7 @@ def make_drawers(
     allow_pickle: bool = False,
     lora_scale: float = 1.0,
     pipeline_options: Mapping[str, Any] | None = None,
+    encoders: str = "resident",
 ) -> list[Drawer]:
     """What draws with some models.
 
@@ -41,6 +42,8 @@ def make_drawers(
       variant, revision, allow_pickle: as of `Pipeline.from_pretrained`.
       lora_scale: what the adapters' effect is multiplied by.
       pipeline_options: options that only the models' family has.
+      encoders: ``resident`` keeps text encoders and denoiser on the devices together; ``staged`` never, and copies them
+        there for each batch of pictures. Pictures are the same.
 
     Raises:
       InputError: there is no such model or LoRA, a model does not draw, an option is not for it, the numbers of models
@@ -50,19 +53,19 @@ def make_drawers(
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
     if lora_scale != 1 and not any(loras):
         raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
-    pairs = _pairs(models, loras)
+    drawn_by = pairs(models, loras)
     for model in dict.fromkeys(models):
         _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}))
     from winobench.checkpoints import read_lora  # late: names that are wrong are answered at once
 
-    named = list(dict.fromkeys(lora for _, lora in pairs if lora is not None))
+    named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
     adapters = {lora: read_lora(lora, allow_pickle=allow_pickle) for lora in named}
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     names = list(dict.fromkeys(models))
     labels = dict(zip(names, registry.model_labels(names), strict=True))
     more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options}
     drawers = []
-    for model, lora in pairs:
+    for model, lora in drawn_by:
         load = functools.partial(
             load_pipeline,
             model,
@@ -72,6 +75,7 @@ def make_drawers(
             variant=variant,
             revision=revision,
             allow_pickle=allow_pickle,
+            on_host=encoders == "staged",
             **dict(pipeline_options or {}),
         )
         is_folder = model not in registry.MODELS and os.path.isdir(user_path(model))
@@ -111,8 +115,16 @@ def load_pipeline(
     return pipeline
 
 
-def _pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str, str | None]]:
-    """Which model draws with which LoRA."""
+def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str, str | None]]:
+    """Which model draws with which LoRA.
+
+    Args:
+      models: as of `make_drawers`.
+      loras: as there.
+
+    Raises:
+      InputError: none is named, the numbers do not fit, or the same is named twice.
+    """
     if not models or not loras:
         raise InputError("no model is named: name at least one")
     if len(models) > 1 and len(loras) > 1 and len(models) != len(loras):
@@ -122,11 +134,11 @@ def _pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str
         )
     number = max(len(models), len(loras))
     models, loras = (list(one) * number if len(one) == 1 else list(one) for one in (models, loras))
-    pairs = list(zip(models, loras, strict=True))
-    for pair in pairs:
-        if pairs.count(pair) > 1:
+    found = list(zip(models, loras, strict=True))
+    for pair in found:
+        if found.count(pair) > 1:
             raise InputError(f"the model {pair[0]!r} is named twice{' with this LoRA' * bool(pair[1])}: name it once")
-    return pairs
+    return found
 
 
 def _check(

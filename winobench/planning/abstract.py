@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -44,19 +45,27 @@ class LengthOfTokens:
         return _Tokens(input_ids=ids, attention_mask=ids)
 
 
-def read_description(source: str | os.PathLike, *, revision: str | None = None) -> Description:
+def read_description(
+    source: str | os.PathLike, *, revision: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Description:
     """What a pipeline is, by its configs alone.
 
     Args:
       source: a name in `winobench.registry.MODELS`, a folder, or a hub id. The sizes of well-known models are in the
         code, so that these need no file and no network.
       revision: branch, tag or commit of a hub id.
+      settings: options that only the model's family has, in place of what its folder says; networks that they leave out
+        are not in the description.
 
     Raises:
-      InputError: it is no pipeline.
+      InputError: it is no pipeline, or its family has no such setting.
     """
-    known = families.released(str(source)) if revision is None else None
-    return known or families.read_description(source, revision=revision)
+    found = families.released(str(source)) if revision is None else None
+    found = found or families.read_description(source, revision=revision, settings=settings)
+    settings = {**found.settings, **found.family.check_settings(settings or {})}
+    left_out = found.family.left_out(settings)
+    configs = {name: config for name, config in found.configs.items() if name not in left_out}
+    return dataclasses.replace(found, configs=configs, settings=settings)
 
 
 def make_pipeline(description: Description, dtype: str) -> Pipeline:

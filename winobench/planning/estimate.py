@@ -8,8 +8,8 @@ from winobench.planning.fit import Fit
 from winobench.planning.topologies import Target
 from winobench.planning.work import Total
 
-# Devices that one host feeds.
-_DEVICES_PER_HOST = {"tpu": 4, "gpu": 8}
+DEVICES_PER_HOST = {"tpu": 4, "gpu": 8}
+"""Platform -> devices that one host feeds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,10 +78,10 @@ def duration(fit: Fit, target: Target, work: Total, devices: int, assumed: Assum
       devices: how many.
       assumed: the rest.
     """
-    hosts = -(-devices // _DEVICES_PER_HOST[target.accelerator.platform])
+    hosts = -(-devices // DEVICES_PER_HOST[target.accelerator.platform])
     image_encoder = next(iter(fit.encoders), None)
     per_image = 0.0 if image_encoder is None else image_encoder.seconds / image_encoder.items
-    weights = sum(fit.scoring.weights.values())
+    weights = sum(fit.scoring.weights.values()) + fit.scoring.staged
     # Every host reads all weights, and its share of the images.
     stored = weights + work.images * assumed.bytes_per_image / hosts
     return Duration(

@@ -33,16 +33,6 @@ class Fit:
     encoders: tuple[Compiled | None, ...]
     largest: int | None
 
-    @property
-    def temporaries(self) -> int:
-        """Bytes of the program that needs most beside weights and tables."""
-        return max((each.temporaries + each.code for each in (self.step, *self.encoders) if each), default=0)
-
-    @property
-    def total(self) -> int:
-        """Bytes on a device, at most."""
-        return self.scoring.resident + self.temporaries
-
 
 def fit_scorer(scoring: Scoring, target: Target, *, largest: bool, say: Callable[[str], None]) -> Fit:
     """Compiles a scorer's programs for a device, and finds steps that fit into its memory.
@@ -55,6 +45,8 @@ def fit_scorer(scoring: Scoring, target: Target, *, largest: bool, say: Callable
     """
 
     def compiled(program: Program) -> Compiled | None:
+        if scoring.beside(program.noun) > target.accelerator.usable_memory:
+            return None
         say(f"{target.text}: compiling the {program.name}, {program.items} x {program.noun}")
         result = compile_program(program, target)
         return result if result is not None and _fits(scoring, result, target) else None
@@ -76,7 +68,7 @@ def fit_scorer(scoring: Scoring, target: Target, *, largest: bool, say: Callable
 
 
 def _fits(scoring: Scoring, compiled: Compiled, target: Target) -> bool:
-    return scoring.resident + compiled.temporaries + compiled.code <= target.accelerator.usable_memory
+    return scoring.beside(compiled.noun) + compiled.temporaries + compiled.code <= target.accelerator.usable_memory
 
 
 def _largest(scoring: Scoring, target: Target, step: Compiled, compiled: Callable[[Program], Compiled | None]) -> int:

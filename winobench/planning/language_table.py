@@ -19,7 +19,7 @@ def print_plans(plans: Sequence[LanguagePlan], *, details: bool, console: Consol
     for number in range(len(plans[0].batches)):
         console.print(_overview(plans, number))
     if any(plan.durations for plan in plans):
-        console.print(_durations(plans))
+        console.print(table.times(plans, ("reading", "writing", "loading", "compiling")))
     if not details:
         return
     for plan in plans:
@@ -53,50 +53,18 @@ def _overview(plans: Sequence[LanguagePlan], number: int) -> Table:
     return found
 
 
-def _durations(plans: Sequence[LanguagePlan]) -> Table:
-    found = Table(
-        title="Time, estimated; with programs from a compilation cache in brackets",
-        box=box.SIMPLE,
-        title_justify="left",
-    )
-    names = ["reading", "writing", "loading", "compiling"]
-    has_price = any(plan.price is not None for plan in plans)
-    found.add_column("devices")
-    for name in (*names, "sum", *["dollars"] * has_price):
-        found.add_column(name, justify="right")
-    for plan in plans:
-        kind = plan.target.partition(":")[0]
-        for each in plan.durations:
-            row = [f"{each.devices} {kind}", *(table.shown_time(getattr(each, name)) for name in names)]
-            row.append(f"{table.shown_time(each.total)} ({table.shown_time(each.with_cache)})")
-            dollars = [f"{each.total / 3600 * each.devices * plan.price:,.2f}"] if has_price else []
-            found.add_row(*row, *dollars)
-    return found
-
-
 def _memory(plan: LanguagePlan, batch: Batches) -> Table:
-    found = Table(
-        title=f"{plan.target}: {batch.asked.name}: memory of a device, GB",
-        box=box.SIMPLE,
-        title_justify="left",
-        show_header=False,
-    )
-    found.add_column()
-    found.add_column(justify="right")
     # Those of options need not be there for all layers at once.
     stored = min(batch.cache + batch.prefix_cache, batch.resident)
     parts = {"weights": plan.weights, "keys and values": stored, "other temporaries": batch.resident - stored}
-    parts |= {"sum": plan.weights + batch.resident, "there is": plan.usable}
-    for name, number in parts.items():
-        found.add_row(name, f"{number / 1e9:.2f}")
-    return found
+    parts["sum"] = plan.weights + batch.resident
+    title = f"{plan.target}: {batch.asked.name}: memory of a device, GB"
+    return table.memory(title, parts, plan.usable)
 
 
 def _print_kernels(plan: LanguagePlan, batch: Batches, console: Console) -> None:
     for program in filter(None, (batch.reading, batch.answering)):
-        title = f"{plan.target}: {program.name}, {program.items} x {program.noun}"
-        once = table.kernels(f"{title}: what runs once" if program.turn else title, program)
-        once.caption += f"; compiled in {program.compile_seconds:.0f} s on this machine"
-        console.print(once)
+        console.print(table.program(plan.target, program, ": what runs once" if program.turn else ""))
         if program.turn:
-            console.print(table.kernels(f"{title}: a token", program.turn))
+            title = f"{plan.target}: {program.name}, {program.items} x {program.noun}: a token"
+            console.print(table.kernels(title, program.turn))

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from winobench import options, parallel
 from winobench.errors import InputError
-from winobench.planning import abstract, estimate, few_blocks, fit, language_plan, programs, training_plan, work
+from winobench.planning import (
+    abstract,
+    drawing_plan,
+    estimate,
+    few_blocks,
+    fit,
+    language_plan,
+    programs,
+    training_plan,
+    work,
+)
+from winobench.planning.drawing_plan import DrawingPlan
 from winobench.planning.estimate import Assumptions
 from winobench.planning.fit import Fit
 from winobench.planning.language_plan import LanguagePlan
@@ -35,16 +46,17 @@ def make_plan(
     assumed: Assumptions | None = None,
     few: bool = False,
     say: Callable[[str], None] = print,
-) -> Plan | LanguagePlan | TrainingPlan:
+) -> Plan | LanguagePlan | TrainingPlan | DrawingPlan:
     """Plans a config for some devices.
 
     Args:
-      config: of images and texts, such as gdbench, or of fine-tuning, hardneg, for one diffusion model; or of texts,
-        such as wscplus, for one language model.
+      config: of images and texts, such as gdbench, or of fine-tuning, hardneg, for one diffusion model; of texts, such
+        as wscplus, for one language model; or of pictures, for one or several diffusion models.
       target: the devices.
       devices: numbers of them to estimate the time for; those of the target when empty.
       price: dollars per device and hour.
-      largest: also look for the largest step; of a language model the largest batch is its usual one.
+      largest: also look for the largest step; of a language model the largest batch is its usual one, and of pictures
+        the config's is not raised.
       assumed: what no compiler knows.
       few: compile a diffusion transformer's step with few blocks and extrapolate (`winobench.planning.few_blocks`),
         without the encoders; a network whose blocks are no more than these is compiled as it is.
@@ -53,18 +65,20 @@ def make_plan(
     Raises:
       InputError: the config is of another kind, its model is unknown or several, or the compiler is not installed.
     """
+    assumed = assumed or Assumptions()
+    if "prompts" in config:
+        return drawing_plan.make_plan(config, target, devices, price, assumed, few, say)
     model = config.get("model")
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.shown(model)}, but a plan is for one model: name one")
-    assumed = assumed or Assumptions()
     if "protocol" in config:
         return language_plan.make_plan(config, model, target, devices, price, assumed, say)
     if config.get("recipe") == "hardneg":
         return training_plan.make_plan(config, model, target, devices, price, assumed, say)
     if "sampling" not in config:
         raise InputError(
-            "a plan is for configs that evaluate or fine-tune a model, such as gdbench, wscplus, winoviz or hardneg:"
-            " name one"
+            "a plan is for configs that evaluate or fine-tune a model or have it draw, such as gdbench, wscplus,"
+            " winoviz, hardneg or pictures: name one"
         )
     return _plan_scoring(config, model, target, devices, price, largest, assumed, few, say)
 
@@ -82,7 +96,9 @@ def _plan_scoring(
 ) -> Plan:
     if not abstract.is_pipeline(model):
         raise InputError(f"{model} is no diffusion model, whose denoiser a plan compiles: name one, such as sd21-base")
-    scoring = _programs(config, abstract.read_description(model, revision=config.revision), target, few)
+    settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
+    description = abstract.read_description(model, revision=config.revision, settings=settings)
+    scoring = _programs(config, description, target, few)
     found = fit.fit_scorer(scoring, target, largest=largest, say=say)
     words = [] if config.tasks == _ALL_TASKS else config.tasks.split(",")
     tasks = [name for word in words for name in (groups.members(word, TASKS) if word.startswith("@") else [word])]
@@ -108,7 +124,7 @@ def _plan_scoring(
         price=price,
         per_second="passes/s",
         notes=tuple(notes),
-        staged=config.encoders == "staged",
+        staged=scoring.staged,
     )
 
 
@@ -132,11 +148,11 @@ def _programs(config: ml_collections.ConfigDict, description: Description, targe
 def _notes(found: Fit, config: ml_collections.ConfigDict, target: Target) -> list[str]:
     """How a plan was made, where it is not the compiler's word for all, and what to do where nothing fits."""
     scoring, there = found.scoring, target.accelerator.usable_memory
-    weights = sum(scoring.weights.values())
     more = f"--config.model_parallel={2 * config.model_parallel}"
     notes = []
     if found.step is None:
-        staged = config.encoders != "staged" and weights <= there
+        one_of_both = scoring.resident - min(scoring.weights["denoiser"], scoring.weights["text encoders"])
+        staged = config.encoders != "staged" and one_of_both <= there
         notes.append(
             f"{target.text}: weights and tables take {scoring.resident / 1e9:.1f} GB of {there / 1e9:.1f}: try"
             f" {'--config.encoders=staged' if staged else more}"
@@ -146,9 +162,9 @@ def _notes(found: Fit, config: ml_collections.ConfigDict, target: Target) -> lis
         notes.append(
             f"{target.text}: the step of all {kinds} blocks is extrapolated from few; encoders are not compiled"
         )
-    if scoring.staged and weights + scoring.staged > there:
+    if scoring.staged and scoring.encoding > there:
         notes.append(
-            f"{target.text}: while texts are encoded, all weights take {(weights + scoring.staged) / 1e9:.1f} GB of"
+            f"{target.text}: while texts are encoded, weights and tables take {scoring.encoding / 1e9:.1f} GB of"
             f" {there / 1e9:.1f}: encode them elsewhere first, whose results are kept, or try {more}"
         )
     return notes

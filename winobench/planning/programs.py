@@ -18,6 +18,9 @@ from winobench.engine import layouts, limits, tables
 from winobench.planning import few_blocks
 from winobench.scorers import denoising, pipeline_tables, samples, step_sizes
 
+TEXT = "text"
+"""The noun of the program that encodes texts."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -57,12 +60,13 @@ class Scoring:
     """What a scorer has on each device, and runs there.
 
     Attributes:
-      weights: bytes of parameters on a device, by network.
+      weights: bytes of parameters on a device while it scores, by network.
       tables: bytes of the tables of latents and text states.
       usual_batch: triples of a step that the scorer chooses by itself.
       step: makes the denoising step of a number of triples on each device.
       encoders: the programs that fill the tables.
-      staged: bytes of text encoders that are beside the other weights only while texts are encoded, ahead of scoring.
+      staged: bytes of text encoders that are there only while texts are encoded, in place of the denoiser; 0 of those
+        that stay.
     """
 
     weights: dict[str, int]
@@ -74,8 +78,17 @@ class Scoring:
 
     @property
     def resident(self) -> int:
-        """Bytes on a device, whatever runs there."""
+        """Bytes on a device while it scores, whatever runs there."""
         return sum(self.weights.values()) + self.tables
+
+    @property
+    def encoding(self) -> int:
+        """The same while it encodes texts; the tables may be those of the texts before."""
+        return self.resident - self.weights["denoiser"] + self.staged if self.staged else self.resident
+
+    def beside(self, noun: str) -> int:
+        """Bytes on a device beside what a program needs for itself, by what it works on."""
+        return self.encoding if noun == TEXT else self.resident
 
 
 def scoring(
@@ -140,7 +153,7 @@ def scoring(
         if shallow
         else (
             _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
-            _encoder("text encoder", "text", text_function, text_params, ids, texts, mesh),
+            _encoder("text encoder", TEXT, text_function, text_params, ids, texts, mesh),
         ),
         memory.of_arrays(text_params) // parts if staged else 0,
     )
@@ -176,9 +189,9 @@ def _lower_step(how: denoising.Step, params: Any, there: _Tables, items: int) ->
     key = jax.eval_shape(lambda: samples.noise_key(0))
     return denoising.step_on(mesh).lower(
         how,
-        _placed(params, layouts.parameter_formats(params, mesh)),
-        _rows(there.latents, there.latent_rows, whole),
-        _rows(there.states, there.state_rows, whole),
+        placed(params, layouts.parameter_formats(params, mesh)),
+        rows_like(there.latents, there.latent_rows, whole),
+        rows_like(there.states, there.state_rows, whole),
         jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=whole),
         jax.ShapeDtypeStruct((3, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
         jax.ShapeDtypeStruct((total,), np.int32, sharding=parallel.split_axis(mesh)),
@@ -191,18 +204,18 @@ def _encoder(name: str, noun: str, function: Any, params: Any, example: Any, bat
 
     def lower(items: int) -> jax.stages.Lowered:
         total = items * parallel.data_parallelism(mesh)
-        arrays = _placed(params, parallel.parameter_shardings(params, mesh))
-        return tables.lower_encoder(function, mesh, arrays, _rows(example, total, parallel.split_axis(mesh)))
+        arrays = placed(params, parallel.parameter_shardings(params, mesh))
+        return tables.lower_encoder(function, mesh, arrays, rows_like(example, total, parallel.split_axis(mesh)))
 
     return Program(name, noun, batch, lower)
 
 
-def _placed(parameters: Any, where: Any) -> Any:
+def placed(parameters: Any, where: Any) -> Any:
     """Shapes of arrays at their places."""
     return jax.tree.map(lambda a, place: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), parameters, where)
 
 
-def _rows(example: Any, rows: int, sharding: NamedSharding) -> Any:
+def rows_like(example: Any, rows: int, sharding: NamedSharding) -> Any:
     """Shapes of so many rows like those of a tree of arrays [1, ...]."""
 
     def of_leaf(leaf: Any) -> jax.ShapeDtypeStruct:

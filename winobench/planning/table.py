@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from winobench.planning.compiling import Compiled, Turn
 from winobench.planning.estimate import Duration
+from winobench.planning.programs import TEXT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Plan:
 
     Attributes:
       target: e.g. ``v5e:2x2``.
-      weights: bytes on a device, by network.
+      weights: bytes on a device while it scores, by network.
       others: bytes of tables, caches or optimiser states on a device.
       usable: bytes of a device that programs can use.
       programs: what was compiled, the main one first; None for one that does not fit.
@@ -29,7 +30,8 @@ class Plan:
       price: dollars per device and hour; None if nobody said.
       per_second: what a device works off in a second, e.g. ``passes/s``.
       notes: what the numbers rest on.
-      staged: whether the text encoders leave the devices before the scoring begins.
+      staged: bytes of text encoders that are there only while texts are encoded, in place of the denoiser; 0 of those
+        that stay.
     """
 
     target: str
@@ -42,17 +44,34 @@ class Plan:
     price: float | None
     per_second: str
     notes: tuple[str, ...] = ()
-    staged: bool = False
+    staged: int = 0
 
     @property
     def temporaries(self) -> int:
-        """Bytes of the program that needs most."""
-        return max((each.temporaries + each.code for each in self.programs if each), default=0)
+        """Bytes of the program that needs most, of those that run while passes are scored."""
+        return self._most(each for each in self.programs if each and not (self.staged and each.noun == TEXT))
+
+    @property
+    def while_scoring(self) -> int:
+        """Bytes on a device, at most, while it scores."""
+        return sum(self.weights.values()) + self.others + self.temporaries
+
+    @property
+    def while_encoding(self) -> int:
+        """The same while it encodes texts ahead of scoring; 0 where it does not."""
+        if not self.staged:
+            return 0
+        weights = sum(self.weights.values()) - self.weights["denoiser"] + self.staged
+        return weights + self.others + self._most(each for each in self.programs if each and each.noun == TEXT)
+
+    @staticmethod
+    def _most(programs: Iterable[Compiled]) -> int:
+        return max((each.temporaries + each.code for each in programs), default=0)
 
     @property
     def total(self) -> int:
         """Bytes on a device, at most."""
-        return sum(self.weights.values()) + self.others + self.temporaries
+        return max(self.while_scoring, self.while_encoding)
 
     @property
     def fits(self) -> bool:
@@ -67,7 +86,8 @@ class Plan:
                 written["seconds"], written["items_per_second"] = compiled.seconds, compiled.items / compiled.seconds
         for duration, written in zip(self.durations, content["durations"], strict=True):
             written["total"], written["with_cache"] = duration.total, duration.with_cache
-        return content | {"total": self.total, "fits": self.fits}
+        parts = {"while_scoring": self.while_scoring, "while_encoding": self.while_encoding}
+        return content | parts | {"total": self.total, "fits": self.fits}
 
 
 def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None = None) -> None:
@@ -79,7 +99,7 @@ def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None
     for plan in plans:
         console.print(_memory(plan))
         for compiled in filter(None, plan.programs):
-            console.print(_kernels(plan, compiled))
+            console.print(program(plan.target, compiled))
         if plan.durations:
             console.print(_durations(plan))
 
@@ -115,20 +135,26 @@ def _overview(plans: Sequence[Plan]) -> Table:
 
 
 def _memory(plan: Plan) -> Table:
-    table = Table(
-        title=f"{plan.target}: memory of a device, GB", box=box.SIMPLE, title_justify="left", show_header=False
-    )
+    parts = {**plan.weights, "tables": plan.others, "temporaries, at most": plan.temporaries, "sum": plan.while_scoring}
+    if plan.staged:
+        parts["while texts are encoded, without the denoiser"] = plan.while_encoding
+    shown = {"text encoders": "staged"} if plan.staged else {}
+    return memory(f"{plan.target}: memory of a device, GB", parts, plan.usable, shown)
+
+
+def memory(title: str, parts: Mapping[str, int], usable: int, shown: Mapping[str, str] | None = None) -> Table:
+    """Bytes of a device by name, and what there is, in GB; or what is shown in place of a number."""
+    table = Table(title=title, box=box.SIMPLE, title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    parts = {**plan.weights, "tables": plan.others, "temporaries, at most": plan.temporaries, "sum": plan.total}
-    for name, number in {**parts, "there is": plan.usable}.items():
-        shown = "staged" if plan.staged and name == "text encoders" else f"{number / 1e9:.2f}"
-        table.add_row(name, shown)
+    for name, number in {**parts, "there is": usable}.items():
+        table.add_row(name, (shown or {}).get(name, f"{number / 1e9:.2f}"))
     return table
 
 
-def _kernels(plan: Plan, compiled: Compiled) -> Table:
-    table = kernels(f"{plan.target}: {compiled.name}, {compiled.items} x {compiled.noun}", compiled)
+def program(of: str, compiled: Compiled, what: str = "") -> Table:
+    """Kernels by kind of a program, with how long it took to compile; ``of`` what, and which part if not all."""
+    table = kernels(f"{of}: {compiled.name}, {compiled.items} x {compiled.noun}{what}", compiled)
     table.caption += f"; compiled in {compiled.compile_seconds:.0f} s on this machine"
     return table
 
@@ -171,6 +197,26 @@ def _durations(plan: Plan) -> Table:
     return table
 
 
+def times(plans: Sequence[Any], names: Sequence[str]) -> Table:
+    """The parts of the time of several plans that have ``target``, ``price`` and ``durations``, a row for each."""
+    found = Table(
+        title="Time, estimated; with programs from a compilation cache in brackets",
+        box=box.SIMPLE,
+        title_justify="left",
+    )
+    has_price = any(plan.price is not None for plan in plans)
+    found.add_column("devices")
+    for name in (*names, "sum", *["dollars"] * has_price):
+        found.add_column(name, justify="right")
+    for plan in plans:
+        kind = plan.target.partition(":")[0]
+        for each in plan.durations:
+            row = [f"{each.devices} {kind}", *(shown_time(getattr(each, name)) for name in names)]
+            row.append(f"{shown_time(each.total)} ({shown_time(each.with_cache)})")
+            found.add_row(*row, *([_dollars(plan, each)] if has_price else []))
+    return found
+
+
 def shown_time(seconds: float) -> str:
     """As people say it: ``59 s``, ``12 min``, ``3.4 h``."""
     if seconds < 99.5:
@@ -178,7 +224,7 @@ def shown_time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
 
 
-def _dollars(plan: Plan, duration: Duration) -> str:
+def _dollars(plan: Any, duration: Any) -> str:
     return f"{duration.total / 3600 * duration.devices * plan.price:,.2f}"
 
 
@@ -198,7 +244,7 @@ def as_markdown(plans: Iterable[Plan]) -> str:
         step = plan.programs[0] if plan.programs else None
         cells = [plan.target, *(gigabytes(n) for n in (sum(plan.weights.values()), plan.others, plan.temporaries))]
         cells[1] += ", staged" if plan.staged else ""
-        cells.append(f"{gigabytes(plan.total)} of {gigabytes(plan.usable)}")
+        cells.append(shown_sum(plan.while_scoring, plan.while_encoding, plan.usable))
         if step is None:
             cells += ["does not fit", ""]
         else:
@@ -206,6 +252,12 @@ def as_markdown(plans: Iterable[Plan]) -> str:
             cells += [f"{step.items}{largest}", f"{step.items / step.seconds:,.0f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def shown_sum(while_scoring: int, while_encoding: int, usable: int) -> str:
+    """What is needed of a device's memory, with what encoding texts ahead of scoring needs where that is more."""
+    more = f"; {gigabytes(while_encoding)} while texts are encoded" if while_encoding > while_scoring else ""
+    return f"{gigabytes(while_scoring)} of {gigabytes(usable)}{more}"
 
 
 def gigabytes(number: float) -> str:

@@ -18,10 +18,7 @@ def print_plans(plans: Sequence[TrainingPlan], *, details: bool, console: Consol
     console.print(_overview(plans))
     for plan in plans if details else ():
         if plan.step:
-            title = f"{plan.target}: {plan.step.name}, {plan.step.items} x {plan.step.noun}"
-            kernels = table.kernels(title, plan.step)
-            kernels.caption += f"; compiled in {plan.step.compile_seconds:.0f} s on this machine"
-            console.print(kernels)
+            console.print(table.program(plan.target, plan.step))
 
 
 def _overview(plans: Sequence[TrainingPlan]) -> Table:

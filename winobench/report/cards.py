@@ -135,9 +135,11 @@ def make_card(
     )
     best = float(scores.max())
     if target is None:
+        shape = (len(images), len(texts))
+        belong = np.eye(*shape, dtype=bool) if record.judge is None else record.judge.pairs(shape)
         cells = [
             [
-                (_relative(float(scores[i, j]), best), i == j, bool(scores[i, j] == scores[i].max()))
+                (_relative(float(scores[i, j]), best), bool(belong[i, j]), bool(scores[i, j] == scores[i].max()))
                 for j in range(len(texts))
             ]
             for i in range(len(images))

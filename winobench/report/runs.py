@@ -60,8 +60,8 @@ class TaskRun:
       name: the task's.
       results: metric or ``<group>/<metric>`` -> its entry of ``results.json``.
       metric: what the run calls it: a name in `winobench.metrics.METRICS`, unless the package that plugs it in is not
-        there; ``effect_size`` for bias, ``answers`` for texts; ``other`` where the run does not say and the rows do not
-        tell, None where there are no rows.
+        there, or in `winobench.metrics.RATING_METRICS` for people's ratings; ``effect_size`` for bias, ``answers`` for
+        texts; ``other`` where the run does not say and the rows do not tell, None where there are no rows.
       shown: its rows that charts and summaries show.
       best: value of a perfect answer to everything, 1; or 0 where lower is better.
       identity: version and fingerprint of the task's data, as the run recorded them.
@@ -91,8 +91,18 @@ class TaskRun:
         return self.metric == BIAS_METRIC
 
     @property
+    def is_rated(self) -> bool:
+        """Whether the rows are agreements with people's ratings."""
+        return self.metric in metrics.RATING_METRICS
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether examples are right or wrong, each by itself."""
+        return not (self.is_bias or self.is_rated)
+
+    @property
     def judge(self) -> metrics.Metric | None:
-        """The metric itself; None for bias and texts, and where its code is not at hand."""
+        """The metric itself; None for bias, ratings and texts, and where its code is not at hand."""
         return None if self.metric is None else metrics.METRICS.get(self.metric)
 
 
@@ -151,7 +161,7 @@ class Run:
           the scores were not made from them.
         """
         record = self.tasks[task]
-        if record.examples is None or record.is_bias or record.metric is None or self.is_text:
+        if record.examples is None or not record.has_answers or record.metric is None or self.is_text:
             return None
         for store in self.errors:
             batches = store.batches(record.examples, record.num_samples, record.mean)
@@ -237,12 +247,13 @@ def read_run(path: str | os.PathLike) -> Run:
                 code="damaged-results",
             )
         if recorded["name"] != BIAS_METRIC:
+            kind = schemas.Agreement if recorded["name"] in metrics.RATING_METRICS else schemas.Proportion
             for row, entry in entries.items():
-                _check(entry, schemas.Proportion, f"tasks.{name}.{row} of {results_path}")
+                _check(entry, kind, f"tasks.{name}.{row} of {results_path}")
         task = tasks[name] = _task_run(path, name, entries, recorded, rounds.get(name), config["identity"])
         if task.examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
-        elif task.metric not in (BIAS_METRIC, TEXT_METRIC) and task.judge is None:
+        elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
             notes.append(
                 f"The metric of {name} is not winobench's own, nor that of an installed package: right and wrong are "
                 "taken as the run recorded them, and accuracy against the number of samples is not drawn."
@@ -270,7 +281,7 @@ def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
 
     Of a plug-in's metric, whose function is not at hand, what the run recorded.
     """
-    if record.examples is None or record.metric in (BIAS_METRIC, TEXT_METRIC, None):
+    if record.examples is None or not record.has_answers or record.metric in (TEXT_METRIC, None):
         return {}
     if record.judge is None:
         names = [name for name in record.results if "/" not in name]

@@ -13,7 +13,7 @@ import rich.padding
 import rich.table
 import rich.text
 
-from winobench.metrics import family_wise
+from winobench.metrics import RATING_METRICS, family_wise
 from winobench.metrics.association import AVERAGE
 from winobench.report import published
 
@@ -36,6 +36,8 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
       their task; of many, those with most examples. ``/accuracy`` is left out of their names.
     - A row a target pair of bias tasks: effect size, with a star where the one-sided p is below 0.01, interval, p
       one- and two-sided, number of images; then a row a group of images.
+    - A row a measure of agreement with people's ratings: value, 95% interval, chance, number of pictures and of those
+      that are tied.
     - A column ``paper`` where the paper has any of the numbers, and below which of its rows these are.
     - Tasks that failed, each with its reason.
 
@@ -48,9 +50,12 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     console = console or rich.console.Console()
     references = published.references(results)
     bias = {task: entries for task, entries in results["tasks"].items() if AVERAGE in entries}
-    others = {task: entries for task, entries in results["tasks"].items() if AVERAGE not in entries}
+    rated = {task: entries for task, entries in results["tasks"].items() if _is_rated(entries)}
+    others = {task: entries for task, entries in results["tasks"].items() if task not in bias and task not in rated}
     if others:
         console.print(_accuracy_table(others, references))
+    if rated:
+        console.print(_accuracy_table(rated, references, first="agreement with people", scale=1, digits=3))
     if bias:
         console.print(_bias_table(bias, references))
         _print_notes(console, _bias_notes(bias))
@@ -74,11 +79,28 @@ def _race_notes(race: Mapping[str, Any]) -> list[str]:
 
 
 def _accuracy_table(
-    tasks: Mapping[str, Mapping[str, Any]], references: Mapping[tuple[str, str], published.PublishedNumber]
+    tasks: Mapping[str, Mapping[str, Any]],
+    references: Mapping[tuple[str, str], published.PublishedNumber],
+    *,
+    first: str = "task and metric",
+    scale: int = 100,
+    digits: int = 1,
 ) -> rich.table.Table:
+    """The rows of tasks whose numbers lie between 0 and 1, in percent, or between -1 and 1, as they are."""
+
+    def shown_as(value: float) -> str:
+        return f"{scale * value:.{digits}f}"
+
     has_paper = any(task in tasks for task, _ in references)
-    headings = ["%", "95% interval", "chance", *(["paper"] if has_paper else []), "n", "ties"]
-    table = _table("task and metric", headings)
+    headings = [
+        "%" if scale == 100 else "value",
+        "95% interval",
+        "chance",
+        *(["paper"] if has_paper else []),
+        "n",
+        "ties",
+    ]
+    table = _table(first, headings)
     for task, entries in tasks.items():
         table.add_row(_text(task, "bold"))
         shown = _shown_parts(entries)
@@ -87,12 +109,12 @@ def _accuracy_table(
             if is_part and name not in shown:
                 continue
             reference = references.get((task, name))
-            paper = [reference.printed if reference else ""] if has_paper else []
+            paper = [_printed(reference, scale, digits)] if has_paper else []
             table.add_row(
                 _text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
-                f"{100 * entry['value']:.1f}",
-                f"{100 * entry['low']:.1f} to {100 * entry['high']:.1f}",
-                "" if entry["chance"] is None else f"{100 * entry['chance']:.1f}",
+                shown_as(entry["value"]),
+                f"{shown_as(entry['low'])} to {shown_as(entry['high'])}",
+                "" if entry["chance"] is None else shown_as(entry["chance"]),
                 *paper,
                 f"{entry['n']:,}",
                 f"{entry['ties']:,}",
@@ -103,6 +125,18 @@ def _accuracy_table(
             table.add_row(_text(f"    {num_groups} more groups in results.json"), style="dim")
         table.add_section()
     return table
+
+
+def _printed(reference: published.PublishedNumber | None, scale: int, digits: int) -> str:
+    """As the paper prints it in percent, or in our unit."""
+    if reference is None:
+        return ""
+    return reference.printed if scale == 100 else f"{reference.in_our_unit:.{digits}f}"
+
+
+def _is_rated(entries: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the rows are agreements with people's ratings, by their headline."""
+    return any("prompts" in entries.get(metric.headline, ()) for metric in RATING_METRICS.values())
 
 
 def _shown_parts(entries: Mapping[str, Any]) -> set[str]:

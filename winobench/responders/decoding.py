@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
-from winobench.models import decoder, decoder_cache, functional, t5
+from winobench.data.processors import ImageProcessor
+from winobench.models import blip_2, decoder, decoder_cache, functional, t5
 from winobench.models.decoder_cache import Cache
 
 # The generator is named, so that jax_default_prng_impl cannot change an answer.
@@ -39,6 +40,7 @@ class Program:
       dtype: of the computation and of cached keys and values.
       start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
       ends: ids of tokens that end a text.
+      processor: of a model that sees: what normalises the pictures that its prompts begin with.
     """
 
     structure: functional.Structure
@@ -46,12 +48,16 @@ class Program:
     dtype: str
     start: int | None = None
     ends: tuple[int, ...] = ()
+    processor: ImageProcessor | None = None
 
     def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         return parallel.map_over_data(function, self.mesh, in_specs, out_specs)
 
-    def _reader(self, params: list[jax.Array], prompts: Prompts) -> Any:
+    def _reader(self, params: list[jax.Array], prompts: Prompts | PicturePrompts) -> Any:
         model = self.structure.module(params)
+        if isinstance(prompts, PicturePrompts):
+            seeing = _SeeingDecoder if self.start is None else _SeeingEncoderDecoder
+            return seeing(model, self, prompts)
         return (
             _Decoder(model, self.dtype, prompts) if self.start is None else _EncoderDecoder(model, self.start, prompts)
         )
@@ -73,7 +79,28 @@ class Prompts(NamedTuple):
     lengths: jax.Array
 
 
-_PROMPTS = Prompts(_WHOLE, _WHOLE, _ROWS, _ROWS)
+class PicturePrompts(NamedTuple):
+    """Prompts of a batch, each behind a picture.
+
+    Attributes:
+      pictures: uint8 [rows, height, width, 3], from the image processor.
+      ids: int32 [rows, width], the prompt in tokens of the language model, at the left.
+      lengths: int32 [rows], how many of them there are.
+      question: (int32 [rows, width], int32 [rows]), the prompt in tokens of a Q-Former that reads it, and their number;
+        empty where it reads none.
+    """
+
+    pictures: jax.Array
+    ids: jax.Array
+    lengths: jax.Array
+    question: tuple[jax.Array, ...]
+
+
+def _specs(prompts: Prompts | PicturePrompts) -> Any:
+    """Where the parts of prompts live."""
+    if isinstance(prompts, PicturePrompts):
+        return jax.tree.map(lambda _: _ROWS, prompts)
+    return Prompts(_WHOLE, _WHOLE, _ROWS, _ROWS)
 
 
 class Draws(NamedTuple):
@@ -113,7 +140,11 @@ def encode_prefix(program: Program, params: list[jax.Array], ids: jax.Array, len
 
 @functools.partial(jax.jit, static_argnames="program")
 def score_options(
-    program: Program, params: list[jax.Array], prompts: Prompts, options: jax.Array, option_lengths: jax.Array
+    program: Program,
+    params: list[jax.Array],
+    prompts: Prompts | PicturePrompts,
+    options: jax.Array,
+    option_lengths: jax.Array,
 ) -> jax.Array:
     """Log-likelihoods of options. A prompt is read once, whatever the number of its options.
 
@@ -145,14 +176,16 @@ def score_options(
                 scores += more.reshape(scores.shape)
         return scores
 
-    return program._over_rows(run, (_WHOLE, _PROMPTS, _ROWS, _ROWS), _ROWS)(params, prompts, options, option_lengths)
+    return program._over_rows(run, (_WHOLE, _specs(prompts), _ROWS, _ROWS), _ROWS)(
+        params, prompts, options, option_lengths
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("program", "width"))
 def generate(
     program: Program,
     params: list[jax.Array],
-    prompts: Prompts,
+    prompts: Prompts | PicturePrompts,
     limits: jax.Array,
     draws: Draws | None,
     *,
@@ -217,14 +250,14 @@ def generate(
             _, _, _, texts, counts, _, _ = jax.lax.while_loop(unfinished, write, carry)
         return texts, counts
 
-    specs = (_WHOLE, _PROMPTS, _ROWS, None if draws is None else Draws(_ROWS, _ROWS))
+    specs = (_WHOLE, _specs(prompts), _ROWS, None if draws is None else Draws(_ROWS, _ROWS))
     return program._over_rows(run, specs, (_ROWS, _ROWS))(params, prompts, limits, draws)
 
 
 class _Decoder:
     """Reads prompts and goes on from them, with a decoder alone; a state is a cache."""
 
-    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts):
+    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts | PicturePrompts):
         self._model, self._dtype, self._prompts = model, dtype, prompts
         self.logits = model.logits
 
@@ -260,17 +293,22 @@ class _Decoder:
 class _EncoderDecoder:
     """As `_Decoder`, with an encoder for the prompts; a state is the decoder's cache, whose rows go in step."""
 
-    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts):
+    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts | PicturePrompts):
         self._model, self._start, self._prompts = model, start, prompts
 
     def read(self, more: int) -> tuple[jax.Array, t5.T5Cache, jax.Array]:
         """As of `_Decoder`; the first position of an answer follows the token that all begin with."""
-        ids, lengths = self._prompts.ids, self._prompts.lengths
-        rows, width = ids.shape
-        mask = jnp.arange(width) < lengths[:, None]
-        cache = self._model.make_cache(self._model.encode(ids, mask), mask, 1 + more)
+        states, mask = self._encoded()
+        cache = self._model.make_cache(states, mask, 1 + more)
+        rows = len(states)
         logits, cache = self._model.decode(jnp.full((rows, 1), self._start, jnp.int32), cache=cache)
         return logits[:, 0], cache, jnp.ones(rows, jnp.int32)
+
+    def _encoded(self) -> tuple[jax.Array, jax.Array]:
+        """What the decoder attends to, and which of it is no padding."""
+        ids, lengths = self._prompts.ids, self._prompts.lengths
+        mask = jnp.arange(ids.shape[1]) < lengths[:, None]
+        return self._model.encode(ids, mask), mask
 
     def advance(self, state: t5.T5Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, t5.T5Cache]:
         """As of `_Decoder`, but the first result is the logits; positions follow from the state."""
@@ -283,6 +321,39 @@ class _EncoderDecoder:
     def repeat(self, state: t5.T5Cache, count: int) -> t5.T5Cache:
         """As of `_Decoder`."""
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0) if leaf.ndim else leaf, state)
+
+
+class _SeeingEncoderDecoder(_EncoderDecoder):
+    """As `_EncoderDecoder`, of a model that sees."""
+
+    def __init__(self, model: blip_2.Blip2ForConditionalGeneration, program: Program, prompts: PicturePrompts):
+        super().__init__(model.language_model, program.start, prompts)
+        self._seeing, self._processor = model, program.processor
+
+    def _encoded(self) -> tuple[jax.Array, jax.Array]:
+        return self._seeing.encode(*_seen(self._seeing, self._processor, self._prompts))
+
+
+class _SeeingDecoder(_Decoder):
+    """As `_Decoder`, of a model that sees."""
+
+    def __init__(self, model: blip_2.Blip2ForConditionalGeneration, program: Program, prompts: PicturePrompts):
+        super().__init__(model.language_model, program.dtype, prompts)
+        self._seeing, self._processor = model, program.processor
+
+    def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
+        """As of `_Decoder`."""
+        seen = _seen(self._seeing, self._processor, self._prompts)
+        last, cache, after = self._seeing.continue_from(*seen, more)
+        return self.logits(last), cache, after
+
+
+def _seen(
+    model: blip_2.Blip2ForConditionalGeneration, processor: ImageProcessor, prompts: PicturePrompts
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What a language model reads: states of pictures, prompts and their lengths."""
+    image = model.image_keys_values(model.image_states(processor.normalize(prompts.pictures)))
+    return model.prefix(image, *prompts.question), prompts.ids, prompts.lengths
 
 
 def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:

@@ -22,6 +22,8 @@ class Scorer(Protocol):
 
     - ``fingerprint() -> dict``: everything about it that can change a score, as JSON values; ``model`` is its weights'
       SHA-256. Without it, a stopped run starts again, because nobody could tell whether the scorer is the same.
+    - ``answers_questions``: True where a text may be a question with an answer (`winobench.data.question_texts`), whose
+      score says how likely the answer is. Without it, tasks in question form are refused.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own; one whose mesh has devices of other processes is called by all of them with all of the work.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
@@ -78,6 +80,7 @@ class WithoutSamples:
     def __init__(self, scorer: Scorer):
         self.scorer = scorer
         self.mesh = getattr(scorer, "mesh", None)
+        self.answers_questions = getattr(scorer, "answers_questions", False)
 
     def fingerprint(self) -> dict[str, Any]:
         """The scorer's own, or one that no other scorer has."""

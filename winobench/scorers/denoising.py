@@ -197,12 +197,14 @@ def fused_step(
     return step_on(how.mesh)(how, params, latents, text_states, noise, noised, texts, groups)
 
 
-def make_step(how: Step, params: Any, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
+def make_step(
+    how: Step, params: Callable[[], Any], texts: int
+) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
     """The fused step with a network: takes latents, text states, noise, and an index from the host.
 
     Args:
       how: what it is compiled for.
-      params: the denoiser's, on the mesh.
+      params: gives the denoiser's, on the mesh; asked at each step, so that they may leave the devices in between.
       texts: as `winobench.engine.sharing.texts_to_share` says. Batches that allow it share what comes ahead of the
         texts; the others do not, by a program of their own.
 
@@ -217,7 +219,7 @@ def make_step(how: Step, params: Any, texts: int) -> Callable[[jax.Array, jax.Ar
         noised, groups = sharing.group(index[[0, 2, 3]], parts, texts)
         errors = fused_step(
             how,
-            params,
+            params(),
             latents,
             text_states,
             noise,

@@ -24,7 +24,7 @@ from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import batch_size as batch_sizes
-from winobench.engine import layouts
+from winobench.engine.staging import StagedParameters
 from winobench.errors import InputError
 from winobench.metrics import normalization
 from winobench.metrics import timestep_weights as weighting
@@ -89,8 +89,10 @@ class DiffusionITM:
           mesh: the devices, from `winobench.parallel.make_mesh`; all devices when None, or those CPU devices among
             them that there is memory for copies of the parameters for.
           encoders: ``resident`` keeps the text encoders on the devices and encodes texts while it scores; ``staged``
-            encodes all texts of a session first and takes the encoders off the devices, and keeps the results on disk
-            (`winobench.engine.text_store`). Errors are the same.
+            encodes all texts of a session first, and takes the encoders off the devices before it puts the denoiser
+            there. The results are kept on disk (`winobench.engine.text_store`); while a later session encodes texts
+            that are not there, the denoiser is off the devices again. Errors are the same. What the pipeline itself
+            holds on a device stays: load it with ``on_host``, as `from_pretrained` does.
 
         Raises:
           InputError: when an option is not one of its choices.
@@ -113,18 +115,19 @@ class DiffusionITM:
         self._schedule = pipeline.schedule_at(self.image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        self._params = layouts.place_parameters(params, self.mesh)
+        self._params = StagedParameters(params, self.mesh)
+        if encoders == "resident":
+            self._params.on_devices()
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
         self._images = ImageTables(pipeline, self.image_size, self.mesh, table_rows)
-        self._texts = TextTables(
-            pipeline, self.image_size, self._dtype, self.mesh, table_rows, staged=encoders == "staged"
-        )
+        make_room = self._params.let_go if encoders == "staged" else None
+        self._texts = TextTables(pipeline, self.image_size, self._dtype, self.mesh, table_rows, make_room=make_room)
         self.latent_shape = self._images.latent_shape
         self._choose_batch_size(batch_size)
 
     def _choose_batch_size(self, batch_size: int | str | None) -> None:
-        weights = memory.of_arrays((self._params, self._images.encoder.params, self._texts.encoder.params))
+        weights = memory.of_arrays((self._params.given, self._images.encoder.params, self._texts.encoder.params))
         resident = weights // self.mesh.shape.get(parallel.MODEL_AXIS, 1)
         resident += self._images.table_bytes + self._texts.table_bytes
         chosen = usual_batch_size(self.pipeline, self.latent_shape, self.mesh, resident)
@@ -198,7 +201,7 @@ class DiffusionITM:
             variant=variant,
             revision=revision,
             allow_pickle=allow_pickle,
-            text_encoders_on_host=keywords.get("encoders") == "staged",
+            on_host=keywords.get("encoders") == "staged",
             **dict(pipeline_options or {}),
         )
         if adapters is None:
@@ -390,11 +393,12 @@ class DiffusionITM:
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         chosen, noise = self._samples(num_samples, seed, timesteps, noise)
+        text_table = self._texts.table(texts)  # first: nothing else need be beside text encoders that are staged
         noise = parallel.put(noise, parallel.replicated(self.mesh))
         return Session(
             self._step,
             self._images.table(images),
-            self._texts.table(texts),
+            text_table,
             self._schedule.as_whole_numbers(chosen),
             noise,
             mesh=self.mesh,
@@ -454,7 +458,7 @@ class DiffusionITM:
     def _step(self, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:
         """The fused step with this scorer's network; argument and result as of `denoising.make_step`."""
         how = denoising.Step(self._denoiser, self._schedule, self.mesh, self.error, self.target, self._dtype)
-        return denoising.make_step(how, self._params, texts)
+        return denoising.make_step(how, self._params.on_devices, texts)
 
     def _timed_steps(self) -> Callable[[int, int], None]:
         """What `batch_sizes.search` runs: the steps of an evaluation, without images and texts."""
@@ -474,7 +478,7 @@ class DiffusionITM:
     def _speed_key(self) -> dict[str, Any]:
         """What the speed of a step depends on, beside the devices and JAX."""
         denoiser = self.pipeline.denoiser
-        parameters = [[list(array.shape), array.dtype.name] for array in self._params]
+        parameters = [[list(array.shape), array.dtype.name] for array in self._params.given]
         network = [type(denoiser).__name__, repr(getattr(denoiser, "config", None)), parameters]
         return {
             "winobench": winobench.__version__,

@@ -10,26 +10,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
-from jax.typing import ArrayLike
 
 from winobench import parallel, registry
-from winobench.checkpoints import encoder_layouts, models, sources, tokenizer_files
+from winobench.checkpoints import encoder_layouts, models, processor_files, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
-from winobench.engine import batch_size as batch_sizes
-from winobench.engine import tables
-from winobench.engine.limits import Limit, table_rows
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.blip import BlipForImageTextRetrieval
-from winobench.scorers import common, networks
+from winobench.scorers import common, networks, pairs
 from winobench.scorers.networks import NetworkFunction
-from winobench.texts import check_texts, checked_list, checked_texts, count_truncated, log_truncated
+from winobench.scorers.pairs import PairScorer
+from winobench.texts import check_texts, count_truncated, log_truncated
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -39,15 +36,6 @@ FIRST_TOKENS = ("enc", "cls")
 
 # Longest text in tokens, with those at both ends: what BLIP was trained and published with on captions.
 _MAX_TEXT_TOKENS = 35
-# Texts are padded to a multiple of this.
-_TEXT_STEP = 8
-# Pairs, images and texts that each device works on at once, on accelerators and on CPUs.
-_PAIRS = Limit(32, cpu=4)
-_IMAGES = Limit(16, cpu=2)
-_TEXTS = Limit(64, cpu=16)
-# Memory of the tables of images and of texts. At full size an image's keys and values
-# take 42 MB in float32.
-_TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
 
 
 def _encode_images(model: BlipForImageTextRetrieval, images: jax.Array, processor: ImageProcessor, head: str) -> Any:
@@ -89,7 +77,7 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: jax.Array, index: 
     return parallel.map_over_data(pairs_of_one_device, how.mesh, in_specs, split)(params, images, texts, index)
 
 
-class ItmHead:
+class ItmHead(PairScorer):
     """Scores how well texts fit images with BLIP.
 
     The score of ``head="itm"`` is the log-odds of a match, the logit of match less that of mismatch. The published
@@ -141,7 +129,6 @@ class ItmHead:
         """
         self.model = model
         self.tokenizer = tokenizer
-        self.processor = processor
         self.head = common.choice("head", head, HEADS)
         if first_token is None:
             first_token = "enc" if head == "itm" else "cls"
@@ -163,25 +150,18 @@ class ItmHead:
                 code="mismatched-parts",
             )
 
-        structure, self._params, self.mesh = networks.place(model, mesh)
-        pairs = common.positive("batch_size", _PAIRS.on(self.mesh) if batch_size is None else batch_size)
-        self._size = batch_sizes.BatchSize(pairs, self.mesh, "pair")
-        self._step = _Step(structure, self.head, self.mesh)
-        encode_image = NetworkFunction(structure, _encode_images, (processor, self.head))
-        encode_text = NetworkFunction(structure, _encode_texts, (self.head,))
-        self._image_encoder = tables.Encoder(encode_image, self._params, self.mesh, _IMAGES.on(self.mesh), "image")
-        self._text_encoder = tables.Encoder(encode_text, self._params, self.mesh, _TEXTS.on(self.mesh), "text")
-        if table_rows is not None:
-            self._image_rows = self._text_rows = common.positive("table_rows", table_rows)
-        else:
-            ids = np.zeros((1, self.max_text_tokens + 1), np.int32)
-            self._image_rows = self._default_rows(encode_image, self._blank_image()[None])
-            self._text_rows = self._default_rows(encode_text, ids)
-
-    @property
-    def batch_size(self) -> int:
-        """Pairs that each device works on at once; less than at first if its memory did not hold that many."""
-        return self._size.per_device
+        structure, params, mesh = networks.place(model, mesh)
+        self._compiled_for = _Step(structure, self.head, mesh)
+        super().__init__(
+            processor,
+            NetworkFunction(structure, _encode_images, (processor, self.head)),
+            NetworkFunction(structure, _encode_texts, (self.head,)),
+            params,
+            mesh,
+            example_text=np.zeros(self.max_text_tokens + 1, np.int32),
+            batch_size=batch_size,
+            rows=table_rows,
+        )
 
     @classmethod
     def from_pretrained(
@@ -215,78 +195,12 @@ class ItmHead:
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("head", options.get("head", "itm"), HEADS)
         place = sources.resolve(source, revision=revision)
-        processor = _read_processor(place)
+        processor = processor_files.read_image_processor(place)
         tokenizer = encoder_layouts.read_bert_tokenizer(place)
         model = models.load_model(
             BlipForImageTextRetrieval, place, dtype=dtype, variant=variant, allow_pickle=allow_pickle
         )
         return cls(model, tokenizer, processor, **options)
-
-    def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
-        """Scores every text for every image. Those that are given more than once are scored once.
-
-        Args:
-          images: anything that `winobench.data.images.open_image` takes.
-          texts: strings.
-
-        Returns:
-          float32 [num_images, num_texts], higher = better match.
-
-        Raises:
-          InputError: for an empty list, an image that cannot be read, or a text that is no string.
-        """
-        images, texts = checked_list("images", images), checked_texts(texts)
-        first_image, image_of = common.distinct([common.image_key(image) for image in images])
-        first_text, text_of = common.distinct(texts)
-        grid = (len(first_image), len(first_text))
-        pairs = np.indices(grid, dtype=np.int32).reshape(2, -1).T
-        scores = np.empty(len(pairs), np.float32)
-        for numbers, part in self.iter_scores([images[i] for i in first_image], [texts[i] for i in first_text], pairs):
-            scores[numbers] = part
-        return scores.reshape(grid)[np.ix_(image_of, text_of)]
-
-    def iter_scores(
-        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The scores of chosen pairs, as the devices return them.
-
-        Each image and each text is encoded once, shortly before its first pair, and again only if it comes back after
-        more others than a table has rows. Images are read in the background and let go once encoded. Order pairs by
-        image, then by text.
-
-        Args:
-          images: as in `score`.
-          texts: as in `score`.
-          pairs: int [n, 2], rows (number of the image, number of the text). Every row is computed, so leave out
-            repeated ones.
-
-        Returns:
-          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
-
-        Raises:
-          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
-            that cannot be read.
-        """
-        images, texts = checked_list("images", images), checked_texts(texts)
-        pairs = common.checked_pairs(pairs, len(images), len(texts))
-        rows = self._tokenize(texts)
-        image_table = tables.DeviceTable(
-            self._image_encoder,
-            len(images),
-            self._image_rows,
-            self._blank_image(),
-            lambda numbers: tables.load_ahead(
-                lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
-            ),
-        )
-        text_table = tables.DeviceTable(
-            self._text_encoder,
-            len(texts),
-            self._text_rows,
-            rows[0],
-            lambda numbers: (rows[number] for number in numbers),
-        )
-        return self._run(image_table, text_table, pairs)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
@@ -312,32 +226,15 @@ class ItmHead:
             tokenizer=networks.tokenizer_identity(self.tokenizer),
         )
 
-    def _run(
-        self, image_table: tables.DeviceTable, text_table: tables.DeviceTable, pairs: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        split = parallel.split_axis(self.mesh, axis=1)
-
-        def step(image_rows: np.ndarray, text_rows: np.ndarray, _: np.ndarray) -> jax.Array:
-            index = np.stack([image_rows, text_rows]).astype(np.int32)
-            scores = _score_pairs(
-                self._step, self._params, image_table.array, text_table.array, parallel.put(index, split)
-            )
-            return parallel.take_turns(self.mesh, scores)
-
-        return tables.score_rows(image_table, text_table, pairs, self._size, step)
+    def _step(self, images: Any, texts: Any, index: jax.Array) -> jax.Array:
+        return _score_pairs(self._compiled_for, self._params, images, texts, index)
 
     def _tokenize(self, texts: Sequence[str]) -> np.ndarray:
         """Token ids and the number of them behind them: int32 [num_texts, tokens + 1]."""
         check_texts(texts)
         encoded = self.tokenizer(texts, truncation=True, max_length=self.max_text_tokens, padding=False)
         log_truncated(count_truncated(encoded), len(texts), self.max_text_tokens)
-        # As long as the longest text of the call and no longer: a pair's work grows with it.
-        longest = max(map(len, encoded["input_ids"]))
-        length = min(-(-longest // _TEXT_STEP) * _TEXT_STEP, self.max_text_tokens)
-        rows = np.full((len(texts), length + 1), self.tokenizer.pad_token_id, np.int32)
-        for row, ids in zip(rows, encoded["input_ids"], strict=True):
-            row[: len(ids)] = ids
-            row[-1] = len(ids)
+        rows = pairs.token_rows(encoded["input_ids"], self.tokenizer.pad_token_id, self.max_text_tokens)
         if self.first_token == "enc":
             rows[:, 0] = self.model.config.text_config.bos_token_id + 1
         return rows
@@ -357,24 +254,3 @@ class ItmHead:
                 f" bos_token_id={text.bos_token_id}: choose first_token='cls'",
                 code="no-first-token",
             )
-
-    def _default_rows(self, encode: Callable[..., Any], example: np.ndarray) -> int:
-        encoded = jax.eval_shape(encode, self._params, example)
-        # A batch of pairs may have as many images; with fewer rows it would be cut short.
-        return max(self._size.total, table_rows(encoded, _TABLE_BYTES.on(self.mesh)))
-
-    def _blank_image(self) -> np.ndarray:
-        return np.zeros((*self.processor.size, 3), np.uint8)
-
-
-def _read_processor(source: sources.Source) -> ImageProcessor:
-    """Reads how images are made ready; transformers 5 writes it into the processor's file, earlier ones on its own."""
-    path = source.find("processor_config.json")
-    options = sources.read_json(path).get("image_processor") if path is not None else None
-    if not isinstance(options, dict):
-        path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
-        options = sources.read_json(path)
-    try:
-        return ImageProcessor.from_config("blip", options)
-    except InputError as error:
-        raise InputError(f"{path}: {error}", code=error.code) from error

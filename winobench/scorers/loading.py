@@ -21,26 +21,27 @@ class Kind:
     Attributes:
       path: ``module:class``, of a class that has ``from_pretrained``.
       name: what messages call its checkpoints.
-      model_type: of the ``config.json`` in transformers' folders; None where there are none.
+      model_types: of the ``config.json`` in transformers' folders; empty where there are none.
       file: a file that no other kind has; None where there is none.
     """
 
     path: str
     name: str
-    model_type: str | None = None
+    model_types: tuple[str, ...] = ()
     file: str | None = None
 
     def files(self) -> str:
         """The files that tell the kind, for messages."""
-        return ", ".join(filter(None, (self.model_type and "config.json", self.file)))
+        return ", ".join(filter(None, ("config.json" if self.model_types else None, self.file)))
 
 
 SCORERS: dict[str, Kind] = {
     "diffusion_itm": Kind(
         "winobench.scorers.diffusion_itm:DiffusionITM", "diffusion pipeline", file="model_index.json"
     ),
-    "contrastive": Kind("winobench.scorers.contrastive:Contrastive", "CLIP", "clip", "open_clip_config.json"),
-    "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", "blip"),
+    "contrastive": Kind("winobench.scorers.contrastive:Contrastive", "CLIP", ("clip",), "open_clip_config.json"),
+    "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
+    "vqa_score": Kind("winobench.scorers.vqa_score:VQAScore", "BLIP-2 or InstructBLIP", ("blip-2", "instructblip")),
 }
 
 
@@ -201,16 +202,24 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     config = place.find("config.json")
     model_type = sources.read_json(config).get("model_type") if config is not None else None
     for name, kind in SCORERS.items():
-        if kind.model_type is not None and kind.model_type == model_type:
+        if model_type in kind.model_types:
             return name
     hint = place.hint()
     if config is None and hint:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
+    _refuse_without_eyes(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values())
     raise InputError(
         f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
     )
+
+
+def _refuse_without_eyes(config: str | None, model_type: Any) -> None:
+    from winobench.checkpoints import vision_language
+
+    if config is not None and vision_language.only_reads(model_type):
+        raise vision_language.without_eyes(config, model_type)
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from winobench.data import images as image_files
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import limits, tables, text_store
 from winobench.engine.limits import Limit
+from winobench.models import lora
 
 # Images and texts that each device encodes at once, at most, and the pixels of these images. On a CPU, large images are
 # encoded faster one by one, and places of a batch that stay empty cost as much as others.
@@ -103,7 +104,16 @@ class TextTables:
       table_bytes: of a table.
     """
 
-    def __init__(self, pipeline: Pipeline, image_size: int, dtype: str, mesh: Mesh, rows: int | None, *, staged: bool):
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        image_size: int,
+        dtype: str,
+        mesh: Mesh,
+        rows: int | None,
+        *,
+        make_room: Callable[[], None] | None,
+    ):
         """Puts the text encoders on the devices, unless they are staged.
 
         Args:
@@ -112,7 +122,8 @@ class TextTables:
           dtype: the denoiser's, to which it would round the states in any case.
           mesh: the devices.
           rows: of a table; as many as fit into a fixed amount of memory when None.
-          staged: whether all texts of a table are encoded first, by encoders that then leave the devices.
+          make_room: of encoders that are staged: they encode all texts of a table first and then leave the devices, and
+            this is called before they are put there. None for encoders that stay.
         """
         self._pipeline, self._image_size = pipeline, image_size
         function, params = pipeline.text_function(dtype)
@@ -122,15 +133,17 @@ class TextTables:
         self.table_bytes = self._rows * memory.of_arrays(states)
         batch = text_batch(ids, mesh)
         self.store: text_store.TextStore | None = None
-        if staged:
+        if make_room is not None:
             networks = pipeline.text_encoders
             identity = {
+                "family": pipeline.CLASS_NAME,
                 "weights": models.weights_sha256(*networks.values()),
+                "lora_scales": [lora.scales(network) for network in networks.values()],
                 "configs": [network.config.to_dict() for network in networks.values()],
                 "dtypes": [dtype, *(jnp.dtype(network.dtype).name for network in networks.values())],
             }
             folder = os.path.join(caches.folder(), "text_states")
-            self.store = text_store.TextStore(function, params, identity, folder, mesh, batch)
+            self.store = text_store.TextStore(function, params, identity, folder, mesh, batch, make_room)
             function, params = text_store.as_they_are, []
         self.encoder = tables.Encoder(function, parallel.place_parameters(params, mesh), mesh, batch, "text")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from winobench.data.example import Example
 from winobench.data.images import ImageSource
+from winobench.metrics.ratings import RATING_METRICS
 
 if TYPE_CHECKING:
     from winobench.tasks.published import PublishedData
@@ -23,6 +24,7 @@ SKILLS = {
     "retrieval": "long captions among similar images, or the reverse",
     "classification": "which of many classes",
     "bias": "social associations",
+    "people": "which pictures people prefer, or find to fit their prompt",
 }
 """Skill -> what a model needs it for; tasks of several data sets are compared by them."""
 
@@ -62,7 +64,8 @@ class Task:
       name: what ``--config.tasks`` calls it.
       version: raised whenever a number could change.
       description: one line for ``--list_tasks``.
-      metric: a name in `winobench.metrics.METRICS`, or ``effect_size`` for a task with an ``association``.
+      metric: a name in `winobench.metrics.METRICS`, or in `winobench.metrics.RATING_METRICS` for a task whose pictures
+        people have rated, or ``effect_size`` for a task with an ``association``.
       shape: (images, texts) of an example, for listings.
       chance: row of the results -> chance level in [0, 1], or None where nobody knows it. Of rows that it lacks it is
         the metric's, of guessing among ``shape``.
@@ -75,6 +78,8 @@ class Task:
       source: the published files that ``python -m launch.prepare`` reads; None for a task that makes its own data.
       association: of a bias task.
       when_named: True where it is asked only when it is named, and not whenever its data are there.
+      asks_questions: True where its texts are questions with answers (`winobench.data.question_texts`), which only a
+        scorer with ``answers_questions`` can score.
       skills: of `SKILLS`, which the task asks for; ``--config.tasks=@<skill>`` chooses by them.
     """
 
@@ -92,6 +97,7 @@ class Task:
     source: PublishedData | None = None
     association: Association | None = None
     when_named: bool = False
+    asks_questions: bool = False
     skills: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -100,6 +106,16 @@ class Task:
             raise ValueError(f"task {self.name!r} has the skill {min(unknown)!r}, none of {', '.join(SKILLS)}")
 
     @property
+    def is_rated(self) -> bool:
+        """True where scores are compared with people's ratings: an example is a prompt, its pictures and ratings."""
+        return self.metric in RATING_METRICS
+
+    @property
+    def has_answers(self) -> bool:
+        """True where an example is answered rightly or wrongly, and not one of many that make a number together."""
+        return self.association is None and not self.is_rated
+
+    @property
     def texts_compete(self) -> bool:
-        """True where texts are ranked for an image."""
-        return self.association is None and self.shape[1] > 1
+        """True where texts are ranked for an image, or pictures of several texts with each other."""
+        return self.association is None and (self.shape[1] > 1 or self.is_rated)

@@ -1,6 +1,7 @@
-"""Groups of tasks: ``@<skill>`` are those that declare the skill, ``@gdbench`` is Krojer et al.'s benchmark.
+"""Groups of tasks: ``@<skill>`` are those that declare the skill, the others those of a paper's tables.
 
-A group holds the tasks whose data are ready; those that are asked only when they are named are in none.
+``@gdbench`` is Krojer et al.'s benchmark, ``@selfbench`` the data sets that Jeong et al. ask beside their pictures.
+A group holds the tasks whose data are ready; those that are asked only when they are named are in none of a skill.
 """
 
 from __future__ import annotations
@@ -35,7 +36,22 @@ GDBENCH = (
 )
 """The seven data sets of GDBench and its two of bias (Krojer et al. 2023, Tables 1 and 3), as the tables have them."""
 
-GROUPS = (*SKILLS, "gdbench")
+SELF_BENCH = (
+    *("aro_vg_attribution", "aro_vg_relation", "aro_coco_order_published", "aro_flickr_order_published", "clevr"),
+    *("sugarcrepe_selfbench_att", "sugarcrepe_selfbench_obj", "sugarcrepe_replace_rel", "winoground"),
+    *("vismin_object", "vismin_attribute", "vismin_counting", "vismin_relation", "cola", "whatsup_a", "whatsup_b"),
+    *("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),
+    *("spec_absolute_spatial_text", "spec_relative_spatial_text", "spec_absolute_size_text"),
+    *("spec_relative_size_text", "spec_count_text", "spec_existence_text"),
+    *("eqbench_kubric_attr", "eqbench_kubric_loc", "eqbench_kubric_cnt", "eqbench_youcook2", "eqbench_gebc"),
+    *("eqbench_ag", "mmvp_color", "mmvp_spatial", "mmvp_quantity", "mmvp_orientation", "mmvp_camera", "mmvp_state"),
+    *("mmvp_structural", "mmvp_presence", "mmvp_text"),
+)
+"""The data sets of Self-Bench's figures beside its own pictures (Jeong et al. 2025), in the order of its scripts."""
+
+_OF_PAPERS = {"gdbench": GDBENCH, "selfbench": SELF_BENCH}
+
+GROUPS = (*SKILLS, *_OF_PAPERS)
 
 
 def members(word: str, known: Mapping[str, Task]) -> list[str]:
@@ -56,8 +72,8 @@ def members(word: str, known: Mapping[str, Task]) -> list[str]:
         raise InputError(
             f"there is no group of tasks {options.shown(word)}: {hint}the groups are {choices}", code="unknown-name"
         )
-    if group == "gdbench":
-        return [name for name in GDBENCH if name in known]
+    if group in _OF_PAPERS:
+        return [name for name in _OF_PAPERS[group] if name in known]
     return [name for name, task in known.items() if group in task.skills and not task.when_named]
 
 

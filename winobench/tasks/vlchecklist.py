@@ -1,8 +1,8 @@
-"""VL-CheckList: which of two phrases is true of a picture, by attribute and relation (Zhao et al. 2022)
+"""VL-CheckList: which of two phrases is true of a picture, by object, attribute and relation (Zhao et al. 2022)
 
 A task has the rows of several sources of annotations, which are its groups. Phrases are asked as they are published,
 mechanically made and at times wrong ("specton the left ofor"). The authors state no number of rows by task, so that
-none is checked. Their checks of objects are left out.
+none is checked. The checks of objects are by the place and the size of the object that one phrase exchanges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,25 @@ from winobench.tasks.published import ImageFile, Item, PublishedData, published_
 _REPOSITORY = "https://github.com/om-ai-lab/VL-CheckList"
 
 _RECOGNITION = ("recognition",)
+
+
+def _of_objects(aspect: str, value: str) -> tuple[str, ...]:
+    """The files of a check of objects; Visual Genome and SWiG have one for each role of the object."""
+    root = f"Object/{aspect.capitalize()}"
+    roles = {"vg": ("obj", "subj"), "swig": ("agent", "destination", "item", "tool"), "hake": ("obj",)}
+    return tuple(
+        f"{root}/{source}_{aspect}/{f'swig_{role}/' if source == 'swig' else ''}{source}_{role}_{value}"
+        for source, names in roles.items()
+        for role in names
+    )
+
+
 CHECKS = {
+    **{
+        f"object_{aspect}_{value}": (_of_objects(aspect, value), _RECOGNITION)
+        for aspect, values in (("location", ("center", "mid", "margin")), ("size", ("small", "medium", "large")))
+        for value in values
+    },
     "attribute_action": (("Attribute/vg/action", "Attribute/vaw/action"), _RECOGNITION),
     "attribute_color": (("Attribute/vg/color", "Attribute/vaw/color"), _RECOGNITION),
     "attribute_material": (("Attribute/vg/material", "Attribute/vaw/material"), _RECOGNITION),
@@ -52,7 +70,12 @@ def read(folder: pathlib.Path, check: str) -> Iterator[Item]:
             if not true or not false:
                 raise row.wrong("has no phrase of one of the two kinds", "empty-list")
             image = ImageFile(folder / _IMAGES[source] / cells[0].text())
-            yield Item(f"{source}/{number:06d}", (image,), (true[0], false[0]), 0, (source,))
+            yield Item(f"{_part(file)}/{number:06d}", (image,), (true[0], false[0]), 0, (source,))
+
+
+def _part(file: str) -> str:
+    """What names the rows of a file: the source, and of objects the role, as ``swig_agent``."""
+    return file.rsplit("/", 1)[-1].rpartition("_")[0] if file.startswith("Object/") else _source(file)
 
 
 def _source(file: str) -> str:

@@ -79,7 +79,7 @@ def _differences(report_data: ReportData, pairs: Sequence[tuple[int, int]]) -> t
     for place, (first, second) in enumerate(pairs):
         one, other = report_data.runs[first], report_data.runs[second]
         for task in report_data.tasks:
-            if task not in one.tasks or task not in other.tasks or report_data.has_bias(task):
+            if task not in one.tasks or task not in other.tasks or not report_data.has_answers(task):
                 continue
             compared = _compare(one, other, task)
             if compared is None:

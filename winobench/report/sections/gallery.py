@@ -40,7 +40,7 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
     count = max(1, math.ceil(examples / 3 / len(report_data.runs)))
     found, lines = [], []
     for task in report_data.tasks:
-        if report_data.has_bias(task):  # nothing is right or wrong
+        if not report_data.has_answers(task):  # nothing is right or wrong
             continue
         pictures: dict[str, bytes] = {}
         for run in report_data.runs:
@@ -104,6 +104,8 @@ def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any
     examples = record.examples
     lines = []
     target = examples.targets[row]
+    shape = (len(examples.images[row]), len(examples.texts[row]))
+    belong = np.eye(*shape, dtype=bool) if record.judge is None else record.judge.pairs(shape)
     for i, image in enumerate(examples.images[row]):
         for j, text in enumerate(examples.texts[row]):
             place = i * len(examples.texts[row]) + j
@@ -115,7 +117,7 @@ def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any
                     "id": examples.ids[row],
                     "image": image,
                     "text": text,
-                    "belongs": i == j if target is None else place == target,
+                    "belongs": bool(belong[i, j]) if target is None else place == target,
                     "score": float(examples.scores[row][i, j]),
                     "correct": bool(examples.correct[row]),
                 }

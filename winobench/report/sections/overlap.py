@@ -36,7 +36,7 @@ _Pair = tuple[Mark, Mark, analysis.Overlap]
 
 def overlap_section(report_data: ReportData) -> Section | None:
     """Which examples two runs both have right (Figure 8)."""
-    everything = {task: _overlaps(report_data, task) for task in report_data.tasks if not report_data.has_bias(task)}
+    everything = {task: _overlaps(report_data, task) for task in report_data.tasks if report_data.has_answers(task)}
     everything = {task: found for task, found in everything.items() if found}
     if not everything:
         return None

@@ -22,7 +22,7 @@ def radar_section(report_data: ReportData) -> Section | None:
     axes = []
     for task in report_data.tasks:
         for metric in report_data.shown(task):
-            if report_data.has_bias(task):
+            if not report_data.has_answers(task):
                 continue
             entries = report_data.entries(task, metric)
             known = [entry for entry in entries if entry and entry["chance"] is not None]

@@ -25,7 +25,7 @@ class _Found:
 
 def sample_section(report_data: ReportData) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
-    found = {task: _find(report_data, task) for task in report_data.tasks if not report_data.has_bias(task)}
+    found = {task: _find(report_data, task) for task in report_data.tasks if report_data.has_answers(task)}
     panels = [
         (task, _curve_panel(report_data, task, metric, one))
         for task, one in found.items()

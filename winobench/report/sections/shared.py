@@ -231,6 +231,14 @@ class ReportData:
         """Whether the task measures effect sizes."""
         return any(record is not None and record.is_bias for record in self.records(task))
 
+    def is_rated(self, task: str) -> bool:
+        """Whether the task measures agreement with people's ratings."""
+        return any(record is not None and record.is_rated for record in self.records(task))
+
+    def has_answers(self, task: str) -> bool:
+        """Whether the task's examples are right or wrong, each by itself."""
+        return not (self.has_bias(task) or self.is_rated(task))
+
     def compared(self) -> list[tuple[int, int]]:
         """Pairs of runs: all of them where they are few, else each with the first."""
         numbers = range(len(self.runs))

@@ -62,7 +62,7 @@ def skill_means(report_data: ReportData) -> list[SkillMean]:
 def _headlines(report_data: ReportData, task: str) -> list:
     """The row of a task's headline in each run; empty where a run lacks it, and where its chance is not known."""
     record = next(record for record in report_data.records(task) if record)
-    if record.is_bias or record.judge is None:
+    if record.judge is None:
         return []
     entries = report_data.entries(task, record.judge.headline)
     complete = all(entry is not None and entry["chance"] is not None for entry in entries)

@@ -29,7 +29,7 @@ _SAME_VALUE = 1e-9
 
 def task_section(report_data: ReportData) -> Section:
     """The task table: values, intervals, chance, the paper's numbers."""
-    tasks = [task for task in report_data.tasks if not report_data.has_bias(task)]
+    tasks = [task for task in report_data.tasks if report_data.has_answers(task)]
     shared = "a pair widened to what their pairs" if report_data.is_text else "an image widened to what their images"
     section = Section(
         "tasks",

@@ -30,7 +30,9 @@ def timestep_section(report_data: ReportData) -> Section | None:
     shown, folds, notes, rows, pictures = [], [], [], [], {}
     few: dict[str, list[str]] = {}
     for place, run in enumerate(report_data.runs):
-        sampled = [one for one in run.tasks.values() if not (one.is_bias or one.deterministic or one.metric is None)]
+        sampled = [
+            one for one in run.tasks.values() if one.has_answers and not (one.deterministic or one.metric is None)
+        ]
         timed = [record for record in sampled if record.timesteps is not None]
         if len(timed) < len(sampled):
             notes.append(f"{run.label} did not record its timesteps: evaluate again to see it here.")

@@ -77,7 +77,7 @@ def summary_sentences(report_data: ReportData) -> list[str]:
             (task, metric, record.results[metric]["value"], _distances(record, metric))
             for task, record in run.tasks.items()
             for metric in record.shown
-            if not record.is_bias and metric in record.results and record.results[metric]["chance"] is not None
+            if record.has_answers and metric in record.results and record.results[metric]["chance"] is not None
         ]
         if not entries:
             continue

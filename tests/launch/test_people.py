@@ -1,0 +1,193 @@
+"""Tasks on people's ratings from published files to the page: prepared, scored, printed, reported."""
+
+import csv
+import functools
+import io
+import json
+
+import numpy as np
+import pytest
+import rich.console
+
+from launch import prepare
+from tests import launching
+from tests.evaluation import fakes
+from tests.scorers import tiny_models
+from tests.tasks import newer_layouts
+from winobench.data import prepared
+from winobench.data.images import open_image
+from winobench.evaluation import evaluate
+from winobench.metrics import RATING_METRICS
+from winobench.report.page import write_report
+from winobench.report.table import print_results
+from winobench.tasks import TASKS
+
+NAMES = ("meta_geneval", "meta_imagereward", "meta_tifa160", "meta_tifa160_authors")
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name in NAMES:
+        source = newer_layouts.WRITERS[name](tmp_path_factory.mktemp(name))
+        assert not prepare.prepare_tasks(name, str(source), str(folder), workers=1, allow_partial=True)
+    return folder
+
+
+class Sampling(fakes.FakeScorer):
+    """The fake, of images in files."""
+
+    def iter_errors(self, images, *arguments, **options):
+        return super().iter_errors([np.asarray(open_image(image)) for image in images], *arguments, **options)
+
+
+class Follower:
+    """Scores pictures by the people's ratings that it is told, pixel for pixel; needs no samples."""
+
+    def __init__(self, ratings):
+        self.ratings = ratings
+
+    def fingerprint(self):
+        return {"scorer": "follower", "scoring_version": 1}
+
+    def score(self, images, texts):
+        return np.array([[self.ratings[np.asarray(one).tobytes(), text] for text in texts] for one in images])
+
+
+def ratings_of(name, data_dir):
+    """(pixels, text) -> rating."""
+    return {
+        (np.asarray(image.open()).tobytes(), example.texts[0]): rating
+        for example in TASKS[name].load(str(data_dir), None)
+        for image, rating in zip(example.images, example.ratings, strict=True)
+    }
+
+
+def test_ratings_survive_the_way_into_a_prepared_set(data_dir, tmp_path):
+    items = list(TASKS["meta_geneval"].source.read(newer_layouts.write_geneval(tmp_path)))
+    assert [one.ratings for one in TASKS["meta_geneval"].load(str(data_dir), None)] == [one.ratings for one in items]
+    # Other tasks' examples have none.
+    source = newer_layouts.WRITERS["cola"](tmp_path / "cola")
+    assert not prepare.prepare_tasks("cola", str(source), str(tmp_path / "data"), workers=1, allow_partial=True)
+    assert {one.ratings for one in prepared.PreparedSet(tmp_path / "data" / "cola").examples()} == {()}
+
+
+def test_who_follows_people_agrees_with_them(data_dir, tmp_path):
+    """All pictures of these sets differ, so that a scorer can know them."""
+    known = ratings_of("meta_tifa160", data_dir)
+    found = evaluate.evaluate(
+        Follower(known), ["meta_tifa160"], tmp_path / "run", data_dir=str(data_dir), progress=False, reuse=False
+    )["tasks"]["meta_tifa160"]
+    for measure in ("pairwise_accuracy", "kendall_tau_b", "pearson", "within_prompt_pairwise_accuracy"):
+        assert found[measure]["value"] == pytest.approx(1), measure
+        assert (found[measure]["n"], found[measure]["prompts"]) == (15, 3)
+    assert found["coco/kendall_tau_b"]["value"] == pytest.approx(1)
+    assert "drawbench/kendall_tau_b" not in found  # a single prompt
+
+
+def test_a_run_its_table_and_its_page(data_dir, tmp_path):
+    folders = []
+    for name, scorer in (("one", Sampling()), ("other", Sampling(weights="1"))):
+        folders.append(tmp_path / name)
+        results = evaluate.evaluate(
+            scorer, list(NAMES), folders[-1], data_dir=str(data_dir), num_samples=2, progress=False, model=name
+        )
+    assert results["failed"] == {}
+    # Each picture under its prompt and under no prompt.
+    examples = [one for name in NAMES for one in TASKS[name].load(str(data_dir), None)]
+    pairs = {(image.content_hash, text) for one in examples for image in one.images for text in (*one.texts, "")}
+    assert results["passes"] == 2 * len(pairs)
+    for name in NAMES:
+        metric = RATING_METRICS[TASKS[name].metric]
+        assert next(iter(results["tasks"][name])) == metric.headline
+    console = rich.console.Console(width=80, record=True, file=io.StringIO())
+    print_results(results, console)
+    text = console.export_text()
+    value = results["tasks"]["meta_geneval"]["auroc"]["value"]
+    assert "agreement with people" in text
+    assert f"{value:.3f}" in text
+    write_report(folders, tmp_path / "report", gallery_examples=2)
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert 'id="people"' in page
+    with open(tmp_path / "report" / "people.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["task"] for row in rows} == set(NAMES)
+    (row,) = (
+        row
+        for row in rows
+        if (row["run"], row["task"], row["measure"], row["group"]) == ("other", "meta_geneval", "auroc", "")
+    )
+    assert float(row["value"]) == value
+    assert (tmp_path / "report" / "people.png").is_file()
+
+
+def test_scores_are_less_the_error_without_the_prompt(data_dir, tmp_path):
+    """And less that of a gray image, where that is asked for: prompts are compared, too."""
+    import pyarrow.parquet as pq
+
+    terms = {}
+    for normalize in ("auto", "none", "gray_image"):
+        evaluate.evaluate(
+            *(Sampling(), ["meta_tifa160"], tmp_path / normalize),
+            data_dir=str(data_dir),
+            num_samples=1,
+            progress=False,
+            normalize=normalize,
+        )
+        table = pq.read_table(tmp_path / normalize / "examples" / "meta_tifa160.parquet")
+        terms[normalize] = table["terms"][0].as_py()
+        assert table["correct"].null_count == table.num_rows == 3
+        assert [len(given) for given in table["ratings"].to_pylist()] == [5, 5, 5]
+    assert terms == {
+        "auto": ["own", "unconditional"],
+        "none": ["own"],
+        "gray_image": ["own", "unconditional", "gray_image"],
+    }
+
+
+def test_one_prompt_is_too_few(data_dir, tmp_path):
+    results = evaluate.evaluate(
+        *(Sampling(), ["meta_tifa160"], tmp_path / "run"),
+        data_dir=str(data_dir),
+        limit=1,
+        num_samples=1,
+        progress=False,
+    )
+    assert results["tasks"] == {}
+    assert "two prompts" in results["failed"]["meta_tifa160"]
+
+
+def test_a_race_takes_all_samples(data_dir, tmp_path):
+    results = evaluate.evaluate(
+        *(Sampling(), ["meta_tifa160"], tmp_path / "run"),
+        data_dir=str(data_dir),
+        num_samples=4,
+        progress=False,
+        mode="race",
+        timesteps="low_discrepancy",
+    )
+    assert results["passes"] == 2 * 15 * 4
+
+
+@pytest.mark.slow
+def test_every_kind_of_scorer(data_dir, tiny_pipeline, tmp_path):
+    """A diffusion model, CLIP and BLIP from the command line, and one page of the three."""
+    models = [tiny_pipeline, tiny_models.write_clip(tmp_path / "clip"), tiny_models.write_blip(tmp_path / "blip")]
+    launch = functools.partial(launching.launch, COLUMNS="80")
+    words = [
+        *("--config=gdbench:debug", f"--config.model={','.join(map(str, models))}", f"--config.data_dir={data_dir}"),
+        *(f"--config.tasks={','.join(NAMES)}", f"--workdir={tmp_path / 'runs'}"),
+    ]
+    status, out, err = launch("launch.eval", *words, cwd=tmp_path)
+    assert status == 0, err
+    assert out.count("agreement with people") == 3
+    folders = [tmp_path / "runs" / name for name in (models[0].name, "clip", "blip")]
+    for folder in folders:
+        tasks = json.loads((folder / "results.json").read_text())["tasks"]
+        assert set(tasks) == set(NAMES)
+        assert all(
+            -1 <= row["low"] <= row["value"] <= row["high"] <= 1 for rows in tasks.values() for row in rows.values()
+        )
+    status, _, err = launch("launch.report", *folders, f"--out={tmp_path / 'page'}", cwd=tmp_path)
+    assert status == 0, err
+    assert "Agreement with people" in (tmp_path / "page" / "report.html").read_text()

@@ -1,0 +1,241 @@
+"""Agreement with people's ratings: by hand, against scipy and brute force, and the intervals' resamples one by one."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.expectations import raises
+from winobench.metrics import RATING_METRICS, rating_results, ratings
+from winobench.metrics.ratings import Rated
+
+
+def values(measures, rated):
+    return {name: measure.value(rated.num_prompts) for name, measure in measures.items()}
+
+
+def random_rated(seed, size=40, prompts=8, *, levels=5, score_levels=None):
+    """Pictures with ratings on a scale of few levels, and scores that follow them a little; with ties."""
+    generator = np.random.default_rng(seed)
+    of_people = generator.integers(1, levels + 1, size).astype(float)
+    scores = of_people + generator.normal(0, 2, size)
+    if score_levels:
+        scores = np.round(scores * score_levels / 8)
+    labels = np.append(np.arange(prompts), generator.integers(0, prompts, size - prompts))
+    return Rated.of(scores, of_people, labels.tolist())
+
+
+def test_five_pictures_by_hand():
+    """Ratings 1, 2, 2, 3, 3 and scores 1, 2, 4, 4, 3, two prompts.
+
+    Of ten pairs six are in the same order (12 13 14 15 24 25), one is not (35), two are ties of ratings (23 45), and
+    one is a tie of scores (34).
+    """
+    rated = Rated.of([1, 2, 4, 4, 3], [1, 2, 2, 3, 3], "aabbb")
+    found = values(ratings.rank_measures(rated), rated)
+    concordant, discordant = 6, 1
+    # Ten pairs, less two ties of ratings, and less one of scores.
+    assert found["kendall_tau_b"] == pytest.approx((concordant - discordant) / np.sqrt(8 * 9))
+    # Three classes of ratings, four of scores: 2 (C - D) / (n^2 (3 - 1) / 3).
+    assert found["kendall_tau_c"] == pytest.approx(2 * 5 / (25 * 2 / 3))
+    # Without new ties 6 of 10. A threshold of 1 makes ties of 12 (wrong), 25, 34, 35, 45: 13 14 15 24 and 45 are right.
+    assert found["pairwise_accuracy"] == pytest.approx(0.6)
+    assert ratings.rank_measures(rated)["pairwise_accuracy"].about == {"threshold": 0.0}
+    # Prompt a has one pair, which is right; of b, 34 is a tie of scores only, 35 is wrong, 45 a tie of ratings only.
+    assert found["within_prompt_kendall_tau_b"] == pytest.approx((1 + -1 / np.sqrt(2 * 2)) / 2)
+    # All ties: 0 of 1 and 1 of 3. None: 1 of 1 and 0 of 3.
+    assert found["within_prompt_pairwise_accuracy"] == pytest.approx(1 / 2)
+
+
+def test_a_threshold_that_helps_by_hand():
+    """People see no difference between the last three pictures, whose scores differ by a little."""
+    rated = Rated.of([0, 10, 10.5, 11], [1, 5, 5, 5], "abcd")
+    measure = ratings.rank_measures(rated)["pairwise_accuracy"]
+    assert measure.value(4) == 1.0
+    assert measure.about == {"threshold": 1.0}
+    assert measure.chance == 0.5  # three of six pairs are ties of ratings
+    assert ratings.rank_measures(rated)["kendall_tau_b"].value(4) == pytest.approx(3 / np.sqrt(6 * 3))
+
+
+def test_preferences_by_hand():
+    """Ranks 1, 2, 2 and 1, 2: of three pairs that are ranked one is right, a tie of scores is wrong, as published."""
+    rated = Rated.of([3, 1, 3, 0, 5], [-1, -2, -2, -1, -2], "aaabb")
+    measures = ratings.preference_measures(rated)
+    assert values(measures, rated)["preference_accuracy"] == pytest.approx(1 / 3)
+    assert values(measures, rated)["mean_preference_accuracy"] == pytest.approx((1 / 2 + 0) / 2)
+    assert measures["preference_accuracy"].about == {"pairs": 3}
+
+
+def test_yes_and_no_by_hand():
+    """Yes to more than half: to three pictures of five. Of six pairs four are right and one is a tie."""
+    rated = Rated.of([9, 4, 2, 4, 1], [1.0, 0.8, 0.6, 0.5, 0.0], "aabbb")
+    measures = ratings.yes_no_measures(rated)
+    found = values(measures, rated)
+    assert found["auroc"] == pytest.approx((4 + 0.5) / 6)
+    # Yes from 2 on: one mistake. From 9 on two.
+    assert found["best_accuracy"] == pytest.approx(4 / 5)
+    assert measures["best_accuracy"].about == {"threshold": 2.0}
+    assert measures["best_accuracy"].chance == pytest.approx(3 / 5)
+    assert measures["auroc"].about == {"yes": 3}
+
+
+@pytest.mark.parametrize("score_levels", [None, 3, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_correlations_are_scipys(seed, score_levels):
+    rated = random_rated(seed, score_levels=score_levels)
+    found = values(ratings.rank_measures(rated), rated)
+    for variant in "bc":
+        expected = scipy.stats.kendalltau(rated.scores, rated.ratings, variant=variant).statistic
+        assert found[f"kendall_tau_{variant}"] == pytest.approx(expected, abs=1e-12)
+    assert found["pearson"] == pytest.approx(scipy.stats.pearsonr(rated.scores, rated.ratings).statistic, abs=1e-12)
+    within = [
+        scipy.stats.kendalltau(rated.scores[rows], rated.ratings[rows]).statistic
+        for rows in (rated.prompts == prompt for prompt in range(rated.num_prompts))
+    ]
+    assert found["within_prompt_kendall_tau_b"] == pytest.approx(np.nanmean(within), abs=1e-12)
+
+
+def test_auroc_is_the_mann_whitney_statistic():
+    rated = random_rated(4, score_levels=4)
+    rated = Rated(rated.scores, rated.ratings / 5, rated.prompts)
+    yes, no = rated.scores[rated.ratings > 0.5], rated.scores[rated.ratings <= 0.5]
+    expected = scipy.stats.mannwhitneyu(yes, no).statistic / (len(yes) * len(no))
+    assert ratings.auroc(rated).value(rated.num_prompts) == pytest.approx(expected)
+
+
+def agreement(score_gap, rating_gap, threshold):
+    """Is one pair right, by the definition (Deutsch et al. 2023, section 5)?"""
+    score_sign = 0 if abs(score_gap) <= threshold else np.sign(score_gap)
+    return score_sign == np.sign(rating_gap)
+
+
+@pytest.mark.parametrize("score_levels", [None, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_calibrated_accuracy_is_that_of_brute_force(seed, score_levels):
+    rated = random_rated(seed, 18, 4, score_levels=score_levels)
+    pairs = [
+        (rated.scores[i] - rated.scores[j], rated.ratings[i] - rated.ratings[j], rated.prompts[i], rated.prompts[j])
+        for i, j in itertools.combinations(range(len(rated.scores)), 2)
+    ]
+    accuracies, means = {}, {}
+    for threshold in {0.0, *(abs(gap) for gap, *_ in pairs)}:
+        accuracies[threshold] = np.mean([agreement(*pair[:2], threshold) for pair in pairs])
+        of_prompts = [
+            [agreement(*pair[:2], threshold) for pair in pairs if pair[2] == pair[3] == prompt] for prompt in range(4)
+        ]
+        means[threshold] = np.mean([np.mean(right) for right in of_prompts if right])
+    for name, of_threshold in (("pairwise_accuracy", accuracies), ("within_prompt_pairwise_accuracy", means)):
+        measure = ratings.rank_measures(rated)[name]
+        assert measure.value(4) == pytest.approx(max(of_threshold.values()))
+        best = min(one for one, value in of_threshold.items() if value >= max(of_threshold.values()) - 1e-12)
+        assert measure.about["threshold"] == pytest.approx(best)
+
+
+@pytest.mark.parametrize("measures", [ratings.rank_measures, ratings.yes_no_measures, ratings.preference_measures])
+def test_a_resample_is_the_same_measure_of_the_prompts_that_were_drawn(measures):
+    """Copies of a prompt count as prompts of their own, except that no picture meets its own copy."""
+    rated = random_rated(1, 20, 4)
+    rated = Rated(rated.scores, rated.ratings / 5, rated.prompts)
+    counts = np.array([1, 0, 1, 1])
+    kept = np.isin(rated.prompts, np.flatnonzero(counts))
+    alone = Rated.of(rated.scores[kept], rated.ratings[kept], rated.prompts[kept].tolist())
+    expected = values(measures(alone), alone)
+    for name, measure in measures(rated).items():
+        (value,) = measure.of(counts[None].astype(float))
+        if name == "kendall_tau_c":
+            continue  # the share of pairs among n^2 is that of all pictures
+        # Thresholds of resamples are of a grid: the best of it may fall short by a little.
+        is_calibrated = "pairwise" in name
+        assert expected[name] - (0.03 if is_calibrated else 1e-12) <= value <= expected[name] + 1e-12, name
+
+
+def test_a_prompt_that_is_drawn_twice_weighs_more():
+    """Prompts a (pictures 1 and 2) and b (3), b twice: pairs 12, and 13 and 23 twice each; 3 never meets its copy."""
+    rated = Rated.of([1, 2, 1.5], [1, 2, 3], "aab")
+    (value,) = ratings.rank_measures(rated)["kendall_tau_b"].of(np.array([[1.0, 2.0]]))
+    assert value == pytest.approx((1 + 2 - 2) / 5)
+    # a twice: 12 within both copies and across them (4), 13 and 23 twice.
+    (value,) = ratings.rank_measures(rated)["kendall_tau_b"].of(np.array([[2.0, 1.0]]))
+    assert value == pytest.approx((4 + 2 - 2) / 8)
+
+
+def results(rated, name="rank_agreement", *, groups=None, **options):
+    rows = [np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts)]
+    return rating_results(
+        RATING_METRICS[name],
+        [rated.scores[each][:, None] for each in rows],
+        [rated.ratings[each].tolist() for each in rows],
+        range(len(rows)),
+        groups or [()] * len(rows),
+        num_resamples=200,
+        **options,
+    )
+
+
+def test_rows_have_intervals_counts_and_groups():
+    rated = random_rated(2, 60, 12)
+    found = results(rated, groups=[("few",) if prompt < 3 else ("many",) for prompt in range(11)] + [("one",)])
+    assert next(iter(found)) == "pairwise_accuracy"
+    for row in found.values():
+        assert row["low"] <= row["value"] <= row["high"]
+    top = found["kendall_tau_b"]
+    assert (top["n"], top["prompts"], top["ties"], top["chance"]) == (60, 12, 0, 0.0)
+    assert found["many/kendall_tau_b"]["prompts"] == 8
+    assert not [name for name in found if name.startswith("one/")]  # of one prompt there is no interval
+    assert results(rated) == {name: row for name, row in results(rated).items()}  # the same seed, the same numbers
+
+
+def test_pictures_of_a_prompt_are_no_independent_pictures():
+    """Every picture three times: as prompts of their own intervals shrink, as pictures of one prompt they do not."""
+    rated = random_rated(3, 40, 40)
+    tripled = [np.repeat(part, 3) for part in (rated.scores, rated.ratings)]
+    together = results(Rated.of(*tripled, np.repeat(rated.prompts, 3).tolist()))["kendall_tau_b"]
+    apart = results(Rated.of(*tripled, range(120)))["kendall_tau_b"]
+    alone = results(rated)["kendall_tau_b"]
+    width = {name: row["high"] - row["low"] for name, row in (("t", together), ("a", apart), ("1", alone))}
+    assert width["t"] == pytest.approx(width["1"], rel=0.15)
+    assert width["a"] < 0.75 * width["1"]
+
+
+def test_what_cannot_be_compared_is_told():
+    for rated in (Rated.of([1, 2], [1, 2], "aa"), Rated.of([1, 2], [0.9, 0.8], "ab")):
+        with raises("nothing-to-compare", "auroc"):
+            results(rated, "yes_no_agreement")
+    with raises("nothing-to-compare", "preference_accuracy"):
+        results(Rated.of([1, 2], [1, 2], "ab"), "preference_agreement")
+    # All ratings alike: no correlation, but ties that scores get right.
+    found = results(Rated.of([1, 2, 3, 4], [3, 3, 3, 3], "aabb"))
+    assert found["pairwise_accuracy"]["value"] == 1.0
+    assert found.keys() == {"pairwise_accuracy", "within_prompt_pairwise_accuracy"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [([1], [1, 2], "a"), ([], [], ""), ([np.nan], [1], "a"), ([1], [np.inf], "a"), ([1], [1], "ab")]
+)
+def test_odd_pictures_are_refused(arguments):
+    with pytest.raises(ValueError, match="ratings"):
+        Rated.of(*arguments)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth():
+    """100 data sets of 40 prompts with five pictures each, whose scores and ratings share what is of the prompt."""
+    generator = np.random.default_rng(0)
+
+    def draw(prompts):
+        of_prompt = generator.normal(0, 1, (prompts, 2))
+        latent = generator.normal(0, 1, (prompts, 5))
+        scores = latent + of_prompt[:, :1] + generator.normal(0, 1, (prompts, 5))
+        rating = np.clip(np.round(3 + latent + of_prompt[:, 1:]), 1, 5)
+        return Rated.of(scores.ravel(), rating.ravel(), np.repeat(np.arange(prompts), 5).tolist())
+
+    large = draw(600)
+    names = ("pairwise_accuracy", "kendall_tau_b", "within_prompt_kendall_tau_b")
+    truth = values({name: ratings.rank_measures(large)[name] for name in names}, large)
+    held = dict.fromkeys(names, 0)
+    for seed in range(100):
+        found = results(draw(40), seed=seed)
+        for name in names:
+            held[name] += found[name]["low"] <= truth[name] <= found[name]["high"]
+    assert all(88 <= count <= 100 for count in held.values()), held

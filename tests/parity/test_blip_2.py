@@ -1,0 +1,143 @@
+"""BLIP-2 and InstructBLIP against torch transformers: from published folders, through the loader, to states and logits.
+
+Float32, relative to the largest expected value. Measured: images 3e-7, queries 1.4e-6, logits 2.1e-6; preprocessing 0.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax import nnx
+from PIL import Image
+
+from tests.parity.torch_copy import QUICK_COMPILATION, relative_error, to_torch
+from tests.tiny_vision_language import QUERIES, SIZE, VOCABULARY, write_vision_language
+from winobench.checkpoints import models, vision_language
+
+TOLERANCE = 1e-5
+FAMILIES = {
+    "instructblip": transformers.InstructBlipForConditionalGeneration,
+    "vicuna": transformers.InstructBlipForConditionalGeneration,
+    "blip-2": transformers.Blip2ForConditionalGeneration,
+}
+ANSWERS = ((17, 1), (30, 31, 1))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(family, tmp_path_factory):
+    return write_vision_language(tmp_path_factory.mktemp(family), family)
+
+
+@pytest.fixture(scope="module")
+def network(family, folder):
+    return FAMILIES[family].from_pretrained(folder).eval()
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return vision_language.load_vision_language(folder)
+
+
+def inputs():
+    """Pixels; ids and lengths of questions in tokens of both tokenizers."""
+    rng = np.random.default_rng(0)
+    pixels = rng.standard_normal((3, SIZE, SIZE, 3)).astype(np.float32)
+    of_qformer = rng.integers(5, len(VOCABULARY), (3, 9)).astype(np.int32)
+    of_language = rng.integers(5, 390, (3, 12)).astype(np.int32)
+    return pixels, (of_qformer, np.array([9, 1, 4], np.int32)), of_language, np.array([2, 12, 7], np.int32)
+
+
+def torch_outputs(network, family, row, answer):
+    """Of one picture and question, without any padding: image states, queries, and the logits of an answer's tokens."""
+    pixels, (of_qformer, qformer_lengths), of_language, lengths = inputs()
+    ids = [network.config.image_token_index] * QUERIES + of_language[row, : lengths[row]].tolist()
+    options = {}
+    if family != "blip-2":
+        options["qformer_input_ids"] = torch.from_numpy(of_qformer[row : row + 1, : qformer_lengths[row]]).long()
+    if family == "vicuna":
+        ids += answer[:-1]
+    else:
+        options["decoder_input_ids"] = torch.tensor([[0, *answer[:-1]]])
+    result = network(to_torch(pixels[row : row + 1]), input_ids=torch.tensor([ids]), **options)
+    queries = result.qformer_outputs.last_hidden_state[:, :QUERIES]
+    return result.vision_outputs.last_hidden_state, queries, result.logits[0, -len(answer) :]
+
+
+def our_outputs(loaded, family):
+    """The same of all pictures and questions at once; the logits of the first token alone."""
+    pixels, question, ids, lengths = inputs()
+    graph, state = loaded.network
+
+    def run(state, pixels, question, ids, lengths):
+        model = nnx.merge(graph, state)
+        states = model.image_states(pixels)
+        image = model.image_keys_values(states)
+        question = question if model.reads_text else ()
+        read = (model.prefix(image, *question), ids, lengths)
+        if family == "vicuna":
+            logits = model.language_model.logits(model.continue_from(*read, 0)[0])
+        else:
+            logits = model.language_model.decode(jnp.zeros((3, 1), jnp.int32), *model.encode(*read))[:, 0]
+        return states, model.query_states(image, *question), logits, model.answer_log_probabilities(*read, ANSWERS)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.jit(run, compiler_options=QUICK_COMPILATION)(state, pixels, question, ids, lengths)
+
+
+def test_states_logits_and_answers(network, loaded, family):
+    """The vision tower, the Q-Former and the language model, with texts of unlike lengths."""
+    states, queries, logits, answers = our_outputs(loaded, family)
+    for row in range(3):
+        for number, answer in enumerate(ANSWERS):
+            expected = torch_outputs(network, family, row, list(answer))
+            found = (states[row : row + 1], queries[row : row + 1], logits[row])
+            wanted = (expected[0], expected[1], expected[2][0])
+            assert max(map(relative_error, found, wanted)) < TOLERANCE
+            likelihoods = torch.log_softmax(expected[2], dim=-1)[range(len(answer)), list(answer)]
+            assert relative_error(answers[number][row], likelihoods) < TOLERANCE
+    # Otherwise nothing would show that image and question are looked at.
+    assert np.ptp(np.asarray(logits), axis=0).max() > 0.1
+
+
+def test_every_tensor_of_torchs_file_is_a_parameter(network, loaded, family):
+    names = {name: shape for name, (_, shape) in models.torch_names(loaded.module()).items()}
+    if family == "vicuna":  # one level less of names
+        names = {
+            re.sub(r"^language_model\.(?!lm_head)", "language_model.model.", name): shape
+            for name, shape in names.items()
+        }
+    copies = [f"language_model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
+    expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items() if name not in copies}
+    assert names == expected
+
+
+def test_preprocessing(folder, loaded, family):
+    """Pixel values of odd shapes, of gray, and of an alpha channel that is opaque."""
+    if family == "vicuna":
+        pytest.skip("the images are InstructBLIP's")
+    official = transformers.AutoProcessor.from_pretrained(folder).image_processor
+    rng = np.random.default_rng(4)
+    colours = [
+        Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in ((51, 70), (20, 9), (1, 3))
+    ]
+    gray = Image.fromarray(rng.integers(0, 256, (33, 47), dtype=np.uint8))
+    alpha = colours[0].copy()
+    alpha.putalpha(255)
+    for image in [*colours, gray, alpha]:
+        expected = official(image, return_tensors="np")["pixel_values"][0].transpose(1, 2, 0)
+        np.testing.assert_array_equal(loaded.processor.normalize(loaded.processor(image)), expected)

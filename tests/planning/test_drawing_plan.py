@@ -1,0 +1,267 @@
+"""What drawing takes: what is compiled for devices that are not at hand is what `Pipeline.generate` runs."""
+
+import dataclasses
+import importlib.util
+import io
+import json
+import re
+
+import jax
+import pytest
+from rich.console import Console
+
+from launch import configuration
+from tests.expectations import raises
+from tests.planning import small
+from tests.planning.test_programs import _environment  # noqa: F401  # as launch.plan sets it, for each test
+from winobench import parallel
+from winobench.accelerators import ACCELERATORS
+from winobench.diffusion import families, pure_functions
+from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.errors import InputError
+from winobench.planning import (
+    abstract,
+    compiling,
+    drawing,
+    drawing_plan,
+    drawing_table,
+    estimate,
+    hlo,
+    plans,
+    topologies,
+)
+from winobench.planning.compiling import Compiled
+from winobench.planning.roofline import Sum
+from winobench.planning.topologies import Target
+
+STEPS = {"num_steps": 3, "guidance_scale": 3.0}
+
+
+def programs_of(description, devices, dtype="bfloat16", **options):
+    """The loop, the decoder and the text encoders for two pictures on each device."""
+    pipeline = abstract.make_pipeline(description, dtype)
+    found = drawing.drawing(pipeline, parallel.make_mesh(devices), **{**STEPS, **options})
+    return found, found.programs(2)
+
+
+@pytest.mark.parametrize(
+    ("count", "options"),
+    [(1, {}), (2, {"sampler": "euler_ancestral", "guidance_scale": 1.0, "image_size": 16})],
+)
+def test_the_programs_are_those_that_draw(tiny_pipeline, monkeypatch, count, options):
+    """To the letter, as JAX's compilers take them; but for the place of the text encoders, which arrays have not."""
+    if len(jax.devices()) < count:
+        pytest.skip(f"needs {count} devices")
+    ran = []
+
+    def noted(function):
+        def call(*arguments):
+            ran.append(function.lower(*arguments).as_text())
+            return function(*arguments)
+
+        return call
+
+    pipeline = StableDiffusion.from_pretrained(tiny_pipeline)
+    for name in ("call", "call_on_rows"):
+        monkeypatch.setattr(pure_functions, name, noted(getattr(pure_functions, name)))
+    mesh = parallel.make_mesh(jax.devices()[:count])
+    pipeline.generate(["a red cube"], batch_size=2 * count, mesh=mesh, **{**STEPS, **options})
+    monkeypatch.undo()
+    description = families.read_description(tiny_pipeline)
+    found, (loop, decoder, texts) = programs_of(description, jax.devices()[:count], "float32", **options)
+    loop, decoder, texts = (program.lower().as_text() for program in (loop, decoder, texts))
+    texts = re.sub(r"  sdy\.mesh @empty_mesh.*\n| \{sdy\.sharding = #sdy\.sharding<@empty_mesh[^>]*>\}", "", texts)
+    assert found.encodings == (1 if "guidance_scale" in options else 2)
+    assert ran == [texts] * found.encodings + [loop, decoder]
+    networks = pipeline.networks.values()
+    assert sum(found.weights.values()) == sum(
+        leaf.nbytes for network in networks for leaf in jax.tree.leaves(pure_functions.functional.split(network)[1])
+    )
+
+
+def test_guidance_that_the_network_is_told():
+    """FLUX.1's dev takes it as a number: no empty text is read, and nothing is computed twice."""
+    found, (loop, *_) = programs_of(small.flux_description(1, 1), jax.devices()[:1])
+    shared, rows = loop.lower().args_info[0]
+    assert found.encodings == 1
+    assert shared.empty is None
+    assert rows.states["guidance"].shape == (2,)
+
+
+@pytest.mark.slow
+def test_the_loop_on_tpus():
+    """Counted by its steps, attention fused, and no device waits for another."""
+    pytest.importorskip("libtpu")
+    _, (loop, *_) = programs_of(small.description(), topologies.find("v5e:2x2").devices)
+    kernels = hlo.kernels(hlo.parse(loop.lower().compile().as_text()))
+    # As `test_the_step_on_a_tpu` counts them, in each of three steps.
+    assert sum(kernel.times for kernel in kernels if kernel.kind == hlo.ATTENTION) == 3 * 8
+    assert compiling.collectives(kernels) == {}
+    assert not any(kernel.in_open_loop for kernel in kernels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [("v5e:1x1", "libtpu"), pytest.param("h100:1", "jax_plugins", id="1 GPU"), ("h100:2", "jax_plugins")],
+)
+def test_all_programs_of_a_device(text, package):
+    """Steps are what the loop's operations grow by; one device takes the same kernels as several."""
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    target = topologies.find(text)
+    made = {
+        steps: [
+            compiling.compile_program(program, target)
+            for program in programs_of(small.description(), target.devices, num_steps=steps)[1]
+        ]
+        for steps in (2, 4)
+    }
+    two, four = made[2][0], made[4][0]
+    assert four.operations == pytest.approx(2 * two.operations, rel=1e-3)
+    assert two.kernels[hlo.ATTENTION].count == 2 * 8
+    assert made[2][1:] == made[4][1:]
+    assert all(program.collectives == {} and program.seconds > 0 for program in made[2])
+
+
+def compiled(program):
+    """A second for each picture in the loop, a tenth in the decoder, a hundredth for a text; a GB for each item."""
+    seconds = {"text": 0.01, "picture": 1.0 if "loop" in program.name else 0.1}[program.noun] * program.items
+    kernels = {"matrix product": Sum(1, 1e12 * program.items, 1e9 * program.items, seconds)}
+    temporaries = 10**9 * program.items if program.noun == "picture" else 0
+    return Compiled(program.name, program.noun, program.items, temporaries, 0, 0, kernels, {}, 60.0)
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Plans on eight devices of two processes, by programs that nobody compiles."""
+    asked = []
+
+    def compile_program(program, target):
+        asked.append((program.name, program.items))
+        return compiled(program)
+
+    monkeypatch.setattr(drawing_plan, "compile_program", compile_program)
+
+    class Device:
+        platform = "cpu"
+        device_kind = "cpu"
+
+        def __init__(self, number):
+            self.id, self.process_index = number, number // 4
+
+    def plan(*overrides, room=16.9e9, **options):
+        accelerator = dataclasses.replace(ACCELERATORS["v5e"], memory=int(room))
+        target = Target("v5e:2x4", accelerator, tuple(map(Device, range(8))))
+        config = configuration.load("pictures:paper", overrides)
+        return plans.make_plan(config, target, say=lambda _: None, **options), asked
+
+    return plan
+
+
+def test_a_plan(planned):
+    """Two models of which one has two LoRAs would be named so; here one with a LoRA and without, 208 pictures each."""
+    plan, asked = planned(("model", "sd15"), ("lora", "none,FILE"), ("dtype", "bfloat16"), price=2.0, devices=(8, 1))
+    assert asked == [("text encoders", 32), ("decoder", 8), ("loop of 50 steps", 8)]
+    (drawer,) = plan.drawers
+    assert (drawer.batch, drawer.loras, drawer.sharing, plan.pictures) == (8, 2, 4, 208)
+    assert drawer.weights["denoiser"] == pytest.approx(2 * 860e6, rel=0.01)
+    assert drawer.total == sum(drawer.weights.values()) + drawer.others + 8 * 10**9
+    # The texts of four devices and the empty one, 32 rows each, are read on one device.
+    assert drawer.seconds == pytest.approx(8 + 0.8 + 2 * 0.32)
+    assert drawer.each_picture("operations") == pytest.approx(1e12 * (2 + 2 * 32 / 4 / 8))
+    assert plan.fits
+    eight, one = plan.durations
+    # 104 of the pictures in each of two processes, 32 at once; or all of them in one process of one device, 8 at once.
+    assert (eight.drawing, one.drawing) == pytest.approx((2 * 4 * 8, 2 * 26 * 8))
+    assert (eight.texts, one.texts) == pytest.approx((2 * 4 * 0.64, 2 * 26 * 0.16))
+    assert eight.loading == pytest.approx(2 * sum(drawer.weights.values()) / 1e9)
+    assert eight.with_cache == pytest.approx(eight.total - 3 * 60)
+    content = json.loads(json.dumps(plan.as_json()))
+    assert content["drawers"][0]["pictures_per_second"] == pytest.approx(8 / 9.44)
+    text = io.StringIO()
+    drawing_table.print_plans([plan], details=True, console=Console(file=text, width=100))
+    rows = [line.split() for line in text.getvalue().splitlines()]
+    shown = ["sd15", "v5e:2x4", f"{drawer.total / 1e9:.1f}", "of", "16.9", "8", "4.0", "4.0", "1.18", "0.847"]
+    assert shown in rows
+    dollars = f"{eight.total / 3600 * 8 * 2:.2f}"
+    assert any(row[:2] == ["8", "v5e"] and row[-1] == dollars for row in rows)
+    assert any("published size" in note for note in plan.notes)
+
+
+def test_no_more_pictures_than_fit(planned, tmp_path):
+    """There is room for six, so that four are drawn at once. What cannot fit is not compiled."""
+    small.write(tmp_path / "one")
+    small.write(tmp_path / "two")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    options = ("model", f"{one},{two}"), ("prompts", "clevr:14")
+    plan, asked = planned(*options, room=6.5e9)
+    assert [(each.model, each.batch) for each in plan.drawers] == [(one, 4), (two, 4)]
+    tried = [*["text encoders", "decoder"] * 2, "loop of 50 steps"]
+    assert [name for name, _ in asked] == tried * 2
+    assert plan.fits
+    assert {note for note in plan.notes if "batch_size" in note} == {
+        f"v5e:2x4 needs --config.batch_size=4 for {name}" for name in (one, two)
+    }
+    for room, said, compiled in (
+        (0.5e9, "not even one picture", {"text encoders", "decoder"}),
+        (1e5, "no room", set()),
+    ):
+        asked.clear()
+        plan, asked = planned(*options, room=room)
+        assert [each.batch for each in plan.drawers] == [0, 0]
+        assert {name for name, _ in asked} == compiled
+        assert not plan.fits
+        assert plan.durations == ()
+        assert [name in note and said in note for name, note in zip((one, two), plan.notes, strict=True)] == [True] * 2
+    text = io.StringIO()
+    drawing_table.print_plans([plan], details=True, console=Console(file=text, width=200))
+    assert "does not fit" in text.getvalue()
+
+
+def test_encoders_that_leave_before_the_denoiser_comes(planned):
+    """T5 XXL and FLUX.1-dev's transformer do not fit together, and one after the other they do."""
+    flux = ("model", "flux1-dev"), ("dtype", "bfloat16"), ("batch_size", "1"), ("guidance_scale", "3.5")
+    resident, asked = planned(*flux, room=30e9)
+    assert (resident.drawers[0].batch, asked) == (0, [])
+    assert any("--config.encoders=staged" in note for note in resident.notes)
+    staged, asked = planned(*flux, ("encoders", "staged"), room=30e9)
+    (drawer,) = staged.drawers
+    assert [name for name, _ in asked] == ["text encoders", "decoder", "loop of 50 steps"]
+    weights = drawer.weights
+    assert drawer.batch == 1
+    assert drawer.total == weights["denoiser"] + weights["autoencoder"] + drawer.others + 10**9
+    assert not any("staged" in note for note in staged.notes)
+
+
+def test_settings_of_a_family():
+    """Stable Diffusion 3 without T5, of which nothing is on the device then."""
+    whole = abstract.read_description("sd35-medium")
+    without = abstract.read_description("sd35-medium", settings={"zero_t5": True})
+    assert whole.configs.keys() - without.configs.keys() == {"text_encoder_3"}
+    assert without.settings["zero_t5"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "words"),
+    [
+        ([("model", "clip-rn50")], "wrong-kind-of-model", ("clip-rn50",)),
+        ([("model", "sd15"), ("sampler", "flow_euler")], "wrong-kind-of-sampler", ("flow_euler", "ddim")),
+        ([("model", "sd15"), ("image_size", "100")], "not-a-multiple", ("100",)),
+        ([("model", "sd15"), ("pipeline_options", "zero_t5=true")], "unknown-name", ("zero_t5",)),
+    ],
+)
+def test_what_cannot_be_planned(planned, overrides, code, words):
+    with raises(code, *words):
+        planned(*overrides)
+
+
+def test_prompts_that_are_not_there(planned):
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
+        planned(("model", "sd15"), ("prompts", "nowhere.txt"))
+
+
+def test_processes_of_gpus():
+    """A machine has eight: no process draws with more."""
+    if importlib.util.find_spec("jax_plugins") is None:
+        pytest.skip("needs JAX's CUDA plugin")
+    assert len(drawing_plan._of_one_process(topologies.find("h100:16"))) == estimate.DEVICES_PER_HOST["gpu"]

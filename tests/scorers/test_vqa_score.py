@@ -1,0 +1,289 @@
+"""VQAScore: the published formula against torch, what is computed how often, what is refused."""
+
+import json
+import logging
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+from tests.expectations import raises
+from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
+from tests.tiny_language_models import write_language_model
+from tests.tiny_vision_language import QUERIES, VOCABULARY, write_vision_language
+from winobench import parallel, registry
+from winobench.checkpoints import vision_language
+from winobench.scorers import loading, vqa_score
+from winobench.scorers.vqa_score import VQAScore
+
+IMAGES = [np.random.default_rng(seed).integers(0, 256, (20, 24, 3), dtype=np.uint8) for seed in range(4)]
+TEXTS = ["a red cube", "the blue ball left of a red cube, " * 3, ""]
+# So that the second text loses its beginning.
+LONGEST = 48
+TOLERANCE = 1e-5
+FAMILIES = ("instructblip", "blip-2", "vicuna")
+# What only some of them do has a quick test in tests/parity/test_blip_2.py.
+OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[1:]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    """The step over pairs is compiled with few optimizations: that takes most of the time otherwise."""
+    step = vqa_score._score_pairs.__wrapped__
+    with pytest.MonkeyPatch.context() as patch:
+        compiled = jax.jit(step, static_argnames="how", compiler_options=QUICK_COMPILATION)
+        patch.setattr(vqa_score, "_score_pairs", compiled)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return {family: write_vision_language(folder / family, family) for family in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def folder(folders):
+    return folders["instructblip"]
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    return parallel.make_mesh(jax.devices()[:1])
+
+
+@pytest.fixture(scope="module")
+def loaded(folder, one_device):
+    return vision_language.load_vision_language(folder, mesh=one_device)
+
+
+@pytest.fixture(scope="module")
+def scorer(loaded):
+    return VQAScore(loaded, batch_size=2)
+
+
+def torch_log_likelihoods(folder, family, answer):
+    """With the library's model, image processor and tokenizers; questions are those of the published evaluation."""
+    cls = transformers.InstructBlipForConditionalGeneration
+    if family == "blip-2":
+        cls = transformers.Blip2ForConditionalGeneration
+    network = cls.from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    limits = {"truncation": True, "max_length": LONGEST, "return_tensors": "pt"}
+    follows = family == "vicuna"
+    labels = processor.tokenizer(answer, return_tensors="pt", add_special_tokens=not follows)["input_ids"]
+    if follows:
+        labels = torch.cat([labels, torch.full((1, 1), processor.tokenizer.eos_token_id)], dim=1)
+    found = np.zeros((len(IMAGES), len(TEXTS), labels.shape[1]))
+    for row, image in enumerate(IMAGES):
+        pixels = processor.image_processor(Image.fromarray(image), return_tensors="pt")["pixel_values"]
+        for column, text in enumerate(TEXTS):
+            question = f'Question: Does this figure show "{text}"? Please answer yes or no.'
+            processor.tokenizer.truncation_side = "left"
+            ids = processor.tokenizer(question, **limits)["input_ids"]
+            slots = torch.full((1, QUERIES), network.config.image_token_index)
+            inputs = {"pixel_values": pixels, "input_ids": torch.cat([slots, ids], dim=1)}
+            if follows:
+                inputs["input_ids"] = torch.cat([inputs["input_ids"], labels[:, :-1]], dim=1)
+            else:
+                inputs["labels"] = labels
+            if family != "blip-2":
+                processor.qformer_tokenizer.truncation_side = "left"
+                inputs["qformer_input_ids"] = processor.qformer_tokenizer(question, **limits)["input_ids"]
+            logits = network(**inputs).logits[0, -labels.shape[1] :]
+            found[row, column] = -torch.nn.CrossEntropyLoss(reduction="none")(logits, labels[0])
+    return found
+
+
+@pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS])
+def test_published_formula(folders, family):
+    """exp(-mean of the answer's cross-entropies), and the log-odds of two answers."""
+    loaded = vision_language.load_vision_language(folders[family])
+    with torch.no_grad():
+        likelihoods, opposite = (torch_log_likelihoods(folders[family], family, answer) for answer in ("yes", "no"))
+    assert likelihoods.shape[-1] > 2  # "yes" is several tokens here, and one ends it
+    probability = np.exp(likelihoods.mean(axis=-1))
+    log_odds = likelihoods.sum(axis=-1) - opposite.sum(axis=-1)
+    for kind, wanted in (("probability", probability), ("log_odds", log_odds)):
+        scores = VQAScore(loaded, score=kind, max_text_tokens=LONGEST, batch_size=1).score(IMAGES, TEXTS)
+        assert scores.dtype == np.float32
+        assert relative_error(scores, wanted) < TOLERANCE
+        # Otherwise any order would do.
+        assert np.ptp(wanted, axis=0).min() > 1e-3 * np.abs(wanted).max()
+        assert np.ptp(wanted, axis=1).min() > 1e-3 * np.abs(wanted).max()
+
+
+def test_any_order_and_number_of_devices(loaded, scorer):
+    """Also with more images and texts than the tables have rows, and with those that are given twice."""
+    whole = scorer.score(IMAGES, TEXTS)
+    pairs = np.random.default_rng(1).permutation(np.argwhere(whole < np.inf))[:-2]
+    small = VQAScore(loaded, batch_size=2, table_rows=2)
+    rows, scores = map(np.concatenate, zip(*small.iter_scores(IMAGES, TEXTS, pairs), strict=True))
+    np.testing.assert_array_equal(rows, np.arange(len(pairs)))
+    np.testing.assert_allclose(scores, whole[tuple(pairs.T)], rtol=1e-5)
+    several = parallel.make_mesh()
+    assert parallel.data_parallelism(several) > 1
+    images = [IMAGES[1], IMAGES[0].copy(), IMAGES[1]]
+    again = VQAScore(loaded, batch_size=2, mesh=several).score(images, [TEXTS[1], *TEXTS])
+    np.testing.assert_allclose(again, whole[np.ix_([1, 0, 1], [1, 0, 1, 2])], rtol=1e-5)
+
+
+def test_images_are_encoded_once_and_nothing_is_compiled_again(loaded, scorer, monkeypatch, compilations):
+    scorer.score(IMAGES, TEXTS)
+    encoded = []
+    original = scorer._image_encoder.write
+    monkeypatch.setattr(
+        scorer._image_encoder, "write", lambda table, rows, items: encoded.extend(items) or original(table, rows, items)
+    )
+    with compilations() as count:
+        scorer.score(IMAGES[1:], [TEXTS[1], "the ball"])
+        VQAScore(loaded, batch_size=2).score(IMAGES, [*TEXTS[1:], "a red ball"])
+    assert count.total == 0
+    assert len(encoded) == len(IMAGES) - 1
+
+
+@pytest.mark.slow
+def test_bfloat16_and_int8(folder, scorer):
+    whole = scorer.score(IMAGES, TEXTS)
+    for options in ({"dtype": "bfloat16"}, {"int8": True}):
+        other = VQAScore.from_pretrained(folder, **options)
+        scores = other.score(IMAGES, TEXTS)
+        assert scores.dtype == np.float32
+        np.testing.assert_allclose(scores, whole, rtol=0.15)
+        assert not np.array_equal(scores, whole)
+        assert other.fingerprint() != scorer.fingerprint()
+
+
+@pytest.mark.slow
+def test_devices_may_share_the_parameters(folder, scorer):
+    shared = loading.load_scorer(str(folder), model_parallel=2)
+    assert shared.mesh.shape["model"] == 2
+    np.testing.assert_allclose(shared.score(IMAGES, TEXTS), scorer.score(IMAGES, TEXTS), rtol=1e-4)
+
+
+def test_fingerprint(folder, loaded, scorer, tmp_path):
+    fingerprint = scorer.fingerprint()
+    assert json.loads(json.dumps(fingerprint)) == fingerprint
+    assert VQAScore(loaded, batch_size=3, table_rows=7).fingerprint() == fingerprint
+    options = [
+        {"score": "log_odds"},
+        {"score": "log_odds", "opposite": "neither"},
+        {"question": "Is it {}?"},
+        {"answer": "Yes"},
+        {"max_text_tokens": 20},
+    ]
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    words = json.loads((copy / "qformer_tokenizer" / "tokenizer.json").read_text())
+    words["model"]["vocab"]["red"], words["model"]["vocab"]["blue"] = (
+        words["model"]["vocab"][word] for word in ("blue", "red")
+    )
+    (copy / "qformer_tokenizer" / "tokenizer.json").write_text(json.dumps(words))
+    all_of_them = [fingerprint, VQAScore.from_pretrained(copy).fingerprint()]
+    all_of_them += [VQAScore(loaded, **one).fingerprint() for one in options]
+    assert len({json.dumps(one, sort_keys=True) for one in all_of_them}) == 2 + len(options)
+
+
+def test_long_questions_lose_their_beginning(loaded, caplog):
+    scorer = VQAScore(loaded, max_text_tokens=LONGEST, batch_size=2)
+    with caplog.at_level(logging.WARNING):
+        ids, of_qformer = scorer._tokenize(["a cube", "ball of " * 40])[1]
+    assert "1 of 2 questions are longer than 48 tokens" in caplog.text
+    tokenizer = loaded.tokenizer
+    assert ids[-1] == of_qformer[-1] == LONGEST
+    assert tokenizer.decode(ids[:-1]).endswith("Please answer yes or no.</s>")
+    assert [VOCABULARY[of_qformer[place]] for place in (0, LONGEST - 1)] == ["[CLS]", "[SEP]"]
+
+
+def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
+    for name in ("instructblip-flan-t5-xl", "blip2-flan-t5-xl"):
+        assert registry.MODELS[name].scorer == "vqa_score"
+    row = registry.MODELS["instructblip-flan-t5-xl"]
+    monkeypatch.setitem(registry.MODELS, "instructblip-flan-t5-xl", type(row)(str(folder), "", row.scorer))
+    for name in (str(folder), "instructblip-flan-t5-xl"):
+        assert type(loading.load_scorer(name, batch_size=3)) is VQAScore
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score": "logits"}, ("bad-value", "score", "'logits'", "log_odds")),
+        ({"scores": "log_odds"}, ("unknown-option", "'scores'", "VQAScore")),
+        ({"question": "Is it?"}, ("bad-template", "question", "'Is it?'", "{}")),
+        ({"question": "{} or {}?"}, ("bad-template", "question")),
+        ({"answer": ""}, ("unknown-answer", "answer", "''")),
+        ({"score": "log_odds", "opposite": "yes"}, ("unknown-answer", "opposite", "'yes'")),
+        ({"max_text_tokens": 65}, ("out-of-range", "max_text_tokens", "65", "64")),
+        ({"batch_size": 0}, ("out-of-range", "batch_size", "0")),
+        ({"table_rows": 1.5}, ("out-of-range", "table_rows", "1.5")),
+        ({"dtype": "float16"}, ("unsupported-dtype", "float16", "bfloat16")),
+        ({"variant": "fp16"}, ("no-weights", "model.fp16.safetensors")),
+    ],
+)
+def test_unknown_options(folder, options, message):
+    with raises(*message):
+        VQAScore.from_pretrained(folder, **options)
+
+
+def test_an_answer_without_tokens_of_its_own():
+    """A tokenizer with words only has none for others."""
+    tokenizer = transformers.BertTokenizerFast(vocab={word: number for number, word in enumerate(VOCABULARY)})
+    with raises("unknown-answer", "answer", "'yes'"):
+        vqa_score._answer_tokens("answer", "yes", tokenizer, False)
+
+
+def test_a_text_with_the_images_token(scorer):
+    with raises("image-slot-in-text", "'a <image> cube'"):
+        scorer.score(IMAGES[:1], ["a cube", "a <image> cube"])
+
+
+def change(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_language_model_without_eyes(tmp_path):
+    folder = write_language_model(tmp_path / "t5", "t5")
+    for load in (VQAScore.from_pretrained, lambda name: loading.load_scorer(str(name))):
+        with raises("wrong-kind-of-model", "'t5'", "without eyes", "config.json"):
+            load(folder)
+
+
+def test_parts_of_other_models(folder, tmp_path):
+    """A processor for other images, of another family, for more queries; a tokenizer with another token for images."""
+    processor = json.loads((folder / "processor_config.json").read_text())
+    images = processor["image_processor"]
+    faults = [
+        ({"image_processor": images | {"size": {"height": 24, "width": 24}}}, ("mismatched-parts", "24", "32")),
+        (
+            {"image_processor": images | {"image_processor_type": "CLIPImageProcessor"}},
+            ("wrong-kind-of-processor", "processor_config.json", "CLIPImageProcessor"),
+        ),
+        ({"num_query_tokens": 5}, ("mismatched-parts", "num_query_tokens=5", "4")),
+    ]
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    for values, message in faults:
+        change(copy / "processor_config.json", **(processor | values))
+        with raises(*message):
+            VQAScore.from_pretrained(copy)
+    change(copy / "processor_config.json", **processor)
+    change(copy / "config.json", image_token_index=7)
+    with raises("mismatched-parts", "<image>", "image_token_index=7"):
+        VQAScore.from_pretrained(copy)
+    change(copy / "config.json", text_config={"model_type": "opt"})
+    with raises("unsupported-option", "config.json", "'opt'", "'t5'", "'llama'"):
+        VQAScore.from_pretrained(copy)
+
+
+def test_weights_without_the_vision_tower(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    index = json.loads((copy / "model.safetensors.index.json").read_text())
+    index["weight_map"] = {
+        name: file for name, file in index["weight_map"].items() if file == "model-00001-of-00002.safetensors"
+    }
+    assert not any(name.startswith("vision_model.") for name in index["weight_map"])
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    with raises("mismatched-parts", "InstructBlipForConditionalGeneration", "missing"):
+        VQAScore.from_pretrained(copy)

@@ -1,0 +1,163 @@
+"""Tasks on pictures that people have rated: ratings by hand, and rows that contradict each other."""
+
+import json
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.expectations import raises
+from tests.tasks import newer_layouts
+from winobench.metrics import ratings
+from winobench.tasks import TASKS, meta_geneval, meta_imagereward, meta_tifa160, people
+from winobench.tasks.annotations import Entry
+
+REFERENCE = pathlib.Path(os.environ.get("WINOBENCH_REFERENCE_DATA", "")) / "newer" / "people"
+needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs the published annotations")
+
+
+def change(path, old, new, count=1):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, count))
+
+
+def test_ratings_of_tifa160_are_means(tmp_path):
+    items = list(meta_tifa160.read(newer_layouts.write_tifa160(tmp_path, authors=False)))
+    assert [item.id for item in items] == ["coco_1", "drawbench_2", "coco_3"]
+    assert [item.groups for item in items] == [("coco",), ("drawbench",), ("coco",)]
+    # Of the first prompt: (1, 1), (2, 2), (3, 5), (4, 5), (5, 2).
+    assert items[0].ratings == (1.0, 2.0, 4.0, 4.5, 3.5)
+    assert items[0].images[0].path == tmp_path / "tifa160" / "coco_1_mini_dalle.jpg"
+    newer_layouts.write_tifa160(tmp_path, authors=True)
+    assert list(meta_tifa160.read_authors(tmp_path)) == items
+
+
+def test_pictures_of_tifa160_without_an_answer_are_named(tmp_path):
+    path = newer_layouts.write_tifa160(tmp_path, authors=False) / "dsg_tifa160_anns.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if "mini-dalle" not in line) + "\n")
+    with raises("missing-answer", "coco_1_mini_dalle", "tifa160.json"):
+        list(meta_tifa160.read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "named"),
+    [
+        (",mini-dalle,", ",dalle-3,", "unknown-name", "'dalle-3'"),
+        (",coco_1,", ",coco_9,", "unknown-name", "coco_9_mini_dalle"),
+        ('it?",1', 'it?",6', "out-of-range", "'answer'"),
+        ('it?",1', 'it?",often', "not-a-number", "'answer'"),
+        ("source_id", "source", "missing-column", "'source_id'"),
+    ],
+)
+def test_odd_answers_of_tifa160_are_named(tmp_path, old, new, code, named):
+    path = newer_layouts.write_tifa160(tmp_path, authors=False) / "dsg_tifa160_anns.csv"
+    change(path, old, new)
+    with raises(code, str(path) if code != "unknown-name" else named, named):
+        list(meta_tifa160.read(tmp_path))
+
+
+def test_two_texts_of_a_prompt_are_named(tmp_path):
+    path = newer_layouts.write_tifa160(tmp_path, authors=True) / "human_annotations.json"
+    rows = json.loads(path.read_text())
+    rows["coco_1_vq_diffusion"]["text"] = "another"
+    path.write_text(json.dumps(rows))
+    with raises("contradicting-rows", "coco_1_vq_diffusion", "coco_1_mini_dalle"):
+        list(meta_tifa160.read_authors(tmp_path))
+
+
+def test_ratings_of_imagereward_are_minus_ranks(tmp_path):
+    items = list(meta_imagereward.read(newer_layouts.write_imagereward(tmp_path)))
+    assert items[0].ratings == (-1.0, -2.0, -3.0, -4.0)
+    assert [len(item.images) for item in items] == [4, 9, 5]
+    rows = json.loads((tmp_path / "test.json").read_text())
+    rows[1]["ranking"].pop()
+    (tmp_path / "test.json").write_text(json.dumps(rows))
+    with raises("wrong-number-of-entries", "'ranking' in row 2", "8", "9"):
+        list(meta_imagereward.read(tmp_path))
+
+
+def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
+    items = list(meta_geneval.read(newer_layouts.write_geneval(tmp_path)))
+    assert [item.id for item in items] == [
+        f"{name}/{prompt}" for name in meta_geneval.SETS for prompt in ("00000", "00094")
+    ]
+    # Of prompt 0 and picture 0 answers 1, 2, 3, 4, 4; of picture 3 answers 4, 4, 4, 1, 2.
+    assert items[0].ratings == (0.4, 0.6, 0.6, 0.6)
+    # Of prompt 94, place 1, picture 1: 1, 2, 3, 4, 4, of which the first one is the 4 of the answer that is cut in two.
+    assert items[3].ratings[1] == 0.6
+    assert items[3].images[1].path == tmp_path / "images" / "if-xl" / "00094" / "samples" / "00001.png"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "named"),
+    [
+        ("2.Vase,right,neither_y,4,3.0,\n", "", "incomplete-row", "row 26"),
+        ("2.Vase,right,neither_y,4,", "2.Vase,right,neither_y,7,", "out-of-range", "'Input.image_id' in row 27"),
+        ("HIT,0_0,", "HIT,0,", "wrong-value", "'Input.index' in row 1"),
+        ("neither_y,2,", "neither_y,,", "not-a-number", "'Answer.task-quality'"),
+        ("a bench,bench", "a bank,bench", "contradicting-rows", "'a photo of a bench'"),
+    ],
+)
+def test_odd_rows_of_geneval_are_named(tmp_path, old, new, code, named):
+    path = newer_layouts.write_geneval(tmp_path) / "annotations_if-xl.csv"
+    change(path, old, new)
+    with raises(code, named, str(path)):
+        list(meta_geneval.read(tmp_path))
+
+
+def test_every_picture_of_geneval_has_an_address():
+    downloads = TASKS["meta_geneval"].source.downloads
+    assert len(downloads) == 3 + 3 * 100 * 4
+    assert len({download.to for download in downloads}) == len(downloads)
+    (one,) = (download for download in downloads if download.to == "images/clip/00542/samples/00003.png")
+    assert one.url.endswith("djghosh/aigen-images/resolve/main/images/clip/00542/samples/00003.png")
+
+
+@pytest.mark.parametrize(("value", "expected"), [(4, 4), ("4", 4), (" 2.0", 2)])
+def test_answers_are_numbers_or_texts_of_such(value, expected):
+    assert people.answer(Entry(value, "here"), 1, 5) == expected
+
+
+@pytest.mark.parametrize("value", [True, None, "", "4.5", 4.0, "-1", [4]])
+def test_other_answers_are_refused(value):
+    with raises("not-a-number", "here"):
+        people.answer(Entry(value, "here"), 1, 5)
+
+
+@needs_reference
+def test_the_published_annotations_have_the_published_counts():
+    for name, count in (
+        ("meta_tifa160", 160),
+        ("meta_tifa160_authors", 160),
+        ("meta_imagereward", 466),
+        ("meta_geneval", 300),
+    ):
+        items = list(TASKS[name].source.read(REFERENCE))
+        assert len(items) == count == TASKS[name].source.num_examples
+    assert sum(len(item.images) for item in items) == 1200
+    ranked = [item.ratings for item in meta_imagereward.read(REFERENCE)]
+    pairs = sum(one != other for given in ranked for place, one in enumerate(given) for other in given[:place])
+    assert pairs == 6399  # Table 3
+
+
+@needs_reference
+def test_published_scores_have_the_published_correlations():
+    """Outputs of TIFA's compute_correlation.ipynb."""
+    rows = list(json.loads((REFERENCE / "human_annotations_with_scores.json").read_text()).values())
+    for column, tau, correlation in (
+        ("clipscore_vitb32", 0.2314458979024208, 0.3318181645103688),
+        ("tifa_mplug-large", 0.4717164648720951, 0.5967201059577838),
+    ):
+        rated = ratings.Rated.of(
+            [row[column] for row in rows], [row["human_avg"] for row in rows], [row["text_id"] for row in rows]
+        )
+        measures = ratings.rank_measures(rated)
+        assert measures["kendall_tau_b"].value(160) == pytest.approx(tau, abs=1e-12)
+        assert measures["pearson"].value(160) == pytest.approx(correlation, abs=1e-12)
+        expected = scipy.stats.kendalltau(rated.scores, rated.ratings, variant="c").statistic
+        assert measures["kendall_tau_c"].value(160) == pytest.approx(expected, abs=1e-12)
+        assert np.isfinite(measures["pairwise_accuracy"].value(160))

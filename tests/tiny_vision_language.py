@@ -1,0 +1,138 @@
+"""Small random BLIP-2 and InstructBLIP, in the published layout: shards, processor, two tokenizers."""
+
+import json
+import pathlib
+
+from tests.tiny_language_models import make_tokenizer
+
+SIZE = 32  # pixels
+QUERIES = 4
+WORDS = ["a", "red", "blue", "cube", "ball", "left", "of", "the", "does", "this", "figure", "show", "##s", '"', "?"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": SIZE,
+    "patch_size": 8,
+    # Unlike those published, and unlike each other, so that a swapped or forgotten one shows.
+    "layer_norm_eps": 0.01,
+}
+_QFORMER = {
+    # One more id than the tokenizer knows: [DEC], as published.
+    "vocab_size": len(VOCABULARY) + 1,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "max_position_embeddings": 64,
+    "layer_norm_eps": 0.03,
+}
+_T5 = {
+    "model_type": "t5",
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_decoder_layers": 1,
+    "num_heads": 4,
+    "feed_forward_proj": "gated-gelu",
+    # As published: not the usual one of such a T5.
+    "dense_act_fn": "gelu",
+    "decoder_start_token_id": 0,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+}
+
+
+_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+    "bos_token_id": 2,
+}
+
+
+def make_processor(folder: pathlib.Path, family: str):
+    """Transformers' processor: images of 32 x 32, a T5's tokenizer, and for InstructBLIP one like BERT's."""
+    import transformers
+
+    images = transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
+    tokenizer = make_tokenizer(kind="decoder" if family == "vicuna" else "t5")
+    if family == "blip-2":
+        return transformers.Blip2Processor(images, tokenizer, num_query_tokens=QUERIES)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
+    bert = transformers.BertTokenizerFast.from_pretrained(folder)
+    (folder / "vocab.txt").unlink()
+    return transformers.InstructBlipProcessor(images, tokenizer, bert, num_query_tokens=QUERIES)
+
+
+def write_vision_language(folder: pathlib.Path, family: str = "instructblip") -> pathlib.Path:
+    """Writes a model with random weights, the same at every call.
+
+    Args:
+      folder: where to; made if needed.
+      family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it.
+
+    Returns:
+      The folder.
+    """
+    import torch
+    import transformers
+
+    processor = make_processor(folder, family)
+    processor.save_pretrained(folder)
+    config_class, model_class = {
+        "blip-2": (transformers.Blip2Config, transformers.Blip2ForConditionalGeneration),
+    }.get(family, (transformers.InstructBlipConfig, transformers.InstructBlipForConditionalGeneration))
+    text = _LLAMA if family == "vicuna" else _T5
+    vocab_size = len(processor.tokenizer) + 3
+    config = config_class(
+        vision_config=_VISION,
+        qformer_config=_QFORMER,
+        text_config=text | {"vocab_size": vocab_size, "tie_word_embeddings": False},
+        num_query_tokens=QUERIES,
+        image_token_index=processor.tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    torch.manual_seed(0)
+    model = model_class(config)
+    # A head of its own, as published.
+    model.language_model.lm_head.weight = torch.nn.Parameter(torch.zeros(vocab_size, 32))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # Torch's own start would make all answers alike, whatever the image and the question.
+            if parameter.ndim > 1:
+                parameter.normal_(std=1.0 if "embed" in name or "query" in name else parameter[0].numel() ** -0.5)
+            else:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    _save(model, folder)
+    return folder
+
+
+def _save(model, folder: pathlib.Path) -> None:
+    """Two shards and a config as those of 2024; transformers 5 writes all heads of T5 as tied."""
+    import safetensors.torch
+
+    model.config.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = [type(model).__name__]
+    config["text_config"].pop("scale_decoder_outputs", None)
+    config["text_config"]["tie_word_embeddings"] = False
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    names = sorted(tensors)
+    weight_map = {}
+    for number, part in enumerate((names[: len(names) // 2], names[len(names) // 2 :]), 1):
+        file = f"model-{number:05}-of-00002.safetensors"
+        safetensors.torch.save_file({name: tensors[name] for name in part}, folder / file, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(part, file)
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))

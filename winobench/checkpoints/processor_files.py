@@ -1,0 +1,24 @@
+"""How images are made ready, from the files of BLIP and its successors."""
+
+from __future__ import annotations
+
+from winobench.checkpoints import sources
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+
+
+def read_image_processor(source: sources.Source) -> ImageProcessor:
+    """Reads how images are made ready; transformers 5 writes it into the processor's file, earlier ones on its own.
+
+    Raises:
+      InputError: there is no such file, it is of a processor of another family, or has an option that is not supported.
+    """
+    path = source.find("processor_config.json")
+    options = sources.read_json(path).get("image_processor") if path is not None else None
+    if not isinstance(options, dict):
+        path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
+        options = sources.read_json(path)
+    try:
+        return ImageProcessor.from_config("blip", options)
+    except InputError as error:
+        raise InputError(f"{path}: {error}", code=error.code) from error

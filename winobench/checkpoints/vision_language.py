@@ -1,0 +1,238 @@
+"""Language models that see, from transformers' folders and hub ids: BLIP-2 (FLAN-T5), InstructBLIP (FLAN-T5, Vicuna).
+
+As of language models, weights go from the files straight to the devices (`winobench.checkpoints.language_models`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from flax import nnx
+from jax.sharding import Mesh
+
+from winobench import options, parallel
+from winobench.checkpoints import encoder_layouts, language_models, models, processor_files, sources, weights
+from winobench.checkpoints.weights import FileTensor
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+from winobench.models import blip_2
+from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
+
+NETWORKS: dict[str, type[Blip2ForConditionalGeneration]] = {
+    "blip-2": Blip2ForConditionalGeneration,
+    "instructblip": InstructBlipForConditionalGeneration,
+}
+"""``model_type`` of a ``config.json`` -> the network that reads it."""
+
+_IMAGE_TOKEN = "<image>"
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedVisionLanguageModel:
+    """A language model that sees, ready to be computed with.
+
+    Attributes:
+      network: (graph, state) of ``flax.nnx.split``, the state on the devices of ``mesh``.
+      config: the network's config.
+      processor: makes images ready.
+      tokenizer: a transformers tokenizer, of the language model.
+      qformer_tokenizer: that of a Q-Former that reads questions; None where it reads none.
+      fingerprint: 64 hexadecimal digits; another one if anything that the answers depend on is different.
+      mesh: the devices.
+      stop_ids: tokens that end an answer, sorted.
+    """
+
+    network: tuple[Any, Any]
+    config: Any
+    processor: ImageProcessor
+    tokenizer: Any
+    qformer_tokenizer: Any
+    fingerprint: str
+    mesh: Mesh
+    stop_ids: tuple[int, ...]
+
+    def module(self) -> Any:
+        """The network as one object."""
+        return nnx.merge(*self.network)
+
+
+def network_class(source: sources.Source) -> type[Blip2ForConditionalGeneration]:
+    """Which network a folder or hub repository holds.
+
+    Raises:
+      InputError: it holds none of those that see, or one that only reads.
+    """
+    path = source.require("config.json", "so it is no language model that sees: name one in transformers' layout")
+    model_type = sources.read_json(path).get("model_type")
+    if isinstance(model_type, str) and model_type in NETWORKS:
+        return NETWORKS[model_type]
+    if only_reads(model_type):
+        raise without_eyes(path, model_type)
+    raise InputError(
+        f"{path} has the model_type {options.shown(model_type)}, but the language models that see and are read here are"
+        f" {', '.join(NETWORKS)}",
+        code="wrong-kind-of-model",
+    )
+
+
+def only_reads(model_type: Any) -> bool:
+    """Whether a ``model_type`` is that of a language model which sees no images."""
+    kind = language_models.KINDS.get(model_type) if isinstance(model_type, str) else None
+    return kind in ("decoder", "t5", "bert") and model_type != "llava"
+
+
+def without_eyes(path: str, model_type: str) -> InputError:
+    """What is raised for a ``config.json`` of such a model."""
+    return InputError(
+        f"{path} has the model_type {options.shown(model_type)}: that is a language model without eyes; name one that"
+        " sees, such as Salesforce/instructblip-flan-t5-xl, or judge it with --config=winoviz or --config=wscplus",
+        code="wrong-kind-of-model",
+    )
+
+
+def load_vision_language(
+    source: str | os.PathLike[str] | sources.Source,
+    dtype: Any = "float32",
+    *,
+    mesh: Mesh | None = None,
+    int8: bool = False,
+    variant: str | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> LoadedVisionLanguageModel:
+    """Loads a BLIP-2 or an InstructBLIP, straight onto the devices.
+
+    Args:
+      source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a hub
+        id.
+      dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
+      mesh: the devices, from `winobench.parallel.make_mesh`. All devices when None, each with a copy of the parameters;
+        with an axis ``model``, its devices share one copy.
+      int8: the dense kernels of the language model's layers hold numbers of 8 bits with a scale for each output
+        channel.
+      variant: suffix of the weight files.
+      revision: branch, tag or commit of a hub repository.
+      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+
+    Raises:
+      InputError: a file is missing or damaged, an option is not supported, the parts do not fit each other, or the
+        devices have too little memory.
+    """
+    dtype = language_models.language_model_dtype(dtype)
+    mesh = parallel.as_mesh(mesh)
+    source = sources.resolve(source, revision=revision)
+    cls = network_class(source)
+    config = models.read_config(cls, source)
+    processor = processor_files.read_image_processor(source)
+    tokenizer = language_models.load_tokenizer(source, config.text_config.vocab_size)
+    qformer_tokenizer = None
+    if cls.reads_text:
+        vocab_size = config.qformer_config.vocab_size
+        qformer_tokenizer = encoder_layouts.read_bert_tokenizer(source, vocab_size, subfolder="qformer_tokenizer")
+    _check_parts(source, config, processor, tokenizer)
+    paths = weights.find_weights(source, None, "model", variant=variant, allow_pickle=allow_pickle)
+    config, network, digest = build_vision_language(
+        cls, config, weights.read_weights(paths), dtype, mesh=mesh, int8=int8
+    )
+    fingerprint = language_models.model_fingerprint(
+        digest,
+        config,
+        tokenizer,
+        dtype=dtype.name,
+        int8=int8,
+        processor=dataclasses.asdict(processor),
+        qformer_tokenizer=_digest(qformer_tokenizer),
+    )
+    stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
+    return LoadedVisionLanguageModel(
+        network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids
+    )
+
+
+def build_vision_language(
+    cls: type[Blip2ForConditionalGeneration],
+    config: Any,
+    tensors: Mapping[str, FileTensor],
+    dtype: Any = "float32",
+    *,
+    mesh: Mesh | None = None,
+    int8: bool = False,
+) -> tuple[Any, tuple[Any, Any], str]:
+    """Builds a network and fills it with tensors; as `load_vision_language`, which finds config and tensors first.
+
+    Args:
+      cls: one of ``NETWORKS``.
+      config: the network's shape.
+      tensors: keys in torch's naming -> tensors; every one is used.
+      dtype: of the parameters and of the computation.
+      mesh: the devices.
+      int8: the dense kernels of the language model's layers hold numbers of 8 bits.
+
+    Returns:
+      The config, in which it is now said whether the language model has a head besides the embeddings; (graph, state);
+      and a digest of the tensors.
+    """
+    mesh = parallel.as_mesh(mesh)
+    models._check_depth(cls.__name__, config, tensors, "config.json")
+    named = models._rename(cls.__name__, tensors)
+    # As of T5: what the config says of it cannot be relied on.
+    table = "shared" if config.start is not None else "embed_tokens"
+    head, embeddings = (named.get(f"language_model.{name}.weight") for name in ("lm_head", table))
+    is_tied = encoder_layouts._is_copy(head, embeddings)
+    if is_tied:
+        named.pop("language_model.lm_head.weight", None)
+    config = dataclasses.replace(
+        config, text_config=dataclasses.replace(config.text_config, tie_word_embeddings=is_tied)
+    )
+    graph, state = nnx.split(abstract_vision_language(cls, config, dtype, int8=int8))
+    origins = {
+        path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
+    }
+    state, digest = language_models.fill(cls.__name__, state, origins, named, blip_2.parameter_shardings(state, mesh))
+    return config, (graph, state), digest
+
+
+def abstract_vision_language(
+    cls: type[Blip2ForConditionalGeneration], config: Any, dtype: Any = "bfloat16", *, int8: bool = False
+) -> Blip2ForConditionalGeneration:
+    """A network whose parameters are shapes and dtypes, without values."""
+    dtype = language_models.language_model_dtype(dtype)
+    key = models._SameKey(jax.random.key(0))
+    return nnx.eval_shape(lambda: cls(config, int8=int8, dtype=dtype, param_dtype=dtype, rngs=key))
+
+
+def _check_parts(source: sources.Source, config: Any, processor: ImageProcessor, tokenizer: Any) -> None:
+    """Refuses a processor or a tokenizer of another model; before the weights, which take long."""
+    size = config.vision_config.image_size
+    if processor.size != (size, size):
+        raise InputError(
+            f"the image processor of {source} makes images of {processor.size[0]} x {processor.size[1]} pixels, but the"
+            f" network takes {size} x {size}: check that both are of the same model",
+            code="mismatched-parts",
+        )
+    path = source.find("processor_config.json")
+    queries = sources.read_json(path).get("num_query_tokens") if path is not None else None
+    if queries is not None and queries != config.num_query_tokens:
+        raise InputError(
+            f"{path} says that an image takes num_query_tokens={options.shown(queries)}, but the network makes"
+            f" {config.num_query_tokens} of it: check that both are of the same model",
+            code="mismatched-parts",
+        )
+    token = tokenizer.get_vocab().get(_IMAGE_TOKEN)
+    if token is not None and config.image_token_index is not None and token != config.image_token_index:
+        raise InputError(
+            f"{_IMAGE_TOKEN} is token {token} of the tokenizer of {source}, but image_token_index="
+            f"{config.image_token_index} of config.json: check that both are of the same model",
+            code="mismatched-parts",
+        )
+
+
+def _digest(tokenizer: Any) -> str | None:
+    if tokenizer is None:
+        return None
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

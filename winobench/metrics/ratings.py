@@ -1,0 +1,483 @@
+"""Does a score rank pictures as people do? Agreement of scores with people's ratings, and its intervals.
+
+Each picture has a prompt, a score of how well the two match, and a rating by people, higher = better. Intervals are
+from a bootstrap over prompts: the pictures of a prompt are easy or hard together, and are drawn together. All measures
+here are ratios of sums over pictures, or over pairs of pictures, so that a resample is how often each prompt was drawn
+(`Measure`). A picture is never compared with a copy of itself.
+
+Sources: M. G. Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945), tau-b; A. Stuart, "The
+estimation and comparison of strengths of association in contingency tables", Biometrika 40 (1953), tau-c; D. Deutsch,
+G. Foster and M. Freitag, "Ties Matter", EMNLP 2023, pairwise accuracy with tie calibration (sections 5 and 6), which
+Z. Lin et al., "Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for pictures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from winobench.errors import InputError
+
+NUM_RESAMPLES = 2_000
+"""Of the bootstrap."""
+
+YES_ABOVE = 0.5
+"""People say yes to a picture if more than this share of them does."""
+
+# Thresholds of ties among which a resample calibrates again, as quantiles of all differences of scores. The value
+# itself is the best of all thresholds.
+_THRESHOLDS = 32
+_BATCH = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Rated:
+    """Pictures with what a scorer and what people think of them.
+
+    Attributes:
+      scores: [n] float64, how well a picture matches its prompt.
+      ratings: [n] float64, of people, higher = better.
+      prompts: [n] int64, from 0 to the number of prompts - 1, each of which occurs.
+    """
+
+    scores: np.ndarray
+    ratings: np.ndarray
+    prompts: np.ndarray
+
+    @classmethod
+    def of(cls, scores: Sequence[float], ratings: Sequence[float], prompts: Sequence[Hashable]) -> Rated:
+        """The same of any labels of prompts.
+
+        Raises:
+          ValueError: nothing, lengths that differ, or a number that is not finite.
+        """
+        numbers: dict[Hashable, int] = {}
+        labels = np.array([numbers.setdefault(prompt, len(numbers)) for prompt in prompts], np.int64)
+        x, y = np.asarray(scores, np.float64), np.asarray(ratings, np.float64)
+        if x.ndim != 1 or not len(x) or not x.shape == y.shape == labels.shape:
+            raise ValueError(f"ratings need a score, a rating and a prompt a picture, got {x.shape} and {y.shape}.")
+        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            raise ValueError("scores or ratings hold NaN or infinity.")
+        return cls(x, y, labels)
+
+    @property
+    def num_prompts(self) -> int:
+        """Number of prompts."""
+        return int(self.prompts.max()) + 1
+
+
+class Measure(NamedTuple):
+    """A number over rated pictures, of any sample of their prompts.
+
+    Attributes:
+      of: ``of(counts) -> values``: [b, prompts] float64, how often each prompt was drawn -> [b] float64; NaN where the
+        number is undefined, as a correlation of pictures that all have one rating.
+      chance: its value without any agreement.
+      about: what else ``results.json`` says of it.
+    """
+
+    of: Callable[[np.ndarray], np.ndarray]
+    chance: float | None
+    about: Mapping[str, float | int] = {}
+
+    def value(self, num_prompts: int) -> float:
+        """The number over all prompts, each taken once."""
+        return float(self.of(np.ones((1, num_prompts)))[0])
+
+
+class _Pairs:
+    """Pairs of pictures: i before j, each once."""
+
+    def __init__(self, rated: Rated, *, within: bool):
+        """
+        Args:
+          rated: the pictures.
+          within: only pairs of one prompt.
+        """
+        if within:
+            members = [np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts)]
+        else:
+            members = [np.arange(len(rated.scores))]
+        first, second = (np.concatenate([of[np.triu_indices(len(of), 1)[side]] for of in members]) for side in (0, 1))
+        self.one, self.other = rated.prompts[first], rated.prompts[second]
+        by_score = rated.scores[first] - rated.scores[second]
+        by_rating = rated.ratings[first] - rated.ratings[second]
+        self.gap = np.abs(by_score)
+        agreement = np.sign(by_score) * np.sign(by_rating)
+        self.concordant, self.discordant = agreement > 0, agreement < 0
+        self.score_tie, self.rating_tie = by_score == 0, by_rating == 0
+        self.num_prompts = rated.num_prompts
+
+    def __len__(self) -> int:
+        return len(self.gap)
+
+    def total(self, weights: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """The sum of [pairs] weights as a function of how often prompts were drawn.
+
+        A pair of two prompts counts as often as both were drawn together. Of a prompt that was drawn m times, m copies
+        are compared with each other, and two pictures of it meet m * m times.
+        """
+        size = self.num_prompts
+        cells = np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
+        return lambda counts: np.einsum("bi,bi->b", counts @ cells, counts)
+
+    def by_prompt(self, weights: np.ndarray) -> np.ndarray:
+        """[prompts] float64, the sum of [pairs] weights of pairs within each prompt."""
+        return np.bincount(self.one, weights, self.num_prompts)
+
+    def thresholds(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """The best threshold, and those among which resamples choose.
+
+        Args:
+          weights: [pairs], by which the sum of right pairs is the greatest with the best threshold.
+
+        Returns:
+          The smallest difference of scores such that, where no larger one makes a tie, most pairs are right; and
+          [k] ascending thresholds, it among them.
+
+        Source: Deutsch et al. 2023, section 6.
+        """
+        order = np.argsort(self.gap, kind="stable")
+        gaps = self.gap[order]
+        gains = np.cumsum((weights * self.gains)[order])
+        last = np.append(gaps[1:] != gaps[:-1], True)  # of equal differences all become ties, or none
+        gaps, gains = gaps[last], gains[last]
+        if gaps[0] > 0:
+            gaps, gains = np.append(0.0, gaps), np.append(0.0, gains)
+        # Sums in another order differ by rounding; of equally good thresholds the smallest is meant.
+        best = int(np.flatnonzero(gains >= gains.max() - 1e-9 * max(1.0, np.abs(gains).max()))[0])
+        grid = np.quantile(gaps, np.linspace(0, 1, _THRESHOLDS), method="nearest")
+        return float(gaps[best]), np.unique(np.append(grid, gaps[best]))
+
+    @property
+    def gains(self) -> np.ndarray:
+        """[pairs] by how much a pair is righter as a tie than in the order of its scores: -1, 0 or 1."""
+        return self.rating_tie * 1.0 - self.concordant
+
+
+def kendall_tau_b(pairs: _Pairs) -> Measure:
+    """Kendall's tau-b over all pairs."""
+    signed = pairs.total(pairs.concordant * 1.0 - pairs.discordant)
+    untied = [pairs.total(~tie * 1.0) for tie in (pairs.score_tie, pairs.rating_tie)]
+    return Measure(lambda counts: _ratio(signed(counts), np.sqrt(untied[0](counts) * untied[1](counts))), 0.0)
+
+
+def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
+    """Stuart's tau-c over all pairs; the number of classes is that of all pictures."""
+    classes = min(len(np.unique(rated.scores)), len(np.unique(rated.ratings)))
+    if classes < 2:
+        return Measure(lambda counts: np.full(len(counts), np.nan), 0.0)
+    signed, every = pairs.total(pairs.concordant * 1.0 - pairs.discordant), pairs.total(np.ones(len(pairs)))
+    # 2 (C - D) / (n^2 (classes - 1) / classes), in which the number of pairs, n (n - 1) / 2, takes the place of n^2.
+    scale = 2 * len(pairs) / len(rated.scores) ** 2 * classes / (classes - 1)
+    return Measure(lambda counts: scale * _ratio(signed(counts), every(counts)), 0.0)
+
+
+def pearson(rated: Rated) -> Measure:
+    """Pearson's correlation of scores and ratings."""
+    x, y = rated.scores - rated.scores.mean(), rated.ratings - rated.ratings.mean()
+    if not (np.ptp(rated.scores) and np.ptp(rated.ratings)):
+        return Measure(lambda counts: np.full(len(counts), np.nan), 0.0)
+    parts = (np.ones(len(x)), x, y, x * x, y * y, x * y)
+    sums = np.stack([np.bincount(rated.prompts, part, rated.num_prompts) for part in parts], axis=1)
+
+    def of(counts: np.ndarray) -> np.ndarray:
+        n, sx, sy, sxx, syy, sxy = np.moveaxis(counts @ sums, -1, 0)
+        spread = np.maximum(n * sxx - sx * sx, 0) * np.maximum(n * syy - sy * sy, 0)
+        return np.clip(_ratio(n * sxy - sx * sy, np.sqrt(spread)), -1, 1)
+
+    return Measure(of, 0.0)
+
+
+def pairwise_accuracy(pairs: _Pairs) -> Measure:
+    """Share of pairs of pictures in whose order, or tie, scores and ratings agree, with ties calibrated.
+
+    Scores that differ by no more than a threshold are a tie. The threshold is the one by which most pairs are right,
+    of these very pictures, as published; it is called ``threshold``. Resamples calibrate again.
+    """
+    ones = np.ones(len(pairs))
+    best, grid = pairs.thresholds(ones)
+    size, places = pairs.num_prompts, np.searchsorted(grid, pairs.gap)
+    cells = np.bincount((places * size + pairs.one) * size + pairs.other, pairs.gains, len(grid) * size * size).reshape(
+        len(grid), size, size
+    )
+    cells = np.cumsum(cells, axis=0)
+    ordered, every = pairs.total(pairs.concordant * 1.0), pairs.total(ones)
+
+    def of(counts: np.ndarray) -> np.ndarray:
+        gained = np.einsum("kbi,bi->kb", counts @ cells, counts)
+        return _ratio(ordered(counts) + gained.max(axis=0), every(counts))
+
+    return Measure(of, _calibrated_chance(pairs.rating_tie.mean()), {"threshold": best})
+
+
+def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
+    """The mean over prompts of their tau-b, and of their pairwise accuracy with one threshold for all.
+
+    Prompts whose pictures people find all alike, or the scorer, have no tau-b and are left out of its mean.
+    """
+    number = pairs.by_prompt(np.ones(len(pairs)))
+    untied = [pairs.by_prompt(~tie * 1.0) for tie in (pairs.score_tie, pairs.rating_tie)]
+    signed = pairs.by_prompt(pairs.concordant * 1.0 - pairs.discordant)
+    tau = _ratio(signed, np.sqrt(untied[0] * untied[1]))
+    has_tau, has_pairs = np.isfinite(tau), number > 0
+    tau = np.where(has_tau, tau, 0.0)
+    weights = 1 / number[pairs.one]
+    best, grid = pairs.thresholds(weights)
+    places = np.searchsorted(grid, pairs.gap)
+    gains = np.bincount(pairs.one * len(grid) + places, weights * pairs.gains, pairs.num_prompts * len(grid)).reshape(
+        pairs.num_prompts, len(grid)
+    )
+    gains = np.cumsum(gains, axis=1)
+    ordered = pairs.by_prompt(weights * pairs.concordant)
+    tie_share = pairs.by_prompt(weights * pairs.rating_tie)[has_pairs].mean()
+    return {
+        "within_prompt_pairwise_accuracy": Measure(
+            lambda counts: _ratio(counts @ ordered + (counts @ gains).max(axis=1), counts @ (has_pairs * 1.0)),
+            _calibrated_chance(tie_share),
+            {"threshold": best},
+        ),
+        "within_prompt_kendall_tau_b": Measure(
+            lambda counts: _ratio(counts @ tau, counts @ (has_tau * 1.0)), 0.0, {"prompts_with_tau": int(has_tau.sum())}
+        ),
+    }
+
+
+def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
+    """Of pairs of one prompt's pictures of which people prefer one, the share in which its score is higher.
+
+    A tie of scores is wrong, and pairs that people rank alike do not count. ``preference_accuracy`` is over all pairs,
+    ``mean_preference_accuracy`` the mean over prompts of their shares.
+
+    Source: J. Xu et al., "ImageReward", NeurIPS 2023, Table 3, and its published test.py, which counts pairs.
+    """
+    right, asked = pairs.by_prompt(pairs.concordant * 1.0), pairs.by_prompt(~pairs.rating_tie * 1.0)
+    is_asked = asked > 0
+    shares = np.where(is_asked, right / np.maximum(asked, 1), 0.0)
+    return {
+        "preference_accuracy": Measure(
+            lambda counts: _ratio(counts @ right, counts @ asked), 0.5, {"pairs": int(asked.sum())}
+        ),
+        "mean_preference_accuracy": Measure(
+            lambda counts: _ratio(counts @ shares, counts @ (is_asked * 1.0)), 0.5, {"pairs": int(asked.sum())}
+        ),
+    }
+
+
+def auroc(rated: Rated) -> Measure:
+    """Area under the ROC curve: how often a picture to which people say yes scores higher than one to which they do
+    not, a tie counting half."""
+    yes, no = (np.flatnonzero((rated.ratings > YES_ABOVE) == is_yes) for is_yes in (True, False))
+    margins = np.subtract.outer(rated.scores[yes], rated.scores[no])
+    size = rated.num_prompts
+    places = (rated.prompts[yes][:, None] * size + rated.prompts[no]).ravel()
+    won, every = (
+        np.bincount(places, weights.ravel(), size * size).reshape(size, size)
+        for weights in ((margins > 0) + 0.5 * (margins == 0), np.ones(margins.shape))
+    )
+
+    def of(counts: np.ndarray) -> np.ndarray:
+        return _ratio(*(np.einsum("bi,bi->b", counts @ cells, counts) for cells in (won, every)))
+
+    return Measure(of, 0.5, {"yes": len(yes)})
+
+
+def best_accuracy(rated: Rated) -> Measure:
+    """Share of pictures on which people and the score agree, yes or no, with the threshold by which most do.
+
+    The score says yes from ``threshold`` on, above all scores where it had better never say so; the threshold is of
+    these very pictures, and resamples choose again. Chance is the more frequent answer of people.
+    """
+    yes = rated.ratings > YES_ABOVE
+    levels = np.append(np.unique(rated.scores), np.inf)
+    right = (rated.scores[:, None] >= levels) == yes[:, None]
+    sums = np.zeros((rated.num_prompts, len(levels)))
+    np.add.at(sums, rated.prompts, right)
+    sizes = np.bincount(rated.prompts, minlength=rated.num_prompts)
+    best = levels[np.argmax(sums.sum(axis=0))]
+    threshold = {"threshold": float(best)} if np.isfinite(best) else {}
+    return Measure(
+        lambda counts: _ratio((counts @ sums).max(axis=1), counts @ sizes),
+        float(max(yes.mean(), 1 - yes.mean())),
+        threshold,
+    )
+
+
+def rank_measures(rated: Rated) -> dict[str, Measure]:
+    """Over all pictures: pairwise accuracy, tau-b, tau-c and Pearson's correlation; then the means within prompts."""
+    pairs, within = _Pairs(rated, within=False), _Pairs(rated, within=True)
+    found = {}
+    if len(pairs):
+        found["pairwise_accuracy"] = pairwise_accuracy(pairs)
+        found["kendall_tau_b"] = kendall_tau_b(pairs)
+        found["kendall_tau_c"] = kendall_tau_c(pairs, rated)
+        found["pearson"] = pearson(rated)
+    return found | (within_prompts(within) if len(within) else {})
+
+
+def yes_no_measures(rated: Rated) -> dict[str, Measure]:
+    """As `rank_measures`, after the area under the ROC curve and the accuracy of yes and no."""
+    return {"auroc": auroc(rated), "best_accuracy": best_accuracy(rated), **rank_measures(rated)}
+
+
+def preference_measures(rated: Rated) -> dict[str, Measure]:
+    """Accuracy of preferences, and the means within prompts."""
+    within = _Pairs(rated, within=True)
+    return preference_accuracy(within) | within_prompts(within) if len(within) else {}
+
+
+@dataclasses.dataclass(frozen=True)
+class RatingMetric:
+    """How a scorer's agreement with people's ratings is measured.
+
+    Attributes:
+      name: what a task calls it, and what ``config.json`` records.
+      measures: ``measures(rated) -> name -> Measure``, the first of which is the headline.
+      headline: the measure where there is room for one.
+      shown: those that charts and summaries show; the headline alone.
+    """
+
+    name: str
+    measures: Callable[[Rated], Mapping[str, Measure]]
+    headline: str
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The measures that summaries show."""
+        return (self.headline,)
+
+    def described(self) -> dict[str, Any]:
+        """What ``config.json`` records of it."""
+        return {"name": self.name, "headline": self.headline, "shown": list(self.shown), "higher_is_better": True}
+
+
+RATING_METRICS: Mapping[str, RatingMetric] = {
+    metric.name: metric
+    for metric in (
+        RatingMetric("rank_agreement", rank_measures, headline="pairwise_accuracy"),
+        RatingMetric("yes_no_agreement", yes_no_measures, headline="auroc"),
+        RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy"),
+    )
+}
+"""Name -> what a task whose pictures people have rated may name as its metric."""
+
+
+def rating_results(
+    metric: RatingMetric,
+    scores: Sequence[np.ndarray],
+    ratings: Sequence[Sequence[float]],
+    prompts: Sequence[Hashable],
+    groups: Sequence[Sequence[str]],
+    *,
+    seed: int = 0,
+    num_resamples: int = NUM_RESAMPLES,
+) -> dict[str, dict[str, Any]]:
+    """All numbers of a task whose pictures people have rated: of all pictures first, then of each group.
+
+    Args:
+      metric: the task's.
+      scores: an example: floats of its pictures, higher = better match.
+      ratings: the same of people.
+      prompts: the prompt of each example; several may share one.
+      groups: an example's sub-tasks.
+      seed: of the resamples.
+      num_resamples: of the bootstrap.
+
+    Returns:
+      Row -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (pictures), "ties" (pictures whose score
+      another one has too), "prompts", and what else the measure says of itself}; groups as ``<group>/<measure>``.
+      Measures that are undefined, and those of groups with one prompt, have no row.
+
+    Raises:
+      InputError: the headline of all pictures is undefined, or there is one prompt.
+    """
+
+    def rated(indices: Sequence[int]) -> Rated:
+        return Rated.of(
+            np.concatenate([np.ravel(scores[index]) for index in indices]),
+            np.concatenate([np.ravel(ratings[index]) for index in indices]),
+            [prompts[index] for index in indices for _ in range(np.size(scores[index]))],
+        )
+
+    results = _rows(metric, rated(range(len(scores))), "", seed, num_resamples)
+    if metric.headline not in results:
+        raise InputError(
+            f"there is no {metric.headline} of these pictures: it needs at least two prompts, and pictures that differ"
+            " in score and rating",
+            code="nothing-to-compare",
+        )
+    members: dict[str, list[int]] = {}
+    for index, of_example in enumerate(groups):
+        for group in of_example:
+            members.setdefault(group, []).append(index)
+    for group, indices in members.items():
+        results |= _rows(metric, rated(indices), f"{group}/", seed, num_resamples)
+    return results
+
+
+def _rows(metric: RatingMetric, rated: Rated, prefix: str, seed: int, num_resamples: int) -> dict[str, dict[str, Any]]:
+    if rated.num_prompts < 2:
+        return {}
+    _, same, sizes = np.unique(rated.scores, return_inverse=True, return_counts=True)
+    counts = {"n": len(rated.scores), "ties": int((sizes[same] > 1).sum()), "prompts": rated.num_prompts}
+    rows = {}
+    for name, measure in metric.measures(rated).items():
+        value = measure.value(rated.num_prompts)
+        if np.isfinite(value):
+            low, high = _interval(measure, rated.num_prompts, seed, num_resamples)
+            ends = {"value": value, "low": min(low, value), "high": max(high, value)}
+            chance = None if measure.chance is None else float(measure.chance)
+            rows[f"{prefix}{name}"] = {**ends, "chance": chance, **counts, **measure.about}
+    return rows
+
+
+def _interval(
+    measure: Measure, num_prompts: int, seed: int, num_resamples: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Ends of the bias-corrected and accelerated interval; of the percentiles' where that is undefined."""
+    import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
+
+    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
+        del axis  # always the last
+        rows = drawn.reshape(-1, drawn.shape[-1])
+        counts = np.zeros((len(rows), num_prompts))
+        np.add.at(counts, (np.arange(len(rows))[:, None], rows), 1.0)
+        values = measure.of(counts)
+        # A resample that has no value, as one of a single prompt's copies, shows no agreement.
+        return np.where(np.isfinite(values), values, measure.chance or 0.0).reshape(drawn.shape[:-1])
+
+    def ends(method: str) -> tuple[float, float]:
+        found = scipy.stats.bootstrap(
+            (np.arange(num_prompts),),
+            statistic,
+            n_resamples=num_resamples,
+            batch=_BATCH,
+            vectorized=True,
+            confidence_level=level,
+            method=method,
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+        return float(found.low), float(found.high)
+
+    with warnings.catch_warnings():
+        # What scipy warns of is answered below.
+        warnings.simplefilter("ignore")
+        low, high = ends("BCa")
+        if not (np.isfinite(low) and np.isfinite(high)):
+            low, high = ends("percentile")
+    return low, high
+
+
+def _calibrated_chance(tie_share: float) -> float:
+    """What calibrated ties give to scores that know nothing: all ties, or none and half of the rest by luck."""
+    return float(max(tie_share, (1 - tie_share) / 2))
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """above / below, NaN where that is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(below > 0, above / below, np.nan)

@@ -1,0 +1,340 @@
+"""BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in the layout of transformers, with FLAN-T5 or Vicuna.
+
+A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it: those of learned
+queries, which attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens
+of the question as well. A language model reads these states, once through a dense layer, before the question's tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import AbstractMesh, Mesh
+
+from winobench import parallel
+from winobench.models import blip, decoder, decoder_cache, t5
+from winobench.models.base import Network, layer_norm, linear
+from winobench.models.blip import KeysValues
+from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_cache import Cache
+from winobench.models.t5 import T5Config, T5ForConditionalGeneration
+
+# Keys and values of an image for each layer that attends to it.
+ImageKeysValues = tuple[KeysValues, ...]
+
+
+class QFormerAttention(nnx.Module):
+    """Attention of queries and text to each other, or to an image, with its output projection; published names."""
+
+    def __init__(self, config: Blip2QFormerConfig, context_size: int, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.attention = blip.BlipTextSelfAttention(config, context_size, **kwargs)
+        self.output = blip.BlipTextProjection(config.hidden_size, config, **kwargs)
+
+    def __call__(self, x: jax.Array, keys_values: KeysValues | None = None, lengths: jax.Array | None = None):
+        """x [B, L, hidden_size], keys and values (of x itself when None), their number [B] -> [B, L, hidden_size]."""
+        keys_values = self.attention.keys_values(x) if keys_values is None else keys_values
+        return self.output(self.attention(x, keys_values, lengths), x)
+
+
+class QFormerLayer(nnx.Module):
+    """Attention of all to all, of the queries to the image, and a feed-forward layer each for queries and text."""
+
+    def __init__(
+        self,
+        config: Blip2QFormerConfig,
+        number: int,
+        *,
+        reads_text: bool,
+        dtype: Any,
+        param_dtype: Any,
+        rngs: nnx.Rngs,
+    ):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.attention = QFormerAttention(config, config.hidden_size, **kwargs)
+        self.has_cross_attention = config.attends_to_images(number)
+        if self.has_cross_attention:
+            self.crossattention = QFormerAttention(config, config.encoder_hidden_size, **kwargs)
+        if reads_text:
+            self.intermediate = blip.BlipTextIntermediate(config, **kwargs)
+            self.output = blip.BlipTextProjection(config.intermediate_size, config, **kwargs)
+        self.intermediate_query = blip.BlipTextIntermediate(config, **kwargs)
+        self.output_query = blip.BlipTextProjection(config.intermediate_size, config, **kwargs)
+
+    def __call__(
+        self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: KeysValues | None
+    ) -> jax.Array:
+        """x [B, queries + L, hidden_size], states that are no padding [B], the image's -> the shape of x."""
+        x = self.attention(x, lengths=lengths)
+        queries, text = x[:, :num_queries], x[:, num_queries:]
+        if image is not None:
+            queries = self.crossattention(queries, image)
+        queries = self.output_query(self.intermediate_query(queries), queries)
+        if not text.shape[1]:
+            return queries
+        return jnp.concatenate([queries, self.output(self.intermediate(text), text)], axis=1)
+
+
+class QFormerEncoder(nnx.Module):
+    """The stack of layers."""
+
+    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"reads_text": reads_text, "dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.layer = nnx.List([QFormerLayer(config, number, **kwargs) for number in range(config.num_hidden_layers)])
+
+    def __call__(self, x: jax.Array, num_queries: int, lengths: jax.Array | None, image: ImageKeysValues) -> jax.Array:
+        """As of `QFormerLayer`, with the keys and values of each layer that has cross-attention."""
+        of_image = iter(image)
+        for layer in self.layer:
+            x = layer(x, num_queries, lengths, next(of_image) if layer.has_cross_attention else None)
+        return x
+
+
+class QFormerEmbeddings(nnx.Module):
+    """Token and position embeddings of the question, behind the queries, and the norm of both."""
+
+    def __init__(self, config: Blip2QFormerConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        init = nnx.initializers.normal(0.02)
+        self.word_embeddings = nnx.Embed(config.vocab_size, config.hidden_size, embedding_init=init, **kwargs)
+        self.position_embeddings = nnx.Embed(
+            config.max_position_embeddings, config.hidden_size, embedding_init=init, **kwargs
+        )
+        self.layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+
+    def __call__(self, queries: jax.Array, input_ids: jax.Array) -> jax.Array:
+        """queries [B, queries, hidden_size], input_ids [B, L] -> [B, queries + L, hidden_size]."""
+        text = self.word_embeddings(input_ids) + self.position_embeddings(jnp.arange(input_ids.shape[-1]))
+        return self.layernorm(jnp.concatenate([queries, text], axis=1))
+
+
+class QFormer(nnx.Module):
+    """Everything under ``qformer.`` in the published weights."""
+
+    def __init__(self, config: Blip2QFormerConfig, *, reads_text: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.reads_text = reads_text
+        if reads_text:
+            self.embeddings = QFormerEmbeddings(config, **kwargs)
+        else:
+            self.layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.encoder = QFormerEncoder(config, reads_text=reads_text, **kwargs)
+
+    def keys_values(self, image_states: jax.Array) -> ImageKeysValues:
+        """What the layers attend to of images, [B, positions, width of images], whatever the question."""
+        return tuple(
+            layer.crossattention.attention.keys_values(image_states)
+            for layer in self.encoder.layer
+            if layer.has_cross_attention
+        )
+
+    def __call__(
+        self, queries: jax.Array, image: ImageKeysValues, input_ids: jax.Array | None, lengths: jax.Array | None
+    ) -> jax.Array:
+        """queries [1, queries, hidden_size], results of `keys_values`, a question [B, L], its tokens [B] -> its states.
+
+        The result is [B, queries, hidden_size]. Question and tokens are None where it reads none.
+        """
+        count = queries.shape[1]
+        queries = jnp.broadcast_to(queries, (len(image[0][0]), *queries.shape[1:]))
+        if not self.reads_text:
+            return self.encoder(self.layernorm(queries), count, None, image)
+        return self.encoder(self.embeddings(queries, input_ids), count, count + lengths, image)[:, :count]
+
+
+class Blip2ForConditionalGeneration(Network):
+    """Image encoder, Q-Former and language model. Attribute names equal those of the published weights.
+
+    Args:
+      config: the network's shape.
+      int8: the dense kernels of the language model's layers hold 8-bit numbers.
+      dtype: compute dtype. float16 overflows in published checkpoints; use bfloat16.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+
+    Attributes:
+      reads_text: whether the Q-Former reads the question, too.
+    """
+
+    config_class: ClassVar = Blip2Config
+    weights_name: ClassVar[str] = "model"
+    reads_text: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        config: Blip2Config,
+        *,
+        int8: bool = False,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        qformer = config.qformer_config
+        self.vision_model = blip.BlipVisionModel(config.vision_config, **kwargs)
+        shape = (1, config.num_query_tokens, qformer.hidden_size)
+        self.query_tokens = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), shape, kwargs["param_dtype"]))
+        self.qformer = QFormer(qformer, reads_text=self.reads_text, **kwargs)
+        self.language_projection = linear(qformer.hidden_size, config.text_width, **kwargs)
+        language = T5ForConditionalGeneration if isinstance(config.text_config, T5Config) else Decoder
+        self.language_model = language(config.text_config, int8=int8, **kwargs)
+
+    def image_states(self, pixels: jax.Array) -> jax.Array:
+        """Encodes images.
+
+        Args:
+          pixels: [B, image_size, image_size, 3], RGB, normalised by the image processor.
+
+        Returns:
+          [B, num_positions, hidden_size of images]: the whole image, then its patches row by row.
+
+        Raises:
+          ValueError: if the images are of another size.
+        """
+        size = self.config.vision_config.image_size
+        if pixels.shape[1:] != (size, size, 3):
+            raise ValueError(
+                f"{type(self).__name__}: images of the shape {list(pixels.shape[1:])}, but the positions are those of"
+                f" [{size}, {size}, 3]; resize the images."
+            )
+        return self.vision_model(pixels)
+
+    def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:
+        """What the Q-Former attends to of images, whatever the question.
+
+        Args:
+          image_states: results of `image_states`.
+
+        Returns:
+          For each of its layers with cross-attention, keys and values, [B, num_positions, heads, head_size] each.
+        """
+        return self.qformer.keys_values(image_states)
+
+    def query_states(
+        self, image: ImageKeysValues, input_ids: jax.Array | None = None, lengths: jax.Array | None = None
+    ) -> jax.Array:
+        """The Q-Former's states of images.
+
+        Args:
+          image: results of `image_keys_values`.
+          input_ids: [B, L] int32, the question about each image in tokens of the Q-Former; None where it reads none.
+          lengths: [B] int32, at least 1: tokens of each question; those behind them are padding.
+
+        Returns:
+          [B, num_query_tokens, hidden_size of the Q-Former].
+        """
+        queries = self.query_tokens[...].astype(self.dtype)
+        return self.qformer(queries, image, input_ids, lengths)
+
+    def prefix(
+        self, image: ImageKeysValues, input_ids: jax.Array | None = None, lengths: jax.Array | None = None
+    ) -> jax.Array:
+        """What the language model reads of images: [B, num_query_tokens, d_model]; arguments as of `query_states`."""
+        return self.language_projection(self.query_states(image, input_ids, lengths))
+
+    def encode(self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Has a T5 read images and questions.
+
+        Args:
+          prefix: results of `prefix`.
+          input_ids: [B, S] int32, the question in tokens of the language model, without those that hold the place of
+            the image, which comes before all of them.
+          lengths: [B] int32: tokens of each question; those behind them are padding.
+
+        Returns:
+          The encoder's states, [B, num_query_tokens + S, d_model], and which of them are no padding, a bool array.
+        """
+        there = _is_text(prefix, input_ids, lengths)
+        return self.language_model.encode(input_ids, there, prefix), there
+
+    def continue_from(
+        self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, more: int
+    ) -> tuple[jax.Array, Cache, jax.Array]:
+        """Has a decoder read images and questions; arguments as of `encode`.
+
+        Args:
+          prefix, input_ids, lengths: as of `encode`.
+          more: how many tokens are to follow.
+
+        Returns:
+          The last state of each row, [B, hidden_size], from which follow the logits of the next token; the cache; and
+          that token's position, int32 [B].
+        """
+        model = self.language_model
+        there = _is_text(prefix, input_ids, lengths)
+        slots = there.shape[1] + more
+        longest = model.config.longest
+        cache = decoder_cache.make_cache(
+            model.config, len(there), slots if longest is None else min(slots, longest), self.dtype
+        )
+        positions = jnp.where(there, jnp.arange(there.shape[1]), -1)
+        hidden, cache = model(input_ids, positions, cache, prefix=prefix)
+        after = prefix.shape[1] + lengths
+        return hidden[jnp.arange(len(there)), after - 1], cache, after
+
+    def answer_log_probabilities(
+        self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, answers: tuple[tuple[int, ...], ...]
+    ) -> tuple[jax.Array, ...]:
+        """Log-probabilities of the tokens of answers to questions about images.
+
+        Args:
+          prefix, input_ids, lengths: as of `encode`.
+          answers: the tokens of each answer, the one that ends it included.
+
+        Returns:
+          For each answer, float32 [B, number of its tokens], in nats.
+        """
+        model, rows = self.language_model, len(input_ids)
+        start, longest = self.config.start, max(map(len, answers))
+        if start is not None:
+            cache = model.make_cache(*self.encode(prefix, input_ids, lengths), longest)
+        else:
+            last, cache, after = self.continue_from(prefix, input_ids, lengths, longest - 1)
+        results = []
+        for answer in answers:
+            tokens = jnp.broadcast_to(jnp.asarray(answer, jnp.int32), (rows, len(answer)))
+            if start is not None:
+                before = jnp.concatenate([jnp.full((rows, 1), start, jnp.int32), tokens[:, :-1]], axis=1)
+                logits, _ = model.decode(before, cache=cache)
+            else:
+                hidden, _ = model(tokens[:, :-1], after[:, None] + jnp.arange(len(answer) - 1), cache)
+                logits = model.logits(jnp.concatenate([last[:, None], hidden], axis=1))
+            chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
+            results.append(chosen - jax.nn.logsumexp(logits, axis=-1))
+        return tuple(results)
+
+
+def _is_text(prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
+    """Which of the prefix's states and of the tokens behind them are no padding: bool [B, P + S]."""
+    count = prefix.shape[1]
+    return jnp.arange(count + input_ids.shape[1]) < count + lengths[:, None]
+
+
+class InstructBlipForConditionalGeneration(Blip2ForConditionalGeneration):
+    """As `Blip2ForConditionalGeneration`, with a Q-Former that reads the question, too."""
+
+    config_class: ClassVar = InstructBlipConfig
+    reads_text: ClassVar[bool] = True
+
+
+def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """Where each parameter lives: those of the language model as `winobench.models.t5` or ``decoder`` say.
+
+    Args:
+      state: the network's state, of arrays or of shapes.
+      mesh: the mesh; one without devices will do.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    shardings = parallel.parameter_shardings(state, mesh)
+    language = state["language_model"]
+    of_language = t5 if "shared" in language else decoder
+    shardings["language_model"] = of_language.parameter_shardings(language, mesh)
+    return shardings

@@ -1,0 +1,263 @@
+"""Texts about pictures, from a language model that sees: captions, and answers to questions."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import options, parallel
+from winobench.checkpoints import sources, vision_language
+from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
+from winobench.engine import tables
+from winobench.engine.limits import Limit
+from winobench.errors import InputError
+from winobench.models import functional
+from winobench.responders import decoding, shapes
+from winobench.scorers import common, networks
+from winobench.scorers.samples import check_seed
+from winobench.texts import LONGEST_PROMPT, check_texts, checked_list
+
+# Raised whenever a text that is written here could change by more than rounding does.
+WRITING_VERSION = 1
+
+# Pictures that each device works on at once, on accelerators and on CPUs.
+_PICTURES = Limit(32, cpu=4)
+_TEMPERATURE = options.number(0, 100)
+
+
+class Captioner:
+    """Writes texts about pictures.
+
+    Attributes:
+      config: the network's.
+      mesh: the devices.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedVisionLanguageModel,
+        *,
+        batch_size: int | None = None,
+        seed: int = 0,
+        mesh: Mesh | None = None,
+    ):
+        """Makes a model write.
+
+        Args:
+          loaded: the model; it computes in the dtype that it was loaded in.
+          batch_size: pictures that each device works on at once; chosen for the kind of device when None.
+          seed: of texts that are drawn.
+          mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
+
+        Raises:
+          InputError: an option is out of its range.
+        """
+        self.config = loaded.config
+        self._loaded = loaded
+        self._seed = check_seed(seed)
+        graph, state = loaded.network
+        params, tree = jax.tree.flatten(state)
+        if mesh is not None:
+            params = parallel.place_parameters(params, mesh)
+        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
+        self._params = params
+        self._batch_size = common.positive("batch_size", _PICTURES.on(self.mesh) if batch_size is None else batch_size)
+        self._program = decoding.Program(
+            functional.Structure(graph, tree),
+            self.mesh,
+            loaded.module().dtype.name,
+            loaded.config.start,
+            loaded.stop_ids,
+            loaded.processor,
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        int8: bool = False,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **others: Any,
+    ) -> Captioner:
+        """Loads a model and makes it write.
+
+        Args:
+          source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a
+            hub id such as ``Salesforce/blip2-flan-t5-xl``.
+          dtype, mesh, int8, revision, allow_pickle: as of `winobench.VQAScore.from_pretrained`.
+          **others: options of `Captioner`.
+
+        Raises:
+          InputError: files are missing or damaged, it is no model that sees, or an option is not one of its choices.
+        """
+        networks.check_options(cls, others)
+        resolved = sources.resolve(source, revision=revision)
+        # Copies for other devices are made when it is known how large they are.
+        first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
+        loaded = vision_language.load_vision_language(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
+        spread = parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if mesh is None else None
+        return cls(loaded, mesh=spread, **others)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything about this model that can change a text, as JSON values; batch and devices round differently."""
+        return {
+            "captioner": type(self._loaded.module()).__name__,
+            "version": WRITING_VERSION,
+            "model": self._loaded.fingerprint,
+            "dtype": self._program.dtype,
+            "ends": list(self._program.ends),
+            "seed": self._seed,
+        }
+
+    def write(
+        self,
+        images: Sequence[Any],
+        prompts: str | Sequence[str] = "",
+        *,
+        max_tokens: int = 30,
+        temperature: float = 0.0,
+        sample: int = 0,
+    ) -> list[str]:
+        """Writes a text about each picture.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+          prompts: what the model reads behind each picture, as it is: one for all, or one for each. The empty one asks
+            for a caption.
+          max_tokens: of the longest text.
+          temperature: 0 for the most likely token at each place; otherwise texts are drawn.
+          sample: number of the draw; another one draws other texts.
+
+        Returns:
+          The texts, in order, without special tokens and blanks around them.
+
+        Raises:
+          InputError: for an empty list, an image that cannot be read, another number of prompts than of images, a text
+            that is none, or logits that are not finite.
+        """
+        written = dict(self.iter_texts(images, prompts, max_tokens=max_tokens, temperature=temperature, sample=sample))
+        return [written[number] for number in range(len(written))]
+
+    def iter_texts(
+        self,
+        images: Sequence[Any],
+        prompts: str | Sequence[str] = "",
+        *,
+        max_tokens: int = 30,
+        temperature: float = 0.0,
+        sample: int = 0,
+    ) -> Iterator[tuple[int, str]]:
+        """As `write`, batch after batch: yields (number of the picture, its text), in order."""
+        images = checked_list("images", images)
+        prompts = [prompts] * len(images) if isinstance(prompts, str) else checked_list("prompts", prompts)
+        if len(prompts) != len(images):
+            raise InputError(
+                f"there are {len(prompts)} prompts for {len(images)} images: give one for each, or one text for all",
+                code="wrong-length",
+            )
+        check_texts(prompts, longest=LONGEST_PROMPT)
+        limit = common.positive("max_tokens", max_tokens)
+        temperature = _TEMPERATURE.check("temperature", temperature)
+        return self._batches(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
+
+    def _batches(
+        self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int
+    ) -> Iterator[tuple[int, str]]:
+        rows = self._batch_size * parallel.data_parallelism(self.mesh)
+        columns = [self._table(self._loaded.tokenizer, prompts, None)]
+        if self._loaded.qformer_tokenizer is not None:
+            longest = self.config.qformer_config.max_position_embeddings
+            columns.append(self._table(self._loaded.qformer_tokenizer, prompts, longest))
+        slots = np.flatnonzero((columns[0][0] == self.config.image_token_index).any(axis=1))
+        if len(slots):
+            raise InputError(
+                f"the prompt {options.shown(prompts[slots[0]])} has the token that holds an image's place: take it out",
+                code="image-slot-in-text",
+            )
+        numbers = range(len(images))
+        pictures = tables.load_ahead(lambda number: self._loaded.processor(images[number]), numbers, rows)
+        with contextlib.closing(pictures):
+            for start in range(0, len(images), rows):
+                count = min(rows, len(images) - start)
+                loaded = [next(pictures) for _ in range(count)]
+                # What fills the batch up is its first picture once more, about which nothing is written.
+                filled = np.where(np.arange(rows) < count, np.arange(rows), 0)
+                pixels, places = np.stack([loaded[row] for row in filled]), start + filled
+                draws = self._draws(pixels, [prompts[place] for place in places], temperature, sample)
+                limits = np.where(np.arange(rows) < count, limit, 0).astype(np.int32)
+                asked = [(ids[places], lengths[places]) for ids, lengths in columns]
+                texts, counts = self._run(pixels, asked, limits, draws)
+                for row in range(count):
+                    yield start + row, self._text(start + row, texts[row, : counts[row]].tolist())
+
+    def _run(
+        self,
+        pixels: np.ndarray,
+        columns: list[tuple[np.ndarray, np.ndarray]],
+        limits: np.ndarray,
+        draws: tuple[np.ndarray, np.ndarray] | None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Writes the texts of a batch: tokens int32 [rows, width], and their numbers [rows]."""
+        split, width = parallel.split_axis(self.mesh), shapes.width(int(limits.max()))
+        pixels, columns, limits, draws = jax.tree.map(
+            lambda array: parallel.put(array, split), (pixels, columns, limits, draws)
+        )
+        asked = decoding.PicturePrompts(pixels, *columns[0], tuple(columns[1]) if len(columns) > 1 else ())
+        written = decoding.generate(
+            self._program,
+            self._params,
+            asked,
+            limits,
+            None if draws is None else decoding.Draws(*draws),
+            width=width,
+        )
+        texts, counts = parallel.take_turns(self.mesh, written)
+        return parallel.fetch(texts), parallel.fetch(counts)
+
+    def _table(self, tokenizer: Any, prompts: Sequence[str], longest: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """All prompts in one width, so that one program does: int32 [prompts, width], and their lengths."""
+        ids = tokenizer(list(prompts), padding=False)["input_ids"]
+        lengths = np.asarray([len(one) for one in ids], np.int32)
+        width = shapes.width(int(lengths.max()))
+        if longest is not None:
+            if lengths.max() > longest:
+                raise InputError(
+                    f"the prompt {options.shown(prompts[int(lengths.argmax())])} has {lengths.max()} tokens, but the"
+                    f" Q-Former reads {longest} at most: shorten it",
+                    code="text-too-long",
+                )
+            width = min(width, longest)
+        return shapes.table(ids, width), lengths
+
+    def _draws(
+        self, pixels: np.ndarray, prompts: Sequence[str], temperature: float, sample: int
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """What texts are drawn with: of the seed, the picture and the prompt alone."""
+        if not temperature:
+            return None
+        keys = np.zeros((len(prompts), 2), np.uint32)
+        for key, picture, prompt in zip(keys, pixels, prompts, strict=True):
+            drawn_of = [self._seed, hashlib.sha256(picture.tobytes()).hexdigest(), prompt, temperature, sample]
+            key[:] = np.frombuffer(hashlib.sha256(json.dumps(drawn_of).encode()).digest()[:8], "<u4")
+        return keys, np.full(len(prompts), temperature, np.float32)
+
+    def _text(self, number: int, tokens: list[int]) -> str:
+        if decoding.NOT_FINITE in tokens:
+            raise InputError(
+                f"the logits of token {len(tokens)} about images[{number}] are not finite numbers: get the weights"
+                " again",
+                code="not-finite",
+            )
+        return self._loaded.tokenizer.decode(tokens, skip_special_tokens=True).strip()

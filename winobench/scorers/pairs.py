@@ -1,0 +1,194 @@
+"""What scorers share that look at an image and a text together: tables of both, and one pass for each pair."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from jax.typing import ArrayLike
+
+from winobench import parallel
+from winobench.data.processors import ImageProcessor
+from winobench.engine import batch_size as batch_sizes
+from winobench.engine import tables
+from winobench.engine.limits import Limit, table_rows
+from winobench.scorers import common
+from winobench.scorers.networks import NetworkFunction
+from winobench.texts import checked_list, checked_texts
+
+# Pairs, images and texts that each device works on at once, on accelerators and on CPUs.
+_PAIRS = Limit(32, cpu=4)
+_IMAGES = Limit(16, cpu=2)
+_TEXTS = Limit(64, cpu=16)
+# Memory of the tables of images and of texts. At full size an image's keys and values take 42 MB in float32 for BLIP.
+_TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
+# Texts are padded to a multiple of this.
+_TEXT_STEP = 8
+
+
+class PairScorer(abc.ABC):
+    """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows.
+
+    Attributes:
+      processor: makes images ready for the network.
+      mesh: the devices.
+    """
+
+    def __init__(
+        self,
+        processor: ImageProcessor,
+        encode_image: NetworkFunction,
+        encode_text: NetworkFunction,
+        params: list[jax.Array],
+        mesh: Mesh,
+        *,
+        example_text: Any,
+        batch_size: int | None,
+        rows: int | None,
+    ):
+        """Prepares the tables' encoders.
+
+        Args:
+          processor: makes images ready for the network.
+          encode_image: uint8 [n, height, width, 3] -> a pytree of arrays [n, ...].
+          encode_text: what `_tokenize` gives, n of it in one pytree -> a pytree of arrays [n, ...].
+          params: the network's, on the devices.
+          mesh: the devices.
+          example_text: a longest text, as `_tokenize` gives it.
+          batch_size: pairs that each device works on at once; chosen for the kind of device when None.
+          rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed amount
+            of memory, and at least those of one batch, when None.
+        """
+        self.processor = processor
+        self.mesh = mesh
+        self._params = params
+        pairs = common.positive("batch_size", _PAIRS.on(mesh) if batch_size is None else batch_size)
+        self._size = batch_sizes.BatchSize(pairs, mesh, "pair")
+        self._image_encoder = tables.Encoder(encode_image, params, mesh, _IMAGES.on(mesh), "image")
+        self._text_encoder = tables.Encoder(encode_text, params, mesh, _TEXTS.on(mesh), "text")
+        if rows is not None:
+            self._image_rows = self._text_rows = common.positive("table_rows", rows)
+        else:
+            self._image_rows = self._default_rows(encode_image, self._blank_image())
+            self._text_rows = self._default_rows(encode_text, example_text)
+
+    @property
+    def batch_size(self) -> int:
+        """Pairs that each device works on at once; less than at first if its memory did not hold that many."""
+        return self._size.per_device
+
+    def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
+        """Scores every text for every image. Those that are given more than once are scored once.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+          texts: strings.
+
+        Returns:
+          float32 [num_images, num_texts], higher = better match.
+
+        Raises:
+          InputError: for an empty list, an image that cannot be read, or a text that is no string.
+        """
+        images, texts = checked_list("images", images), checked_texts(texts)
+        first_image, image_of = common.distinct([common.image_key(image) for image in images])
+        first_text, text_of = common.distinct(texts)
+        grid = (len(first_image), len(first_text))
+        pairs = np.indices(grid, dtype=np.int32).reshape(2, -1).T
+        scores = np.empty(len(pairs), np.float32)
+        for numbers, part in self.iter_scores([images[i] for i in first_image], [texts[i] for i in first_text], pairs):
+            scores[numbers] = part
+        return scores.reshape(grid)[np.ix_(image_of, text_of)]
+
+    def iter_scores(
+        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The scores of chosen pairs, as the devices return them.
+
+        Each image and each text is encoded once, shortly before its first pair, and again only if it comes back after
+        more others than a table has rows. Images are read in the background and let go once encoded. Order pairs by
+        image, then by text.
+
+        Args:
+          images: as in `score`.
+          texts: as in `score`.
+          pairs: int [n, 2], rows (number of the image, number of the text). Every row is computed, so leave out
+            repeated ones.
+
+        Returns:
+          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once, in their order.
+
+        Raises:
+          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
+            that cannot be read.
+        """
+        images, texts = checked_list("images", images), checked_texts(texts)
+        pairs = common.checked_pairs(pairs, len(images), len(texts))
+        rows = self._tokenize(texts)
+        image_table = tables.DeviceTable(
+            self._image_encoder,
+            len(images),
+            self._image_rows,
+            self._blank_image(),
+            lambda numbers: tables.load_ahead(
+                lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
+            ),
+        )
+        text_table = tables.DeviceTable(
+            self._text_encoder,
+            len(texts),
+            self._text_rows,
+            rows[0],
+            lambda numbers: (rows[number] for number in numbers),
+        )
+        return self._run(image_table, text_table, pairs)
+
+    @abc.abstractmethod
+    def _tokenize(self, texts: Sequence[str]) -> Sequence[Any]:
+        """Each text as an array, or a pytree of arrays, of the same shapes."""
+
+    @abc.abstractmethod
+    def _step(self, images: Any, texts: Any, index: jax.Array) -> jax.Array:
+        """One float32 score for each column of ``index``, int32 [2, n]: row of the images' table, of the texts'."""
+
+    def _run(
+        self, image_table: tables.DeviceTable, text_table: tables.DeviceTable, pairs: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        split = parallel.split_axis(self.mesh, axis=1)
+
+        def step(image_rows: np.ndarray, text_rows: np.ndarray, _: np.ndarray) -> jax.Array:
+            index = np.stack([image_rows, text_rows]).astype(np.int32)
+            scores = self._step(image_table.array, text_table.array, parallel.put(index, split))
+            return parallel.take_turns(self.mesh, scores)
+
+        return tables.score_rows(image_table, text_table, pairs, self._size, step)
+
+    def _default_rows(self, encode: NetworkFunction, example: Any) -> int:
+        one = jax.tree.map(lambda array: np.asarray(array)[None], example)
+        encoded = jax.eval_shape(encode, self._params, one)
+        # A batch of pairs may have as many images; with fewer rows it would be cut short.
+        return max(self._size.total, table_rows(encoded, _TABLE_BYTES.on(self.mesh)))
+
+    def _blank_image(self) -> np.ndarray:
+        return np.zeros((*self.processor.size, 3), np.uint8)
+
+
+def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:
+    """Texts in tokens as rows of one width: int32 [num_texts, tokens + 1], the last number that of a text's own tokens.
+
+    Args:
+      ids: of each text, at most ``longest``.
+      pad: what fills a row up.
+      longest: tokens of the longest row.
+    """
+    # As long as the longest text of the call and no longer: a pair's work grows with it.
+    width = min(-(-max(map(len, ids)) // _TEXT_STEP) * _TEXT_STEP, longest)
+    rows = np.full((len(ids), width + 1), pad, np.int32)
+    for row, one in zip(rows, ids, strict=True):
+        row[: len(one)] = one
+        row[-1] = len(one)
+    return rows

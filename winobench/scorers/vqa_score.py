@@ -1,0 +1,307 @@
+"""VQAScore (Lin et al., 2024): how likely a language model that sees answers that an image shows a text.
+
+The model is asked ``Does this figure show "..."?`` about the image. As published, the score is the probability of the
+answer, exp(-the mean of the cross-entropies of its tokens, the one that ends it included).
+
+An image goes through the vision tower once, down to what all questions about it share: the keys and values that the
+Q-Former's cross-attentions make of it, or, where the Q-Former reads no question (BLIP-2), what the language model is
+given. A pair then costs a pass of the Q-Former, if it reads the question, and one of the language model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from winobench import options, parallel
+from winobench.checkpoints import sources, vision_language
+from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+from winobench.models import functional
+from winobench.models.blip_2 import Blip2ForConditionalGeneration
+from winobench.scorers import common, networks, pairs
+from winobench.scorers.networks import NetworkFunction
+from winobench.scorers.pairs import PairScorer
+from winobench.texts import check_texts, count_truncated, log_truncated
+
+# Raised whenever a score that is computed here could change by more than rounding.
+SCORING_VERSION = 1
+
+SCORES = ("probability", "log_odds")
+
+QUESTION = 'Question: Does this figure show "{}"? Please answer yes or no.'
+"""What InstructBLIP is asked in the published evaluation; ``{}`` stands for the text. BLIP-2, of which no VQAScore is
+published, is asked the same."""
+ANSWER, OPPOSITE = "yes", "no"
+
+# Longest question in tokens of either tokenizer: what InstructBLIP was trained and published with. Longer ones lose
+# their beginning, as there, so that the model is still told what to answer.
+_MAX_TEXT_TOKENS = 128
+
+
+def _encode_images(model: Blip2ForConditionalGeneration, images: jax.Array, processor: ImageProcessor) -> Any:
+    """Images as the pairs need them: uint8 [n, size, size, 3] -> a pytree of arrays [n, ...]."""
+    image = model.image_keys_values(model.image_states(processor.normalize(images)))
+    return image if model.reads_text else model.prefix(image)
+
+
+def _encode_texts(model: Blip2ForConditionalGeneration, texts: Any) -> Any:
+    """Questions are looked up in the embeddings as part of a pair."""
+    return texts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """What the step over pairs is compiled for: equal values share a compilation."""
+
+    structure: functional.Structure
+    answers: tuple[tuple[int, ...], ...]
+    mesh: Mesh
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Array) -> jax.Array:
+    """One score for each column of ``index``, int32 [2, n]: image row, text row. Float32 [n].
+
+    Of one answer, its probability for each of its tokens; of two, the log-odds of the first against the second.
+    """
+
+    def pairs_of_one_device(params, images, texts, index):
+        images, (ids, *question) = (
+            jax.tree.map(lambda table, rows=rows: table[rows], tree)
+            for tree, rows in zip((images, texts), index, strict=True)
+        )
+        model = how.structure.module(params)
+        with functional.precision(model.dtype):
+            prefix = images
+            if model.reads_text:
+                prefix = model.prefix(images, question[0][:, :-1], question[0][:, -1])
+            found = model.answer_log_probabilities(prefix, ids[:, :-1], ids[:, -1], how.answers)
+        if len(found) == 1:
+            return jnp.exp(found[0].mean(axis=1))
+        return found[0].sum(axis=1) - found[1].sum(axis=1)
+
+    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+    in_specs = (whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS))
+    return parallel.map_over_data(pairs_of_one_device, how.mesh, in_specs, split)(params, images, texts, index)
+
+
+class VQAScore(PairScorer):
+    """Scores how well texts fit images by asking a language model that sees.
+
+    The score of ``score="probability"`` is as published, from 0 to 1, where float32 has few numbers just below 1. That
+    of ``score="log_odds"`` is the log-likelihood of the answer less that of the opposite one, which is never cut off.
+
+    Attributes:
+      config: the network's.
+      question: what is asked; ``{}`` stands for the text.
+      answer: the answer whose probability counts.
+      opposite: what log-odds are against.
+      kind: ``probability`` or ``log_odds``.
+      max_text_tokens: longer questions lose their beginning.
+      processor: makes images ready for the network.
+      mesh: the devices.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedVisionLanguageModel,
+        *,
+        question: str = QUESTION,
+        answer: str = ANSWER,
+        opposite: str = OPPOSITE,
+        score: str = "probability",
+        max_text_tokens: int | None = None,
+        batch_size: int | None = None,
+        table_rows: int | None = None,
+        mesh: Mesh | None = None,
+    ):
+        """Makes a model a scorer.
+
+        Args:
+          loaded: the model; it computes in the dtype that it was loaded in.
+          question: with ``{}`` once, where the text comes.
+          answer: the answer whose probability counts.
+          opposite: what log-odds are against.
+          score: one of ``SCORES``.
+          max_text_tokens: longer questions lose their beginning; 128 when None, as published, or as many as the
+            Q-Former has positions for.
+          batch_size: pairs that each device works on at once; chosen for the kind of device when None.
+          table_rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed
+            amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
+          mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
+
+        Raises:
+          InputError: when an option is not one of its choices, or the model has no tokens for an answer.
+        """
+        self.config = loaded.config
+        self.question, self.answer, self.opposite = question, answer, opposite
+        _check_question(question)
+        self.kind = common.choice("score", score, SCORES)
+        self._loaded = loaded
+        self.max_text_tokens = self._longest(max_text_tokens)
+        asked = {"answer": answer} if self.kind == "probability" else {"answer": answer, "opposite": opposite}
+        follows = loaded.config.start is None
+        answers = tuple(_answer_tokens(name, text, loaded.tokenizer, follows) for name, text in asked.items())
+        if len(set(answers)) < len(answers):
+            raise InputError(
+                f"answer and opposite are both {options.shown(answer)} to the model: their odds say nothing, name two"
+                " answers",
+                code="unknown-answer",
+            )
+        graph, state = loaded.network
+        params, tree = jax.tree.flatten(state)
+        if mesh is not None:
+            params = parallel.place_parameters(params, mesh)
+        mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
+        structure = functional.Structure(graph, tree)
+        network = loaded.module()
+        self._dtype, self._reads_text = network.dtype.name, network.reads_text
+        self._compiled_for = _Step(structure, answers, mesh)
+        blank = np.zeros(self.max_text_tokens + 1, np.int32)
+        super().__init__(
+            loaded.processor,
+            NetworkFunction(structure, _encode_images, (loaded.processor,)),
+            NetworkFunction(structure, _encode_texts),
+            params,
+            mesh,
+            example_text=(blank,) * (1 + self._reads_text),
+            batch_size=batch_size,
+            rows=table_rows,
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        int8: bool = False,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **others: Any,
+    ) -> VQAScore:
+        """Loads a model and makes it a scorer.
+
+        Args:
+          source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a
+            hub id such as ``Salesforce/instructblip-flan-t5-xl``.
+          dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation.
+          mesh: the devices, from `winobench.parallel.make_mesh`; with an axis ``model``, its devices share one copy of
+            the parameters. All of this process when None, or those CPU devices among them that there is memory for
+            copies of the parameters for.
+          int8: whether most of the language model's weights are rounded to 8 bits.
+          variant: of the weight files, such as ``fp16``.
+          revision: branch, tag or commit of a hub id.
+          allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
+          **others: options of `VQAScore`.
+
+        Raises:
+          InputError: when files are missing or damaged, or an option is not one of its choices.
+        """
+        networks.check_options(cls, others)
+        # Before the weights, which take long: a typing mistake is to show at once.
+        common.choice("score", others.get("score", "probability"), SCORES)
+        _check_question(others.get("question", QUESTION))
+        resolved = sources.resolve(source, revision=revision)
+        # Copies for other devices are made when it is known how large they are.
+        first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
+        loaded = vision_language.load_vision_language(
+            resolved, dtype, mesh=first, int8=int8, variant=variant, allow_pickle=allow_pickle
+        )
+        spread = parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if mesh is None else None
+        return cls(loaded, mesh=spread, **others)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything about this scorer that can change a score by more than rounding, ready for JSON.
+
+        What is not in it: the number of devices and the batch size, which change the last bits only.
+        """
+        return {
+            "scorer": "vqa_score",
+            "scoring_version": SCORING_VERSION,
+            "model": self._loaded.fingerprint,
+            "dtype": self._dtype,
+            "score": self.kind,
+            "question": self.question,
+            "answer": self.answer,
+            "opposite": self.opposite if self.kind == "log_odds" else None,
+            "max_text_tokens": self.max_text_tokens,
+        }
+
+    def _step(self, images: Any, texts: Any, index: jax.Array) -> jax.Array:
+        return _score_pairs(self._compiled_for, self._params, images, texts, index)
+
+    def _tokenize(self, texts: Sequence[str]) -> list[tuple[np.ndarray, ...]]:
+        """Questions in tokens of the language model and, if it reads them, of the Q-Former: int32 [tokens + 1] each."""
+        check_texts(texts)
+        questions = [self.question.replace("{}", text) for text in texts]
+        columns, truncated = [], 0
+        for tokenizer in (self._loaded.tokenizer, *[self._loaded.qformer_tokenizer] * self._reads_text):
+            tokenizer.truncation_side = "left"
+            encoded = tokenizer(questions, truncation=True, max_length=self.max_text_tokens, padding=False)
+            truncated = max(truncated, count_truncated(encoded))
+            columns.append(pairs.token_rows(encoded["input_ids"], tokenizer.pad_token_id or 0, self.max_text_tokens))
+        log_truncated(truncated, len(texts), self.max_text_tokens, "questions")
+        slots = np.flatnonzero((columns[0][:, :-1] == self.config.image_token_index).any(axis=1))
+        if len(slots):
+            raise InputError(
+                f"the text {options.shown(texts[slots[0]])} has the token that holds an image's place: take it out",
+                code="image-slot-in-text",
+            )
+        return list(zip(*columns, strict=True))
+
+    def _longest(self, max_text_tokens: int | None) -> int:
+        positions = self.config.qformer_config.max_position_embeddings
+        longest = positions if self._loaded.qformer_tokenizer is not None else 4 * _MAX_TEXT_TOKENS
+        if max_text_tokens is None:
+            return min(_MAX_TEXT_TOKENS, longest)
+        chosen = common.positive("max_text_tokens", max_text_tokens)
+        if not 3 <= chosen <= longest:
+            raise InputError(
+                f"max_text_tokens is {max_text_tokens}, but this model takes 3 to {longest}", code="out-of-range"
+            )
+        return chosen
+
+
+def _check_question(question: Any) -> None:
+    if not isinstance(question, str) or question.count("{}") != 1:
+        raise InputError(
+            f"question is {options.shown(question)}, but it must be a text with {{}} once, where the text comes that is"
+            " asked for",
+            code="bad-template",
+        )
+    check_texts([question])
+
+
+def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool) -> tuple[int, ...]:
+    """The tokens of an answer, the one that ends it included; raises InputError for one that the model cannot give.
+
+    Args:
+      name: of the option.
+      answer: a text.
+      tokenizer: of the language model.
+      follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
+    """
+    check_texts([answer])
+    ids = tuple(tokenizer(answer, add_special_tokens=not follows)["input_ids"])
+    ids += (tokenizer.eos_token_id,) * follows
+    words = set(ids) - set(tokenizer.all_special_ids)
+    if not words or tokenizer.unk_token_id in ids:
+        raise InputError(
+            f"{name} is {options.shown(answer)}, for which the model's tokenizer has no words: name an answer that the"
+            " model can give, such as yes",
+            code="unknown-answer",
+        )
+    return ids

@@ -1,0 +1,51 @@
+"""Arrays in MATLAB's files, as some data sets state their classes."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+
+import numpy as np
+
+from winobench.errors import InputError
+
+
+def read(path: pathlib.Path, name: str) -> np.ndarray:
+    """An array of the file, without axes of length 1.
+
+    Raises:
+      InputError: the file is missing or damaged, or has no array of this name.
+    """
+    import scipy.io  # late: few tasks need it
+
+    try:
+        stored = io.BytesIO(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no file {path}, which the task needs: get it as it was published", code="no-such-file"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): restore it", code="cannot-read") from None
+    try:
+        content = scipy.io.loadmat(stored, squeeze_me=True, variable_names=[name])
+    except Exception:  # scipy raises nearly anything for a file that is cut off or of another kind
+        raise InputError(
+            f"{path} is damaged, or no file of MATLAB's: get the file again", code="damaged-file"
+        ) from None
+    if name not in content:
+        raise InputError(f"{path} has no {name!r}: restore it as it was published", code="missing-field")
+    return np.atleast_1d(content[name])
+
+
+def read_numbers(path: pathlib.Path, name: str) -> np.ndarray:
+    """The same of whole numbers in a row, int64 [n].
+
+    Raises:
+      InputError: as `read`, or the array holds something else.
+    """
+    array = read(path, name)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or not np.array_equal(array, np.floor(array)):
+        raise InputError(
+            f"{name!r} in {path} is no list of whole numbers: restore it as it was published", code="not-a-number"
+        )
+    return array.astype(np.int64)

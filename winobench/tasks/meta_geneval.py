@@ -1,0 +1,140 @@
+"""GenEval's study with people: does a scorer tell the pictures that fit their prompt? (Ghosh et al. 2023)
+
+100 of GenEval's prompts, each with four pictures by Stable Diffusion 2 and by IF-XL, and four found with CLIP: 1,200
+pictures with five answers each. The annotation files hold answers on objects, colours and places, and on how well a
+picture fits the caption, from 1 to 4. A rating is the share of people who gave 4, "fully captures the meaning of the
+caption"; people say yes where most do. Groups are where pictures are from.
+
+Four answers of the published IF-XL file are cut in two by a line break that is not quoted. They are put together again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import re
+from collections.abc import Iterator
+
+from winobench import options
+from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.people import answer, rated_task
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData
+
+SETS = {
+    "sdv2": "973f029073f9b7f2ee7b3bbbff6a473db92486af94beebae1eb2bd2d01a5a6a7",
+    "if-xl": "107cfe75e232374609c28278e734dfa0c88daed3fc5cea21d34631075a0f7a32",
+    "clip": "84c5f364945543d15f5407ca1c2542cfaa571550dbf4922eff1399e7f91b7ce1",
+}
+"""Where pictures are from -> SHA-256 of their annotation file."""
+
+PROMPTS = (
+    *(0, 14, 20, 23, 33, 35, 38, 48, 53, 61, 69, 70, 74, 81, 87, 89, 90, 94, 103, 108, 116, 129, 141, 144, 148, 149),
+    *(151, 156, 159, 166, 171, 181, 182, 187, 195, 202, 208, 211, 218, 220, 228, 232, 238, 240, 241, 250, 251, 252),
+    *(260, 262, 267, 273, 283, 286, 295, 307, 311, 316, 317, 320, 327, 328, 335, 343, 345, 349, 352, 362, 371, 379),
+    *(382, 388, 389, 390, 406, 410, 412, 416, 417, 421, 422, 424, 431, 433, 437, 446, 451, 456, 465, 469, 477, 480),
+    *(483, 494, 497, 501, 502, 516, 532, 542),
+)
+"""Numbers of the prompts among GenEval's 553, from 0 on."""
+
+NUM_PICTURES = 4
+"""Of a prompt and a place."""
+
+NUM_ANSWERS = 5
+"""Of a picture."""
+
+FULLY = 4
+"""The answer that a picture fully captures the meaning of its caption."""
+
+_REPOSITORY = "https://github.com/djghosh13/geneval"
+_RAW = "https://raw.githubusercontent.com/djghosh13/geneval/af4902f24d3ca90ebbb446dd9891a59e0f82725f/annotations"
+_PICTURES = "https://huggingface.co/datasets/djghosh/aigen-images/resolve/main/images"
+_QUALITY = "Answer.task-quality"
+_COLUMNS = ("Input.index", "Input.prompt_id", "Input.image_id", "Input.caption", "Answer.task-objects", _QUALITY)
+_INDEX = re.compile(r"[0-9]+_[0-9]+")
+
+
+def read(folder: pathlib.Path) -> Iterator[Item]:
+    """Prompts with the share of people who find that a picture fully captures it.
+
+    Args:
+      folder: holds ``annotations_sdv2.csv``, ``annotations_if-xl.csv`` and ``annotations_clip.csv``, a row an answer,
+        and the pictures as ``images/sdv2/00328/samples/00001.png``.
+
+    Raises:
+      InputError: a file is missing or malformed, a prompt has two captions, or a picture not five answers.
+    """
+    for name in SETS:
+        prompts: dict[str, str] = {}
+        answers: dict[str, dict[str, list[int]]] = {}
+        table = read_table(folder / f"annotations_{name}.csv", _COLUMNS, delimiter=",")
+        for row, quality in _answers(table):
+            number, picture = (f"{answer(row[key], 0, 99_999):05d}" for key in ("Input.prompt_id", "Input.image_id"))
+            caption = row["Input.caption"].text()
+            if prompts.setdefault(number, caption) != caption:
+                raise row["Input.caption"].wrong(
+                    f"is {options.shown(caption)}, and {options.shown(prompts[number])} in an earlier row",
+                    "contradicting-rows",
+                )
+            answers.setdefault(number, {}).setdefault(picture, []).append(quality)
+        for number in sorted(prompts):
+            pictures = sorted(answers[number].items())
+            for picture, given in pictures:
+                if len(given) != NUM_ANSWERS:
+                    what = f"has {len(given)} answers to picture {picture} of prompt {number}, not {NUM_ANSWERS}"
+                    raise table.wrong(what, "wrong-number-of-entries")
+            images = tuple(
+                ImageFile(folder / "images" / name / number / "samples" / f"{picture}.png") for picture, _ in pictures
+            )
+            shares = tuple(sum(one == FULLY for one in given) / len(given) for _, given in pictures)
+            yield Item(f"{name}/{number}", images, (prompts[number],), None, (name,), shares)
+
+
+def _answers(table: Entry) -> Iterator[tuple[Entry, int]]:
+    """The rows, each with how well people say the picture fits, also of rows that are cut in two."""
+    rows = list(table.rows())
+    is_cut = False
+    for row, following in itertools.zip_longest(rows, rows[1:]):
+        if not _INDEX.fullmatch(row["Input.index"].value or ""):
+            if not is_cut:  # else it is the second part of the row before
+                raise row["Input.index"].wrong("is no prompt and picture such as 328_1", "wrong-value")
+            is_cut = False
+            continue
+        quality = row[_QUALITY]
+        is_cut = quality.value is None
+        if is_cut:
+            if following is None or _INDEX.fullmatch(following["Input.index"].value or ""):
+                raise row.wrong("breaks off before its answers", "incomplete-row")
+            # The line breaks within the list of objects, whose rest begins the next one.
+            columns = list(row.value)
+            quality = following[columns[columns.index(_QUALITY) - columns.index("Answer.task-objects")]]
+        yield row, answer(quality, 1, FULLY)
+
+
+def _downloads() -> Iterator[Download]:
+    for name, digest in SETS.items():
+        file = f"annotations_{name}.csv"
+        yield Download(file, f"{_RAW}/{file}", sha256=digest, note="MIT licence")
+        for prompt in PROMPTS:
+            for picture in range(NUM_PICTURES):
+                path = f"{name}/{prompt:05d}/samples/{picture:05d}.png"
+                yield Download(f"images/{path}", f"{_PICTURES}/{path}")
+
+
+TASKS = (
+    rated_task(
+        name="meta_geneval",
+        description="GenEval's study with people: does the scorer tell pictures that fit their prompt from others.",
+        metric="yes_no_agreement",
+        most_pictures=NUM_PICTURES,
+        source=PublishedData(
+            read=read,
+            how_to_get=(
+                f"annotations_sdv2.csv, annotations_if-xl.csv and annotations_clip.csv (from annotations of"
+                f" {_REPOSITORY}) and the pictures that they name as images/sdv2/00000/samples/00000.png (their page,"
+                " https://huggingface.co/datasets/djghosh/aigen-images, has the licence)"
+            ),
+            num_examples=len(SETS) * len(PROMPTS),
+            downloads=tuple(_downloads()),
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""ImageReward's test set: does a scorer prefer the pictures that people prefer? (Xu et al. 2023)
+
+466 prompts by users of DiffusionDB, each with four to nine pictures that people have ranked, ties included; three
+prompts occur twice. A rating is minus the rank. 6,399 pairs of pictures of a prompt have different ranks, which is the
+number of comparisons that the paper states.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+from winobench.tasks.annotations import read_json
+from winobench.tasks.people import answer, rated_task
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData
+
+_REPOSITORY = "https://github.com/THUDM/ImageReward"
+_RAW = "https://raw.githubusercontent.com/THUDM/ImageReward/c1392c6dd0fd6ecd6d416c96959ab744a6d0a8fb/data"
+_ARCHIVE = "https://huggingface.co/THUDM/ImageReward/resolve/main/test_images.zip"
+_MOST_PICTURES = 9
+
+
+def read(folder: pathlib.Path) -> Iterator[Item]:
+    """Prompts with ranked pictures.
+
+    Args:
+      folder: holds ``test.json``, rows {"id", "prompt", "generations", "ranking"}, and the folder ``test_images``.
+
+    Raises:
+      InputError: the file is missing or malformed, or a row has not as many ranks as pictures.
+    """
+    seen: set[str] = set()
+    for row in read_json(folder / "test.json").rows():
+        name = row["id"].text()
+        if name in seen:
+            raise row["id"].wrong(f"is {name}, as in an earlier row", "repeated-id")
+        seen.add(name)
+        images = tuple(ImageFile(folder / "test_images" / path) for path in row["generations"].texts())
+        ranks = [answer(rank, 1, 100) for rank in row["ranking"].rows()]
+        if len(ranks) != len(images):
+            raise row["ranking"].wrong(f"has {len(ranks)} entries, not {len(images)}", "wrong-number-of-entries")
+        yield Item(name, images, (row["prompt"].text(),), None, (), tuple(float(-rank) for rank in ranks))
+
+
+TASKS = (
+    rated_task(
+        name="meta_imagereward",
+        description="ImageReward's test set: does the scorer prefer the pictures that people prefer.",
+        metric="preference_agreement",
+        most_pictures=_MOST_PICTURES,
+        source=PublishedData(
+            read=read,
+            how_to_get=(f"test.json (from data of {_REPOSITORY}) and the folder test_images, unpacked from {_ARCHIVE}"),
+            num_examples=466,
+            downloads=(
+                Download(
+                    "test.json",
+                    f"{_RAW}/test.json",
+                    sha256="77cff6c2d0522006f52f0b637ef8302db1782b2b761e378c124a012a3c7fc58e",
+                    note="Apache 2.0",
+                ),
+                Download("test_images.zip", _ARCHIVE, unpack=True, note="pictures of DiffusionDB"),
+            ),
+        ),
+    ),
+)

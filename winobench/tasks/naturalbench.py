@@ -1,0 +1,171 @@
+"""NaturalBench: two images, and two questions whose answers differ between them (Li et al. 2024)
+
+In question form, for scorers that answer questions (`winobench.scorers.base`); others are refused, as a score of image
+and text says nothing of an answer. ``naturalbench`` is every question about every image, ``_questions`` a question
+about both images, ``_images`` both questions about an image, and ``_groups`` all four: Acc, Q-Acc, I-Acc and G-Acc of
+the paper. An answer counts where its score is higher than that of the other one; the published code looks for the first
+of them in what a model writes. All four score the same pairs.
+
+``naturalbench_retrieval`` is the set that its authors made of it for scorers of image and text: captions in the place
+of questions, judged as in Winoground. They publish no number of its rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+from winobench import options
+from winobench.data import question_texts
+from winobench.metrics import WINOGROUND_CHANCE
+from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.hub_tables import read_rows, unpack
+from winobench.tasks.published import Download, ImageFile, Item, PublishedData, published_task
+
+_HUB_ID = "BaiqiL/NaturalBench"
+_COLUMNS = (
+    *("Question_0", "Question_1", "Image_0", "Image_1", "Question_Type"),
+    *(f"Image_{image}_Question_{question}" for image in (0, 1) for question in (0, 1)),
+)
+_NUM_ROWS = 1900
+_RETRIEVAL = "NaturalBench-Retrieval"
+
+ENDINGS = {
+    "yes_no": "Please answer Yes or No.",
+    "multiple_choice": "Please output the letter corresponding to the correct option.",
+}
+"""Type of a question -> what the published code puts behind it, without a space."""
+
+
+def read(folder: pathlib.Path, form: str) -> Iterator[Item]:
+    """Images, and texts of a question with an answer (`winobench.data.question_texts`); the group is the type.
+
+    Args:
+      folder: holds ``train-*.parquet``, a row for two images and two questions.
+      form: a key of `FORMS`.
+
+    Raises:
+      InputError: the rows are missing or malformed, or a question has the same answer for both images.
+    """
+    for number, row in read_rows(folder, "train", _COLUMNS):
+        name = f"row-{number:04d}"
+        images = tuple(unpack(row[f"Image_{side}"], folder, f"{name}-{side}") for side in (0, 1))
+        answers = [_answers(row, question) for question in (0, 1)]
+        group = (row["Question_Type"].text(),)
+        yield from FORMS[form](name, images, answers, group)
+
+
+def _answers(row: Entry, question: int) -> tuple[str, str]:
+    """The question with the right answer for the first image, and with that for the second one."""
+    kind = row["Question_Type"]
+    if kind.value not in ENDINGS:
+        raise kind.wrong(f"is {options.shown(kind.value)}, none of {', '.join(ENDINGS)}", "unknown-name")
+    entries = [row[f"Image_{image}_Question_{question}"] for image in (0, 1)]
+    first, second = (entry.text().strip() for entry in entries)
+    if first == second:
+        raise entries[1].wrong(f"is {options.shown(second)}, as for the other image", "same-answers")
+    asked = row[f"Question_{question}"].text() + ENDINGS[kind.value]
+    return question_texts.join(asked, first), question_texts.join(asked, second)
+
+
+def _singly(name, images, answers, group) -> Iterator[Item]:
+    for image in (0, 1):
+        for question in (0, 1):
+            yield Item(f"{name}/image-{image}/question-{question}", (images[image],), answers[question], image, group)
+
+
+def _by_question(name, images, answers, group) -> Iterator[Item]:
+    for question in (0, 1):
+        yield Item(f"{name}/question-{question}", images, answers[question], None, group)
+
+
+def _by_image(name, images, answers, group) -> Iterator[Item]:
+    for image in (0, 1):
+        right_first = tuple(text for pair in answers for text in (pair[image], pair[1 - image]))
+        yield Item(f"{name}/image-{image}", (images[image],), right_first, None, group)
+
+
+def _together(name, images, answers, group) -> Iterator[Item]:
+    yield Item(name, images, (*answers[0], *answers[1]), None, group)
+
+
+FORMS = {"": _singly, "_questions": _by_question, "_images": _by_image, "_groups": _together}
+"""End of a task's name -> the examples of a row."""
+
+
+def read_retrieval(folder: pathlib.Path) -> Iterator[Item]:
+    """Two images and two captions; the diagonal is right.
+
+    Args:
+      folder: holds ``NaturalBench-Retrieval`` with ``metadata.json``, rows {"index", "image_0", "image_1", "caption_0",
+        "caption_1"}, and the folder ``images``.
+
+    Raises:
+      InputError: the rows are missing or malformed, or an index occurs twice.
+    """
+    root, seen = folder / _RETRIEVAL, set()
+    for row in read_json(root / "metadata.json").rows():
+        index = row["index"].integer()
+        if index in seen:
+            raise row["index"].wrong(f"is {index}, as in an earlier row", "repeated-id")
+        seen.add(index)
+        images = tuple(ImageFile(root / "images" / row[f"image_{side}"].text()) for side in (0, 1))
+        yield Item(f"{index}", images, tuple(row[f"caption_{side}"].text() for side in (0, 1)), None)
+
+
+def _in_question_form(form: str, what: str, metric: str, shape: tuple[int, int], per_row: int):
+    return published_task(
+        name=f"naturalbench{form}",
+        version=1,
+        description=f"NaturalBench in question form: {what}.",
+        metric=metric,
+        shape=shape,
+        chance={metric: 1 / 2 ** (4 // per_row)},
+        images_compete=False,
+        asks_questions=True,
+        when_named=True,
+        skills=("compositional",),
+        source=PublishedData(
+            read=functools.partial(read, form=form),
+            how_to_get=(
+                f"the files data/train-*.parquet of https://huggingface.co/datasets/{_HUB_ID}"
+                f" (`hf download {_HUB_ID} --repo-type=dataset --include='data/*' --local-dir=DIR`; Apache 2.0)"
+            ),
+            num_examples=per_row * _NUM_ROWS,
+            shared_folder="naturalbench",
+        ),
+    )
+
+
+TASKS = (
+    _in_question_form("", "is a question about an image answered", "accuracy", (1, 2), 4),
+    _in_question_form("_questions", "is a question answered for two images", "own_texts", (2, 2), 2),
+    _in_question_form("_images", "are two questions about an image answered", "all_answers", (1, 4), 2),
+    _in_question_form("_groups", "are two questions answered for two images", "all_answers", (2, 4), 1),
+    published_task(
+        name="naturalbench_retrieval",
+        version=1,
+        description="NaturalBench-Retrieval: which of two captions belongs to which of two images.",
+        metric="winoground",
+        shape=(2, 2),
+        chance=WINOGROUND_CHANCE,
+        images_compete=True,
+        skills=("compositional",),
+        source=PublishedData(
+            read=read_retrieval,
+            how_to_get=f"the folder {_RETRIEVAL}, unpacked from {_RETRIEVAL}.zip of {_HUB_ID} on the hub (Apache 2.0)",
+            num_examples=None,
+            downloads=(
+                Download(
+                    f"{_RETRIEVAL}.zip",
+                    hub_id=_HUB_ID,
+                    filename=f"{_RETRIEVAL}.zip",
+                    unpack=True,
+                    note="Apache 2.0",
+                ),
+            ),
+            shared_folder="naturalbench",
+        ),
+    ),
+)

@@ -1,0 +1,57 @@
+"""What tasks share that ask whether a scorer ranks pictures as people do.
+
+An example is a prompt with pictures of it, and what people gave each. The score that is ranked is, for a diffusion
+model, minus the error under the prompt less that under the empty text: how much the prompt helps to tell the noise from
+this picture, an estimate of their pointwise mutual information up to a factor (Krojer et al. 2023, Eq. 5). The error
+alone says above all how plain a picture is, and would rank pictures by that. What remains is that some prompts help
+more than others, whatever the picture; measures ``within_prompt_*`` know nothing of it, and ``normalize=gray_image``
+takes it away. Other scorers' scores are ranked as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from winobench.tasks.annotations import Entry
+from winobench.tasks.base import Task
+from winobench.tasks.published import PublishedData, published_task
+
+
+def rated_task(*, name: str, description: str, metric: str, most_pictures: int, source: PublishedData) -> Task:
+    """A task on pictures that people have rated.
+
+    Args:
+      name: of the task.
+      description: one line.
+      metric: a name in `winobench.metrics.RATING_METRICS`.
+      most_pictures: that a prompt has.
+      source: the published files.
+    """
+    return published_task(
+        name=name,
+        version=1,
+        description=description,
+        metric=metric,
+        shape=(most_pictures, 1),
+        chance={},
+        images_compete=True,
+        skills=("people",),
+        source=source,
+    )
+
+
+def answer(entry: Entry, low: int, high: int) -> int:
+    """A whole number on a scale, also one that a table states as text, as ``4`` or ``4.0``.
+
+    Raises:
+      InputError: it is none, or off the scale.
+    """
+    value: Any = entry.value
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.0*)?", value.strip()):
+        value = int(float(value))
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise entry.wrong("is no whole number", "not-a-number")
+    if not low <= value <= high:
+        raise entry.wrong(f"is {value}, which is not from {low} to {high}", "out-of-range")
+    return value

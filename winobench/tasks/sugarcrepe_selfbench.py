@@ -1,0 +1,69 @@
+"""SugarCrepe as Self-Bench asks it (Jeong et al. 2025): its sets of attributes and of objects, merged by their keys.
+
+Self-Bench's loader puts the rows of several of SugarCrepe's files into one table by their keys, which collide: the last
+file's row stays. So 788 of 2,146 rows on attributes are left and 2,062 of 3,959 on objects, and its published figures
+are of these. The group is the set that a row is from. (Of relations there is one file, ``sugarcrepe_replace_rel``.)
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Iterator
+
+from winobench.tasks import sugarcrepe
+from winobench.tasks.published import Item, PublishedData, published_task
+
+MERGED = {"att": ("add_att", "replace_att", "swap_att"), "obj": ("add_obj", "replace_obj", "swap_obj")}
+"""What is edited -> SugarCrepe's sets, of which a later one's rows replace an earlier one's."""
+
+_COUNTS = {"att": 788, "obj": 2062}
+
+
+def read(folder: pathlib.Path, what: str) -> Iterator[Item]:
+    """A photograph, its caption and the wrong one; rows are named by their keys.
+
+    Args:
+      folder: as `winobench.tasks.sugarcrepe.read` needs it, with the files of all sets.
+      what: a key of `MERGED`.
+
+    Raises:
+      InputError: the rows are missing or malformed.
+    """
+    rows = {item.id: (item, name) for name in MERGED[what] for item in sugarcrepe.read(folder, name)}
+    for key, (item, name) in rows.items():
+        yield Item(key, item.images, item.texts, item.target, (name,))
+
+
+def _task(what: str):
+    files = ", ".join(f"{name}.json" for name in MERGED[what])
+    downloads = {
+        download.to: download
+        for task in sugarcrepe.TASKS
+        if task.name.removeprefix("sugarcrepe_") in MERGED[what]
+        for download in task.source.downloads
+    }
+    return published_task(
+        name=f"sugarcrepe_selfbench_{what}",
+        version=1,
+        description=f"SugarCrepe's sets of {what}, merged as Self-Bench does: which of two captions is true.",
+        metric="accuracy",
+        shape=(1, 2),
+        chance={"accuracy": 1 / 2},
+        images_compete=False,
+        when_named=True,
+        skills=("compositional",),
+        source=PublishedData(
+            read=functools.partial(read, what=what),
+            how_to_get=(
+                f"{files} (from data of {sugarcrepe.REPOSITORY}) and the folder val2017, unpacked from"
+                f" {sugarcrepe.COCO_IMAGES.url}"
+            ),
+            num_examples=_COUNTS[what],
+            downloads=tuple(downloads.values()),
+            shared_folder=sugarcrepe.COCO_FOLDER,
+        ),
+    )
+
+
+TASKS = tuple(map(_task, MERGED))
