@@ -198,7 +198,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
     config_class: ClassVar = LlavaConfig
     image_processor: ClassVar[str] = "clip"
     # Question, answer and squares are those of LLaVA 1.5's published VQAScore; the template is that of its checkpoints
-    # for transformers, and the caption one of the instructions for brief descriptions of LLaVA's first paper.
+    # for transformers; what asks for a caption is in the manner of the brief descriptions that it was trained on.
     form: ClassVar[PromptForm] = PromptForm(
         question=f'{_SYSTEM} USER: <image>\nDoes this figure show "{{}}"? Please answer yes or no. ASSISTANT:',
         answer="Yes",
