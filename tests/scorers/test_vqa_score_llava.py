@@ -16,6 +16,7 @@ from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_vision_language import SIZE, write_vision_language
 from winobench import parallel
 from winobench.checkpoints import vision_language
+from winobench.data import question_texts
 from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
@@ -100,6 +101,16 @@ def test_what_questions_share_of_an_image(scorer):
     keys, values = scorer._image_encoder.empty_table(2, scorer._blank_image())
     length = len(before) + scorer.config.image_states
     assert {key.shape[-1] for key in keys} == {value.shape[-2] for value in values} == {length}
+
+
+def test_questions_with_answers_of_their_own(loaded, scorer):
+    """They stand in the conversation that the published evaluation puts any question in."""
+    question = "Is it red?"
+    asked = VQAScore(loaded, question=f"{BEFORE}<image>\n{{}} ASSISTANT:", answer="no", batch_size=4)
+    expected = asked.score(IMAGES, [question])
+    found = scorer.score(IMAGES, [question_texts.join(question, "no"), TEXTS[0]])
+    np.testing.assert_allclose(found[:, :1], expected, rtol=1e-6)
+    np.testing.assert_allclose(found[:, 1:], scorer.score(IMAGES, TEXTS[:1]), rtol=1e-6)
 
 
 def test_long_questions_lose_their_beginning(loaded, caplog):

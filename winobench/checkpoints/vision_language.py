@@ -23,7 +23,7 @@ from winobench.errors import InputError
 from winobench.models import vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
 from winobench.models.llava import LlavaForConditionalGeneration
-from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
+from winobench.models.vision_language import IMAGE_TOKEN, PromptForm, VisionLanguageNetwork
 from winobench.texts import check_texts
 
 NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
@@ -32,8 +32,6 @@ NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
     "llava": LlavaForConditionalGeneration,
 }
 """``model_type`` of a ``config.json`` -> the network that reads it."""
-
-_IMAGE_TOKEN = "<image>"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,11 +150,11 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
     check_texts([template])
     if not form.names_image:
         return
-    _, *behind = template.split(_IMAGE_TOKEN)
+    _, *behind = template.split(IMAGE_TOKEN)
     # Without words of its own behind the image, an empty text would leave nothing to read there.
     if len(behind) != 1 or "{}" not in behind[0] or not behind[0].replace("{}", "").strip():
         raise InputError(
-            f"{name} is {options.shown(template)}, but this model reads the image in the place of {_IMAGE_TOKEN}: write"
+            f"{name} is {options.shown(template)}, but this model reads the image in the place of {IMAGE_TOKEN}: write"
             f" that once, before {{}} and other words, as in {options.shown(form.template)}",
             code="bad-template",
         )
@@ -294,16 +292,16 @@ def _check_parts(
             f" {made} of it: check that both are of the same model",
             code="mismatched-parts",
         )
-    token = tokenizer.get_vocab().get(_IMAGE_TOKEN)
+    token = tokenizer.get_vocab().get(IMAGE_TOKEN)
     if token is None and form.names_image:
         raise InputError(
-            f"the tokenizer of {source} has no token {_IMAGE_TOKEN}, which holds an image's place: take the one that"
+            f"the tokenizer of {source} has no token {IMAGE_TOKEN}, which holds an image's place: take the one that"
             " was published with the model",
             code="mismatched-parts",
         )
     if token is not None and config.image_token_index is not None and token != config.image_token_index:
         raise InputError(
-            f"{_IMAGE_TOKEN} is token {token} of the tokenizer of {source}, but image_token_index="
+            f"{IMAGE_TOKEN} is token {token} of the tokenizer of {source}, but image_token_index="
             f"{config.image_token_index} of config.json: check that both are of the same model",
             code="mismatched-parts",
         )

@@ -18,6 +18,9 @@ from winobench.models import decoder, t5
 from winobench.models.base import Network
 from winobench.models.decoder_cache import Cache
 
+IMAGE_TOKEN = "<image>"
+"""What stands in texts for the tokens that hold an image's place."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PromptForm:
@@ -42,6 +45,16 @@ class PromptForm:
     caption: str = ""
     names_image: bool = False
     on_square: bool = False
+
+    def around(self, question: str) -> str:
+        """What a question is put in that is asked as it is: nothing, or the template with its beginning as VQAScore's.
+
+        Args:
+          question: what VQAScore asks otherwise. Up to the image all is the same, so that images serve for both.
+        """
+        if not self.names_image:
+            return "{}"
+        return question.partition(IMAGE_TOKEN)[0] + IMAGE_TOKEN + self.template.partition(IMAGE_TOKEN)[2]
 
 
 class VisionLanguageNetwork(Network):

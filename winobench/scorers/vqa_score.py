@@ -11,20 +11,23 @@ Q-Former, if it reads the question, and the language model's over what is left.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
+from jax.typing import ArrayLike
 
 from winobench import options, parallel
 from winobench.checkpoints import sources, vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
+from winobench.data import question_texts
 from winobench.data.processors import ImageProcessor, OnSquare
 from winobench.errors import InputError
 from winobench.models import functional
@@ -32,7 +35,7 @@ from winobench.models.vision_language import VisionLanguageNetwork
 from winobench.scorers import common, networks, pairs
 from winobench.scorers.networks import NetworkFunction
 from winobench.scorers.pairs import PairScorer
-from winobench.texts import check_texts, count_truncated, log_truncated
+from winobench.texts import check_texts, checked_texts, count_truncated, log_truncated
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -104,7 +107,11 @@ class VQAScore(PairScorer):
       max_text_tokens: longer questions lose their beginning.
       processor: makes images ready for the network.
       mesh: the devices.
+      answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
+        without ``question`` around it (`PromptForm.around`), and its score is the probability of its own answer.
     """
+
+    answers_questions = True
 
     def __init__(
         self,
@@ -229,6 +236,30 @@ class VQAScore(PairScorer):
         spread = parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if mesh is None else None
         return cls(loaded, mesh=spread, **others)
 
+    def iter_scores(
+        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As of `PairScorer.iter_scores`; but pairs of texts with answers of their own come answer by answer.
+
+        Each answer is a program of its own, which encodes the images that it is about.
+        """
+        asked = [question_texts.parts(text) for text in checked_texts(texts)]
+        scorers = {answer: self._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
+        if scorers.keys() == {None}:
+            return super().iter_scores(images, texts, pairs)
+        pairs = common.checked_pairs(pairs, len(images), len(texts))
+        return _answer_by_answer(scorers, images, asked, pairs)
+
+    def _of_answer(self, answer: str | None) -> VQAScore:
+        """This scorer, or for an answer one that is asked texts as they are, and scores that answer."""
+        if answer is None:
+            return self
+        scorer = copy.copy(self)
+        scorer.question = self._loaded.form.around(self.question)
+        tokens = _answer_tokens("the answer of a question", answer, self._loaded.tokenizer, self.config.start is None)
+        scorer._compiled_for = dataclasses.replace(self._compiled_for, answers=(tokens,))
+        return scorer
+
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
 
@@ -285,6 +316,21 @@ class VQAScore(PairScorer):
                 f"max_text_tokens is {max_text_tokens}, but this model takes 3 to {longest}", code="out-of-range"
             )
         return chosen
+
+
+def _answer_by_answer(
+    scorers: Mapping[str | None, VQAScore],
+    images: Sequence[Any],
+    asked: Sequence[tuple[str, str | None]],
+    pairs: np.ndarray,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    questions = [question for question, _ in asked]
+    answers = np.array([list(scorers).index(answer) for _, answer in asked])[pairs[:, 1]]
+    for number, scorer in enumerate(scorers.values()):
+        (rows,) = np.nonzero(answers == number)
+        if len(rows):
+            for numbers, scores in PairScorer.iter_scores(scorer, images, questions, pairs[rows]):
+                yield rows[numbers], scores
 
 
 def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool) -> tuple[int, ...]:
