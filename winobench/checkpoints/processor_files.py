@@ -1,4 +1,4 @@
-"""How images are made ready, from the files of BLIP and its successors."""
+"""How images are made ready, from the files of BLIP and its successors, and of SigLIP."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 
 
-def read_image_processor(source: sources.Source) -> ImageProcessor:
+def read_image_processor(source: sources.Source, family: str = "blip") -> ImageProcessor:
     """Reads how images are made ready; transformers 5 writes it into the processor's file, earlier ones on its own.
+
+    Args:
+      source: the model's folder.
+      family: as of `winobench.data.processors.ImageProcessor.from_config`.
 
     Raises:
       InputError: there is no such file, it is of a processor of another family, or has an option that is not supported.
@@ -19,6 +23,6 @@ def read_image_processor(source: sources.Source) -> ImageProcessor:
         path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
         options = sources.read_json(path)
     try:
-        return ImageProcessor.from_config("blip", options)
+        return ImageProcessor.from_config(family, options)
     except InputError as error:
         raise InputError(f"{path}: {error}", code=error.code) from error
