@@ -1,10 +1,11 @@
 """SigLIP and SigLIP 2 against torch transformers: from published folders, through the loader, to features and logits.
 
-Float32, relative to the largest expected value.
+Float32, relative to the largest expected value. Measured: images 4e-7, texts 5e-7, logits 2e-7; preprocessing 0.
 """
 
 import json
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -14,7 +15,7 @@ from PIL import Image
 from tests import tiny_siglip
 from tests.parity.torch_copy import clip_outputs, relative_error, to_torch
 from tests.tiny_siglip import LENGTH, PIECES, SIZE
-from winobench import checkpoints
+from winobench import checkpoints, parallel
 from winobench.checkpoints import models, siglip_files
 from winobench.models import SiglipConfig, SiglipModel
 from winobench.scorers.contrastive import Contrastive
@@ -129,10 +130,11 @@ def test_pieces_of_sentencepiece(tmp_path):
     np.testing.assert_array_equal(ids, expected_ids(tmp_path, "siglip"))
 
 
+@pytest.mark.parametrize("family", ["siglip", pytest.param("siglip2", marks=pytest.mark.slow)], indirect=True)
 def test_scores(folder, theirs, family):
     """From images and strings to the logits of all pairs, in both ways to ask for them."""
     expected = torch_outputs(theirs, torch_pixels(folder), expected_ids(folder, family))[2]
-    scorer = Contrastive.from_pretrained(folder)
+    scorer = Contrastive.from_pretrained(folder, mesh=parallel.make_mesh(jax.devices()[:1]))
     scores = scorer.score(images(), TEXTS)
     assert scores.dtype == np.float32
     assert relative_error(scores, expected) < TOLERANCE
