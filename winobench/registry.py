@@ -82,6 +82,13 @@ MODELS: dict[str, Model] = {
     "openclip-vit-h14": Model(
         "laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "OpenCLIP ViT-H/14, whose text tower SD 2.1 has", "contrastive"
     ),
+    "siglip-base-patch16-224": Model("google/siglip-base-patch16-224", "SigLIP ViT-B/16, 224 pixels", "contrastive"),
+    "siglip-so400m-patch14-384": Model(
+        "google/siglip-so400m-patch14-384", "SigLIP So400m/14, 384 pixels", "contrastive"
+    ),
+    "siglip2-so400m-patch14-384": Model(
+        "google/siglip2-so400m-patch14-384", "SigLIP 2 So400m/14, 384 pixels", "contrastive"
+    ),
     "blip-itm-base": Model("Salesforce/blip-itm-base-coco", "BLIP ViT-B, matching head, 384 pixels", "itm_head"),
     "blip-itm-large": Model("Salesforce/blip-itm-large-coco", "BLIP ViT-L, matching head, 384 pixels", "itm_head"),
     "blip-itc-base": Model(

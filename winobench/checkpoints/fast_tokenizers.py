@@ -88,7 +88,15 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
     if not texts:
         raise InputError("the list of texts is empty: give at least one", code="empty-list")
     check_texts(texts)
-    encoded = tokenizer(texts, padding="max_length", padding_side="right", truncation=True, max_length=length)
+    encoded = tokenizer(
+        texts,
+        padding="max_length",
+        padding_side="right",
+        truncation=True,
+        max_length=length,
+        # Of models that attend to padding, the file says that none is wanted.
+        return_attention_mask=True,
+    )
     log_truncated(count_truncated(encoded), len(texts), length)
     return np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["attention_mask"], np.int32).sum(axis=1)
 

@@ -138,6 +138,8 @@ KEY_TABLES: dict[str, KeyTable] = {
     ),
     # With the prefix of a model that writes, or without; and what that one has besides.
     "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),
+    # 0, 1, 2, ...: buffers of transformers before 4.38.
+    "SiglipModel": KeyTable(ignored=(r"(text|vision)_model\.embeddings\.position_ids",)),
     # ``shared.weight`` again.
     "T5EncoderModel": KeyTable(ignored=(r"encoder\.embed_tokens\.weight",)),
 }

@@ -29,6 +29,7 @@ OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
 _NAMES = {
     "clip": ("CLIPImageProcessor", "CLIPFeatureExtractor"),
     "blip": ("BlipImageProcessor", "BlipFeatureExtractor"),
+    "siglip": ("SiglipImageProcessor", "SiglipFeatureExtractor"),
 }
 _SWITCHES = ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize")
 _OPTIONS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std")
@@ -107,7 +108,7 @@ class ImageProcessor:
         """Reads the contents of a ``preprocessor_config.json`` of transformers.
 
         Args:
-          family: ``clip`` or ``blip``, which decides what the file may leave out.
+          family: ``clip``, ``blip`` or ``siglip``, which decides what the file may leave out.
           options: the decoded JSON object; sizes are numbers in old files and objects in new ones.
 
         Raises:
@@ -121,7 +122,8 @@ class ImageProcessor:
                 f"the image processor is a {others[0]}, not a {_NAMES[family][0]}", code="wrong-kind-of-processor"
             )
         for key, value in options.items():
-            if key in _SWITCHES and value is not True:
+            # SigLIP 2 leaves it to its users whether images are made RGB; here they always are.
+            if key in _SWITCHES and value is not True and not (key == "do_convert_rgb" and value is None):
                 raise InputError(
                     f"unsupported option {key}={value!r}: only true is implemented", code="unsupported-option"
                 )
@@ -279,7 +281,11 @@ def _official(family: str) -> Any:
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
-    return {"clip": transformers.CLIPImageProcessorPil, "blip": transformers.BlipImageProcessorPil}[family]
+    return {
+        "clip": transformers.CLIPImageProcessorPil,
+        "blip": transformers.BlipImageProcessorPil,
+        "siglip": transformers.SiglipImageProcessorPil,
+    }[family]
 
 
 def _three(name: str, values: Any) -> tuple[float, float, float]:

@@ -21,6 +21,7 @@ from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.llava import LlavaConfig, LlavaForConditionalGeneration
 from winobench.models.qwen3_text import Qwen3Model, Qwen3TextConfig, Qwen3TextEncoder
+from winobench.models.siglip import SiglipConfig, SiglipModel, SiglipTextConfig, SiglipVisionConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
 from winobench.models.transformer_flux2 import Flux2Transformer2DModel
@@ -66,6 +67,10 @@ __all__ = [
     "Qwen3Model",
     "Qwen3TextConfig",
     "Qwen3TextEncoder",
+    "SiglipConfig",
+    "SiglipModel",
+    "SiglipTextConfig",
+    "SiglipVisionConfig",
     "T5Config",
     "T5ForConditionalGeneration",
     "UNet2DConditionConfig",

@@ -28,7 +28,15 @@ def _gelu(x: jax.Array) -> jax.Array:
     return jax.nn.gelu(x, approximate=False)
 
 
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"quick_gelu": _quick_gelu, "gelu": _gelu}
+def _gelu_tanh(x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x, approximate=True)
+
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "quick_gelu": _quick_gelu,
+    "gelu": _gelu,
+    "gelu_pytorch_tanh": _gelu_tanh,
+}
 
 # Options of transformers' configs without influence on a network: bookkeeping, initialisation, and defaults of text
 # generation, which older versions wrote into every config.
@@ -109,7 +117,7 @@ class CLIPTextConfig(NetworkConfig):
       num_hidden_layers: number of layers.
       num_attention_heads: number of heads.
       max_position_embeddings: longest text in tokens.
-      hidden_act: "quick_gelu" or "gelu".
+      hidden_act: "quick_gelu", "gelu" or "gelu_pytorch_tanh".
       layer_norm_eps: epsilon of the layer norms.
       eos_token_id: id whose first position is pooled; 2 stands for the largest id of a text, whatever that is.
       bos_token_id: of the tokenizer, kept for the file's sake.

@@ -29,7 +29,7 @@ class CLIPVisionConfig(NetworkConfig):
       num_attention_heads: number of heads.
       image_size: height and width of the images in pixels.
       patch_size: height and width of the patches in pixels.
-      hidden_act: "quick_gelu" or "gelu".
+      hidden_act: "quick_gelu", "gelu" or "gelu_pytorch_tanh".
       layer_norm_eps: epsilon of the layer norms.
     """
 

@@ -1,4 +1,7 @@
-"""Image-text matching with CLIP (Radford et al., 2021): the cosine between the vectors of an image and of a text.
+"""Image-text matching with CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023), from vectors of both.
+
+CLIP's score is the cosine of the two; SigLIP's is the logit that its sigmoid is taken of, a scale times the cosine and
+a bias.
 
 Images and texts are encoded once each, whatever the number of pairs, in batches of one shape that the devices share;
 the vectors come back to the host, where a pair costs one dot product.
@@ -12,8 +15,8 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,13 +24,14 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from winobench import parallel
-from winobench.checkpoints import clip_layouts, tokenizer_files
+from winobench.checkpoints import clip_layouts, fast_tokenizers, siglip_files, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.models import clip_model
 from winobench.models.clip_model import CLIPModel
+from winobench.models.siglip import SiglipModel
 from winobench.scorers import common, networks
 from winobench.scorers.networks import NetworkFunction
 from winobench.texts import checked_list, checked_texts
@@ -45,29 +49,49 @@ _BATCHES_AHEAD = 2
 _PAIRS_AT_ONCE = 4096
 
 
-def _image_vectors(model: CLIPModel, images: jax.Array, processor: ImageProcessor) -> jax.Array:
+class _Texts(NamedTuple):
+    """What becomes of the texts of a network.
+
+    Attributes:
+      ids: (tokenizer, texts, length) -> int32 [num_texts, length].
+      identity: tokenizer -> JSON values, what it does.
+    """
+
+    ids: Callable[[Any, Sequence[str], int], np.ndarray]
+    identity: Callable[[Any], Sequence[Any]]
+
+
+_TEXTS_OF: dict[type, _Texts] = {
+    # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
+    # that is used is that of the first end of text, and attention is causal.
+    CLIPModel: _Texts(tokenizer_files.clip_ids, tokenizer_files.vocabulary_and_merges),
+    SiglipModel: _Texts(siglip_files.siglip_ids, fast_tokenizers.fast_identity),
+}
+
+
+def _image_vectors(model: CLIPModel | SiglipModel, images: jax.Array, processor: ImageProcessor) -> jax.Array:
     """Images as unit vectors: uint8 [n, size, size, 3] -> float32 [n, width]."""
     return clip_model.unit(model.encode_images(processor.normalize(images)))
 
 
-def _text_vectors(model: CLIPModel, ids: jax.Array) -> jax.Array:
+def _text_vectors(model: CLIPModel | SiglipModel, ids: jax.Array) -> jax.Array:
     """Token ids as unit vectors: int32 [n, length] -> float32 [n, width]."""
     return clip_model.unit(model.encode_texts(ids))
 
 
 class Contrastive:
-    """Scores how well texts fit images with CLIP.
+    """Scores how well texts fit images with CLIP or SigLIP.
 
     Attributes:
       model: the network.
-      tokenizer: a ``transformers.CLIPTokenizer``.
+      tokenizer: a ``transformers.CLIPTokenizer``, or that of a SigLIP.
       processor: makes images ready for the network.
       mesh: the devices.
     """
 
     def __init__(
         self,
-        model: CLIPModel,
+        model: CLIPModel | SiglipModel,
         tokenizer: Any,
         processor: ImageProcessor,
         *,
@@ -78,7 +102,7 @@ class Contrastive:
 
         Args:
           model: the network; it computes in the dtype that it was loaded in.
-          tokenizer: a ``transformers.CLIPTokenizer``.
+          tokenizer: a ``transformers.CLIPTokenizer``; of a SigLIP as of `winobench.checkpoints.siglip_files`.
           processor: makes images ready for the network.
           batch_size: images that each device encodes at once; chosen for the kind of device when None.
           mesh: the devices, from `winobench.parallel.make_mesh`; all of this process when None, or those CPU devices
@@ -89,6 +113,8 @@ class Contrastive:
         """
         self.model = model
         self.tokenizer = tokenizer
+        self._texts = _TEXTS_OF[type(model)]
+        self._scale, self._bias = _terms(model)
         self.processor = processor
         structure, params, self.mesh = networks.place(model, mesh)
         height, width = processor.size
@@ -120,7 +146,7 @@ class Contrastive:
 
         Args:
           source: a name in `winobench.registry.MODELS`, a folder, or a hub id, in a layout that
-            `winobench.checkpoints.clip_layouts` describes.
+            `winobench.checkpoints.clip_layouts` or `winobench.checkpoints.siglip_files` describes.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation. Norms, attention scores and what
             becomes of the vectors are float32 in either case.
           variant: of the weight files, such as ``fp16``.
@@ -132,9 +158,9 @@ class Contrastive:
           InputError: when files are missing or damaged, or an option is not one of its choices.
         """
         networks.check_options(cls, options)
-        model, processor, tokenizer = clip_layouts.load_clip(
-            source, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
-        )
+        source = sources.resolve(source, revision=revision)
+        load = siglip_files.load_siglip if siglip_files.is_siglip(source) else clip_layouts.load_clip
+        model, processor, tokenizer = load(source, dtype=dtype, variant=variant, allow_pickle=allow_pickle)
         return cls(model, tokenizer, processor, **options)
 
     def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
@@ -145,13 +171,13 @@ class Contrastive:
           texts: strings.
 
         Returns:
-          float32 [num_images, num_texts], the cosines, higher = better match.
+          float32 [num_images, num_texts], the cosines, or the logits of a SigLIP; higher = better match.
 
         Raises:
           InputError: for an empty list, an image that cannot be read, or a text that is no string.
         """
         images, texts = self.encode_images(images), self.encode_texts(texts)
-        return (images.astype(np.float64) @ texts.T.astype(np.float64)).astype(np.float32)
+        return self._scores(images.astype(np.float64) @ texts.T.astype(np.float64))
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
@@ -225,7 +251,7 @@ class Contrastive:
         return networks.fingerprint(
             self.model,
             processor=dataclasses.asdict(self.processor),
-            tokenizer=[*tokenizer_files.vocabulary_and_merges(self.tokenizer), self._max_text_tokens],
+            tokenizer=[*self._texts.identity(self.tokenizer), self._max_text_tokens],
         )
 
     @property
@@ -254,7 +280,7 @@ class Contrastive:
                 for begin in range(start, ready, _PAIRS_AT_ONCE):
                     end = min(begin + _PAIRS_AT_ONCE, ready)
                     left, right = (column.vectors[column.rows[begin:end]].astype(np.float64) for column in columns)
-                    yield np.arange(begin, end), np.einsum("nd,nd->n", left, right).astype(np.float32)
+                    yield np.arange(begin, end), self._scores(np.einsum("nd,nd->n", left, right))
                 start = ready
 
     def _image_batches(self, images: Sequence[Any], numbers: Sequence[int]) -> Iterator[np.ndarray]:
@@ -271,9 +297,19 @@ class Contrastive:
 
     def _tokenize(self, texts: list[str]) -> np.ndarray:
         """Token ids, int32 [num_texts, longest text of the model]."""
-        # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
-        # that is used is that of the first end of text, and attention is causal.
-        return tokenizer_files.clip_ids(self.tokenizer, texts, self._max_text_tokens)
+        return self._texts.ids(self.tokenizer, texts, self._max_text_tokens)
+
+    def _scores(self, cosines: np.ndarray) -> np.ndarray:
+        """Cosines in float64 -> the scores of the same pairs in float32."""
+        return (self._scale * cosines + self._bias).astype(np.float32)
+
+
+def _terms(model: CLIPModel | SiglipModel) -> tuple[float, float]:
+    """What a cosine is multiplied by, and what is added, for a score."""
+    if isinstance(model, CLIPModel):
+        return 1.0, 0.0
+    scale, bias = (np.float64(parameter[...][0]) for parameter in (model.logit_scale, model.logit_bias))
+    return float(np.exp(scale)), float(bias)
 
 
 class _Column:

@@ -39,7 +39,13 @@ SCORERS: dict[str, Kind] = {
     "diffusion_itm": Kind(
         "winobench.scorers.diffusion_itm:DiffusionITM", "diffusion pipeline", file="model_index.json"
     ),
-    "contrastive": Kind("winobench.scorers.contrastive:Contrastive", "CLIP", ("clip",), "open_clip_config.json"),
+    "contrastive": Kind(
+        "winobench.scorers.contrastive:Contrastive",
+        "CLIP or SigLIP",
+        # Of the last one, the scorer says what is read in its place.
+        ("clip", "siglip", "siglip2"),
+        "open_clip_config.json",
+    ),
     "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
     "vqa_score": Kind(
         "winobench.scorers.vqa_score:VQAScore", "language model that sees", ("blip-2", "instructblip", "llava")

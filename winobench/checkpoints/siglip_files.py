@@ -1,0 +1,207 @@
+"""SigLIP and SigLIP 2 from transformers' folders and hub repositories: network, image processor and tokenizer.
+
+Both have a ``config.json`` of the model type ``siglip``; they are told apart by their tokenizers.
+
+- SigLIP (``google/siglip-base-patch16-224``) has pieces of SentencePiece's unigram model, in ``tokenizer.json`` or
+  ``spiece.model``. Texts are first put into lower case and lose ASCII's punctuation, as in transformers'
+  ``SiglipTokenizer``, and are padded with the end of text.
+- SigLIP 2 (``google/siglip2-so400m-patch14-384``) has Gemma's byte-pair tokenizer. Texts are put into lower case, as in
+  training (Tschannen et al., 2025, Section 2.1) and in transformers' ``Siglip2Tokenizer``.
+
+SigLIP 2 of any shape (NaFlex, ``siglip2``) is another network, which is not read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from winobench.checkpoints import fast_tokenizers, models, processor_files, sources, tokenizer_files, weights
+from winobench.data.processors import ImageProcessor
+from winobench.errors import InputError
+from winobench.models.siglip import SiglipModel
+from winobench.texts import check_texts
+
+MODEL_TYPES = ("siglip", "siglip2")
+"""``model_type`` of the ``config.json`` of what is read, and of the NaFlex variant, which is refused."""
+
+_CONFIG = "config.json"
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "spiece.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+# What SentencePiece has for a blank.
+_BLANK = "▁"
+# The end of text.
+_PAD = "</s>"
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Checkpoint(NamedTuple):
+    """A SigLIP that is ready for use.
+
+    Attributes:
+      model: the network.
+      processor: what images go through first.
+      tokenizer: a fast tokenizer of transformers, for `siglip_ids`.
+    """
+
+    model: SiglipModel
+    processor: ImageProcessor
+    tokenizer: Any
+
+
+def is_siglip(source: sources.Source) -> bool:
+    """Whether a folder or hub repository holds a SigLIP of any kind."""
+    path = source.find(_CONFIG)
+    return path is not None and sources.read_json(path).get("model_type") in MODEL_TYPES
+
+
+def load_siglip(
+    source: str | os.PathLike | sources.Source,
+    *,
+    dtype: Any = "float32",
+    variant: str | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> Checkpoint:
+    """Loads a SigLIP, or a SigLIP 2 of fixed resolution.
+
+    Args:
+      source: a name in `winobench.registry.MODELS`, a local folder, or a hub id.
+      dtype: of the parameters and of the computation: float32, bfloat16 or float16.
+      variant: suffix of the weight files, e.g. ``"fp16"``.
+      revision: branch, tag or commit of a hub repository.
+      allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+
+    Raises:
+      InputError: if there is no SigLIP, if it is a NaFlex variant, if a file is missing or damaged, if an option is not
+        supported, or if the parts do not fit each other.
+    """
+    dtype = models.as_dtype(dtype)
+    source = sources.resolve(source, revision=revision)
+    _refuse_naflex(source)
+    config = models.read_config(SiglipModel, source)
+    processor = processor_files.read_image_processor(source, "siglip")
+    size = config.vision_config.image_size
+    if processor.size != (size, size):
+        raise InputError(
+            f"{source} makes images of {processor.size[0]} x {processor.size[1]} pixels, but its network takes"
+            f" {size} x {size}: the two are not of the same model",
+            code="mismatched-parts",
+        )
+    tokenizer = read_siglip_tokenizer(source, config.text_config.vocab_size)
+    paths = weights.find_weights(source, None, "model", variant=variant, allow_pickle=allow_pickle)
+    model = models.build_model(SiglipModel, config, weights.read_weights(paths), dtype=dtype)
+    return Checkpoint(model, processor, tokenizer)
+
+
+def _refuse_naflex(source: sources.Source) -> None:
+    path = source.require(_CONFIG, "so there is no SigLIP in it")
+    if sources.read_json(path).get("model_type") == "siglip2":
+        raise InputError(
+            f"{path} has the model_type 'siglip2', the NaFlex variant for images of any shape, which is not read: take"
+            " a SigLIP 2 of fixed resolution, such as google/siglip2-so400m-patch14-384",
+            code="wrong-kind-of-model",
+        )
+
+
+def read_siglip_tokenizer(source: str | os.PathLike | sources.Source, vocab_size: int) -> Any:
+    """Reads the tokenizer of a SigLIP or a SigLIP 2.
+
+    Args:
+      source: as of `load_siglip`.
+      vocab_size: token ids that the network knows.
+
+    Returns:
+      A fast tokenizer of transformers.
+
+    Raises:
+      InputError: files are missing or damaged, or it has more tokens than the network.
+    """
+    source = sources.resolve(source)
+    path = source.find("tokenizer_config.json")
+    options = sources.read_json(path) if path is not None else {}
+    if str(options.get("tokenizer_class", "SiglipTokenizer")).removesuffix("Fast") == "SiglipTokenizer":
+        tokenizer = _read_pieces(source, options)
+    else:
+        tokenizer = fast_tokenizers.read_fast_tokenizer(source)
+    if (count := tokenizer_files.num_ids(tokenizer)) > vocab_size:
+        raise InputError(
+            f"the tokenizer of {source} has {count} tokens, but its text tower knows {vocab_size}: the two are"
+            " not of the same model",
+            code="mismatched-parts",
+        )
+    return tokenizer
+
+
+def _read_pieces(source: sources.Source, options: dict[str, Any]) -> Any:
+    """The tokenizer of a SigLIP, whose own class needs a library besides; its pieces are made as T5's."""
+    # Without torch, transformers would say at import that it has no models; we only want its tokenizers.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    import transformers
+
+    paths = [source.find(name) for name in _TOKENIZER_FILES]
+    if paths[0] is None and paths[1] is None:
+        source.require("tokenizer.json", "so its texts cannot be made tokens")
+    folder = os.path.dirname(next(path for path in paths if path is not None))
+    try:
+        if paths[0] is None:
+            return transformers.T5TokenizerFast(**_sentencepiece(paths[1]), extra_ids=0, pad_token=_PAD)
+        # As in SigLIP's own class, the end of text pads.
+        special = {} if "pad_token" in options else {"pad_token": _PAD}
+        return transformers.T5TokenizerFast.from_pretrained(folder, local_files_only=True, extra_ids=0, **special)
+    # The library passes on whatever its JSON and Rust parts raise.
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{folder} holds no readable tokenizer: {reason}", code="unreadable-tokenizer") from error
+
+
+def _sentencepiece(path: str) -> dict[str, Any]:
+    """The pieces of a SentencePiece model, and what it makes of characters, as arguments of a T5's tokenizer.
+
+    From a path, transformers reads them with the library of that name, which is not needed otherwise.
+    """
+    from transformers import convert_slow_tokenizer
+
+    content = convert_slow_tokenizer.import_protobuf().ModelProto()
+    with open(path, "rb") as file:
+        content.ParseFromString(file.read())
+    pieces = [(piece.piece, piece.score) for piece in content.pieces]
+    return {"vocab": pieces, "_spm_precompiled_charsmap": content.normalizer_spec.precompiled_charsmap or None}
+
+
+def siglip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
+    """Texts as ids, padded and truncated, int32 ``[num_texts, length]``; logs truncated ones.
+
+    Args:
+      tokenizer: from `read_siglip_tokenizer`.
+      texts: strings.
+      length: of all of them, in tokens.
+
+    Raises:
+      InputError: if there are no texts, or one cannot be tokenized (`winobench.texts.check_texts`).
+    """
+    texts = list(texts)
+    check_texts(texts)
+    has_pieces = type(tokenizer.backend_tokenizer.model).__name__ == "Unigram"
+    change = _canonical if has_pieces else str.lower
+    return fast_tokenizers.fast_ids(tokenizer, [change(text) for text in texts], length)[0]
+
+
+def _canonical(text: str) -> str:
+    """Lower case without ASCII's punctuation, runs of blanks as one.
+
+    Transformers puts a piece's blank in front beforehand, which keeps one that remains at the start of a text.
+    """
+    text = _BLANK + text.replace(_BLANK, " ").lower().translate(_PUNCTUATION)
+    text = re.sub(r"\s+", " ", text).strip()
+    return "" if text == _BLANK else text

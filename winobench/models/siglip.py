@@ -1,0 +1,320 @@
+"""SigLIP (Zhai et al., 2023) and SigLIP 2 of fixed resolution (Tschannen et al., 2025): two towers, a sigmoid loss.
+
+The two have one network; they differ in weights, tokenizer and image processor. The layers are CLIP's
+(`winobench.models.clip`), without a causal mask. A text's vector is that of its last position, padding or not; an
+image's is what a learned query finds among its patches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.models import clip, layers
+from winobench.models.attention import dot_product_attention
+from winobench.models.base import KERNEL_INIT, Network, layer_norm, linear
+from winobench.models.clip_model import unit
+from winobench.models.config import NetworkConfig
+
+# Where training starts: ln 10 and -10 (Zhai et al., Section 3.2).
+_LOGIT_SCALE = 2.302585
+_LOGIT_BIAS = -10.0
+# The ids of words are no matter of a network; transformers writes CLIP's.
+_IDS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
+
+
+@dataclasses.dataclass(frozen=True)
+class _TowerConfig(NetworkConfig):
+    """What both towers have."""
+
+    hidden_size: int = 768
+    intermediate_size: int = 3072
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    hidden_act: str = "gelu_pytorch_tanh"
+    layer_norm_eps: float = 1e-6
+
+    _class_key: ClassVar = "model_type"
+    _only: ClassVar = clip.FIXED_OPTIONS
+    _no_effect: ClassVar = clip.IDLE_OPTIONS | _IDS
+
+    def __post_init__(self):
+        self._require_positive("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+        self._require(
+            self.hidden_size % self.num_attention_heads == 0,
+            "num_attention_heads",
+            f"a divisor of hidden_size={self.hidden_size}",
+        )
+        self._require(self.hidden_act in clip.ACTIVATIONS, "hidden_act", " or ".join(map(repr, clip.ACTIVATIONS)))
+        self._require_epsilon("layer_norm_eps")
+
+
+@dataclasses.dataclass(frozen=True)
+class SiglipTextConfig(_TowerConfig):
+    """Shape of the text tower, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      hidden_size: width of the states.
+      intermediate_size: width within the feed-forward layers.
+      num_hidden_layers: number of layers.
+      num_attention_heads: number of heads.
+      hidden_act: "gelu_pytorch_tanh", or another one of `winobench.models.clip.ACTIVATIONS`.
+      layer_norm_eps: epsilon of the layer norms.
+      vocab_size: number of token ids.
+      max_position_embeddings: tokens of every text, padding included.
+      projection_size: width of the joint space; None where it is ``hidden_size``.
+    """
+
+    vocab_size: int = 32000
+    max_position_embeddings: int = 64
+    projection_size: int | None = None
+
+    _class_value: ClassVar = "siglip_text_model"
+    _optional: ClassVar = frozenset({"projection_size"})
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._require_positive("vocab_size", "max_position_embeddings")
+        if self.projection_size is not None:
+            self._require_positive("projection_size")
+
+    @property
+    def width(self) -> int:
+        """Of the joint space."""
+        return self.projection_size or self.hidden_size
+
+
+@dataclasses.dataclass(frozen=True)
+class SiglipVisionConfig(_TowerConfig):
+    """Shape of the vision tower, as `SiglipTextConfig`.
+
+    Attributes:
+      image_size: height and width of the images in pixels.
+      patch_size: height and width of the patches in pixels; what is left over at the right and below is not seen.
+    """
+
+    image_size: int = 224
+    patch_size: int = 16
+
+    _class_value: ClassVar = "siglip_vision_model"
+    _only: ClassVar = clip.FIXED_OPTIONS | {"num_channels": (3,), "vision_use_head": (True,)}
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._require_positive("image_size", "patch_size")
+        self._require(self.patch_size <= self.image_size, "patch_size", f"at most image_size={self.image_size}")
+
+
+@dataclasses.dataclass(frozen=True)
+class SiglipConfig(NetworkConfig):
+    """Shape of both towers, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      text_config: the text tower.
+      vision_config: the vision tower.
+    """
+
+    text_config: SiglipTextConfig = dataclasses.field(default_factory=SiglipTextConfig)
+    vision_config: SiglipVisionConfig = dataclasses.field(default_factory=SiglipVisionConfig)
+
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "siglip"
+    _no_effect: ClassVar = clip.IDLE_OPTIONS
+
+    def __post_init__(self):
+        width = self.vision_config.hidden_size
+        self.text_config._require(
+            self.text_config.width == width, "projection_size", f"the vision tower's hidden_size, {width}"
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``; as of ``NetworkConfig``.
+
+        Each tower's part may be missing, or leave out what its defaults say.
+        """
+        if isinstance(values, Mapping):
+            towers = {"text_config": SiglipTextConfig, "vision_config": SiglipVisionConfig}
+            values = {**values} | {
+                key: tower.from_dict({} if values.get(key) is None else values[key]) for key, tower in towers.items()
+            }
+        return super().from_dict(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        parts = {key: getattr(self, key).to_dict() for key in ("text_config", "vision_config")}
+        return {"architectures": ["SiglipModel"]} | super().to_dict() | parts
+
+
+class SiglipTextTransformer(nnx.Module):
+    """Everything under ``text_model.`` in the published weights."""
+
+    def __init__(self, config: SiglipTextConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.embeddings = clip.CLIPTextEmbeddings(config, **kwargs)
+        self.encoder = clip.CLIPEncoder(config, is_causal=False, **kwargs)
+        self.final_layer_norm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.head = linear(config.hidden_size, config.width, **kwargs)
+
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        """input_ids [B, L] -> [B, width], of the last position."""
+        states, _ = self.encoder(self.embeddings(input_ids))
+        return self.head(self.final_layer_norm(states[:, -1]))
+
+
+class SiglipVisionEmbeddings(nnx.Module):
+    """Patches of an image as vectors, with their positions."""
+
+    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        size = config.patch_size
+        self.patch_embedding = layers.Conv2d(3, config.hidden_size, size, stride=size, **kwargs)
+        self.position_embedding = nnx.Embed(
+            (config.image_size // size) ** 2,
+            config.hidden_size,
+            embedding_init=nnx.initializers.normal(0.02),
+            **kwargs,
+        )
+
+    def __call__(self, pixels: jax.Array) -> jax.Array:
+        """pixels [B, image_size, image_size, 3] -> [B, patches, hidden_size]."""
+        patches = self.patch_embedding(pixels)
+        states = patches.reshape(len(patches), -1, patches.shape[-1])
+        return states + self.position_embedding(jnp.arange(states.shape[1]))
+
+
+class SiglipPoolingAttention(nnx.Module):
+    """Attention of queries to other states, with the parameters of ``torch.nn.MultiheadAttention``."""
+
+    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        width = config.hidden_size
+        self.heads = config.num_attention_heads
+        self.dtype = dtype
+        # Those of queries, keys and values, one below the other.
+        self.in_proj_weight = nnx.Param(KERNEL_INIT(rngs.params(), (3 * width, width), param_dtype))
+        self.in_proj_bias = nnx.Param(jnp.zeros((3 * width,), param_dtype))
+        self.out_proj = linear(width, width, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+
+    def __call__(self, queries: jax.Array, states: jax.Array) -> jax.Array:
+        """queries [B, T, hidden_size], states [B, S, hidden_size] -> [B, T, hidden_size]."""
+        weights = jnp.split(self.in_proj_weight[...].astype(self.dtype), 3)
+        biases = jnp.split(self.in_proj_bias[...].astype(self.dtype), 3)
+        query, key, value = (
+            (x @ weight.T + bias).reshape(*x.shape[:-1], self.heads, -1)
+            for x, weight, bias in zip((queries, states, states), weights, biases, strict=True)
+        )
+        return self.out_proj(dot_product_attention(query, key, value).reshape(queries.shape))
+
+
+class SiglipMultiheadAttentionPoolingHead(nnx.Module):
+    """One vector of an image's patches: what a learned query finds among them, and a feed-forward layer."""
+
+    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.dtype = dtype
+        self.probe = nnx.Param(nnx.initializers.normal(1.0)(rngs.params(), (1, 1, config.hidden_size), param_dtype))
+        self.attention = SiglipPoolingAttention(config, **kwargs)
+        self.layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.mlp = clip.CLIPMLP(config, **kwargs)
+
+    def __call__(self, states: jax.Array) -> jax.Array:
+        """states [B, patches, hidden_size] -> [B, hidden_size]."""
+        probe = jnp.broadcast_to(self.probe[...].astype(self.dtype), (len(states), 1, states.shape[-1]))
+        found = self.attention(probe, states)
+        return (found + self.mlp(self.layernorm(found)))[:, 0]
+
+
+class SiglipVisionTransformer(nnx.Module):
+    """Everything under ``vision_model.`` in the published weights."""
+
+    def __init__(self, config: SiglipVisionConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.embeddings = SiglipVisionEmbeddings(config, **kwargs)
+        self.encoder = clip.CLIPEncoder(config, is_causal=False, **kwargs)
+        self.post_layernorm = layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
+        self.head = SiglipMultiheadAttentionPoolingHead(config, **kwargs)
+
+    def __call__(self, pixels: jax.Array) -> jax.Array:
+        """pixels [B, image_size, image_size, 3], normalised -> [B, hidden_size]."""
+        states, _ = self.encoder(self.embeddings(pixels))
+        return self.head(self.post_layernorm(states))
+
+
+class SiglipModel(Network):
+    """Texts and images as vectors of one space. Attribute names equal those of transformers' published weights.
+
+    Args:
+      config: the network's shape.
+      dtype: compute dtype, that of the results too.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = SiglipConfig
+    weights_name: ClassVar[str] = "model"
+
+    def __init__(
+        self, config: SiglipConfig, *, dtype: Any = jnp.float32, param_dtype: Any = jnp.float32, rngs: nnx.Rngs
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        self.text_model = SiglipTextTransformer(config.text_config, **kwargs)
+        self.vision_model = SiglipVisionTransformer(config.vision_config, **kwargs)
+        self.logit_scale = nnx.Param(jnp.full((1,), _LOGIT_SCALE, param_dtype))
+        self.logit_bias = nnx.Param(jnp.full((1,), _LOGIT_BIAS, param_dtype))
+
+    def encode_images(self, pixels: jax.Array) -> jax.Array:
+        """Images as vectors, not normalised.
+
+        Args:
+          pixels: [B, image_size, image_size, 3], normalised as in training.
+
+        Returns:
+          [B, width] in the compute dtype.
+
+        Raises:
+          ValueError: if the images are of another size.
+        """
+        size = self.config.vision_config.image_size
+        if pixels.shape[1:] != (size, size, 3):
+            raise ValueError(
+                f"SiglipModel: images of the shape {list(pixels.shape[1:])}, expected [{size}, {size}, 3]."
+            )
+        return self.vision_model(pixels.astype(self.dtype))
+
+    def encode_texts(self, input_ids: jax.Array) -> jax.Array:
+        """Texts as vectors, not normalised.
+
+        Args:
+          input_ids: [B, L] int32. Trained with all texts padded to ``max_position_embeddings``; padding is attended to.
+
+        Returns:
+          [B, width] in the compute dtype.
+
+        Raises:
+          ValueError: if L is longer than there are positions.
+        """
+        length, positions = input_ids.shape[-1], self.config.text_config.max_position_embeddings
+        if length > positions:
+            raise ValueError(f"SiglipModel: {length} tokens, but there are only {positions} positions; cut the texts.")
+        return self.text_model(input_ids)
+
+    def logits(self, cosines: jax.Array) -> jax.Array:
+        """What the sigmoid is taken of, from cosine similarities: float32 of any shape (Zhai et al., Eq. 2)."""
+        scale, bias = (parameter[...].astype(jnp.float32)[0] for parameter in (self.logit_scale, self.logit_bias))
+        return jnp.exp(scale) * cosines + bias
+
+    def __call__(self, pixels: jax.Array, input_ids: jax.Array) -> jax.Array:
+        """The logits of all pairs, float32 [images, texts].
+
+        Args:
+          pixels: as in ``encode_images``.
+          input_ids: as in ``encode_texts``.
+        """
+        return self.logits(unit(self.encode_images(pixels)) @ unit(self.encode_texts(input_ids)).T)
