@@ -89,24 +89,12 @@ def test_guidance_that_the_network_is_told():
 
 
 @pytest.mark.slow
-def test_the_loop_on_tpus():
-    """Counted by its steps, attention fused, and no device waits for another."""
-    pytest.importorskip("libtpu")
-    _, (loop, *_) = programs_of(small.description(), topologies.find("v5e:2x2").devices)
-    kernels = hlo.kernels(hlo.parse(loop.lower().compile().as_text()))
-    # As `test_the_step_on_a_tpu` counts them, in each of three steps.
-    assert sum(kernel.times for kernel in kernels if kernel.kind == hlo.ATTENTION) == 3 * 8
-    assert compiling.collectives(kernels) == {}
-    assert not any(kernel.in_open_loop for kernel in kernels)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "package"),
-    [("v5e:1x1", "libtpu"), pytest.param("h100:1", "jax_plugins", id="1 GPU"), ("h100:2", "jax_plugins")],
+    [("v5e:2x2", "libtpu"), pytest.param("h100:1", "jax_plugins", id="1 GPU"), ("h100:2", "jax_plugins")],
 )
 def test_all_programs_of_a_device(text, package):
-    """Steps are what the loop's operations grow by; one device takes the same kernels as several."""
+    """The loop counts by its steps, attention is fused, and no device waits for another."""
     pytest.importorskip(package, reason=f"{package} is not installed")
     target = topologies.find(text)
     made = {
@@ -118,7 +106,9 @@ def test_all_programs_of_a_device(text, package):
     }
     two, four = made[2][0], made[4][0]
     assert four.operations == pytest.approx(2 * two.operations, rel=1e-3)
+    # As `test_the_step_on_a_tpu` counts them, in each step.
     assert two.kernels[hlo.ATTENTION].count == 2 * 8
+    assert two.turn is None
     assert made[2][1:] == made[4][1:]
     assert all(program.collectives == {} and program.seconds > 0 for program in made[2])
 
