@@ -307,7 +307,9 @@ def task_listing(data_dir: str | None) -> str:
     lines = []
     for name, task in winobench.TASKS.items():
         images, texts = map(_counted, task.shape, ("image", "text"))
-        chance = ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in task.chance.items())
+        # None where nobody knows it.
+        known = {metric: level for metric, level in task.chance.items() if level is not None}
+        chance = ", ".join(f"{metric} {100 * level:.3g}%" for metric, level in known.items())
         how_to_get_data = task.ready(data_dir)
         data = f"not ready: {how_to_get_data}"
         if how_to_get_data is None:

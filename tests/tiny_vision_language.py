@@ -1,4 +1,4 @@
-"""Small random BLIP-2 and InstructBLIP, in the published layout: shards, processor, two tokenizers."""
+"""Small random BLIP-2, InstructBLIP and LLaVA, in the published layout: shards, processor, two tokenizers."""
 
 import json
 import pathlib
@@ -60,10 +60,27 @@ _LLAMA = {
 }
 
 
+_CLIP = _VISION | {"model_type": "clip_vision_model", "num_hidden_layers": 3, "projection_dim": 8}
+PATCHES = (SIZE // _CLIP["patch_size"]) ** 2
+
+
 def make_processor(folder: pathlib.Path, family: str):
-    """Transformers' processor: images of 32 x 32, a T5's tokenizer, and for InstructBLIP one like BERT's."""
+    """Transformers' processor: images of 32 x 32, the language model's tokenizer, for InstructBLIP one like BERT's."""
     import transformers
 
+    if family == "llava":
+        tokenizer = make_tokenizer(kind="decoder")
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]}, replace_extra_special_tokens=False)
+        images = transformers.CLIPImageProcessorPil(
+            size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE}
+        )
+        return transformers.LlavaProcessor(
+            images,
+            tokenizer,
+            patch_size=_CLIP["patch_size"],
+            vision_feature_select_strategy="default",
+            num_additional_image_tokens=1,
+        )
     images = transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
     tokenizer = make_tokenizer(kind="decoder" if family == "vicuna" else "t5")
     if family == "blip-2":
@@ -80,7 +97,7 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
 
     Args:
       folder: where to; made if needed.
-      family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it.
+      family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it; ``llava``.
 
     Returns:
       The folder.
@@ -92,20 +109,21 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
     processor.save_pretrained(folder)
     config_class, model_class = {
         "blip-2": (transformers.Blip2Config, transformers.Blip2ForConditionalGeneration),
+        "llava": (transformers.LlavaConfig, transformers.LlavaForConditionalGeneration),
     }.get(family, (transformers.InstructBlipConfig, transformers.InstructBlipForConditionalGeneration))
-    text = _LLAMA if family == "vicuna" else _T5
+    text = _LLAMA if family in ("vicuna", "llava") else _T5
     vocab_size = len(processor.tokenizer) + 3
+    between = {"qformer_config": _QFORMER, "num_query_tokens": QUERIES} if family != "llava" else {}
     config = config_class(
-        vision_config=_VISION,
-        qformer_config=_QFORMER,
+        vision_config=_CLIP if family == "llava" else _VISION,
         text_config=text | {"vocab_size": vocab_size, "tie_word_embeddings": False},
-        num_query_tokens=QUERIES,
         image_token_index=processor.tokenizer.convert_tokens_to_ids("<image>"),
+        **between,
     )
     torch.manual_seed(0)
     model = model_class(config)
-    # A head of its own, as published.
-    model.language_model.lm_head.weight = torch.nn.Parameter(torch.zeros(vocab_size, 32))
+    if family != "llava":  # a head of its own, as published
+        model.language_model.lm_head.weight = torch.nn.Parameter(torch.zeros(vocab_size, 32))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Torch's own start would make all answers alike, whatever the image and the question.

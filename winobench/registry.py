@@ -103,6 +103,8 @@ MODELS: dict[str, Model] = {
     "blip2-flan-t5-xl": Model(
         "Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
     ),
+    "llava-1.5-7b": Model("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels", "vqa_score"),
+    "llava-1.5-13b": Model("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels", "vqa_score"),
 }
 """Short name -> checkpoint that judges images and texts."""
 
@@ -128,7 +130,8 @@ LANGUAGE_MODELS: dict[str, Model] = {
         ("qwen3-14b", "Qwen/Qwen3-14B", "Qwen3, 14B parameters, chat without thinking"),
     )
 }
-"""Short name -> checkpoint that answers questions."""
+"""Short name -> checkpoint that answers questions. A name that is in ``MODELS`` as well is the same checkpoint, asked
+without pictures."""
 
 ENTRY_POINTS = "winobench.scorers"
 """The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
@@ -200,7 +203,7 @@ def model_source(name: str) -> str:
         )
     if HUB_ID.fullmatch(name):
         return name
-    known = ", ".join(near_first(name[:100], [*MODELS, *LANGUAGE_MODELS, *plugged_in()]))
+    known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))
     raise InputError(
         f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
         code="no-such-model",

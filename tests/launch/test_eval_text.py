@@ -262,7 +262,12 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 def test_models_of_one_kind_are_told_from_those_of_the_other():
     with pytest.raises(InputError, match=names("'qwen3-0.6b'")):
         loading.load_scorer("qwen3-0.6b")
-    assert not {*registry.MODELS} & {*registry.LANGUAGE_MODELS}
+    # What sees may also be asked without pictures: the same checkpoint under the same name.
+    both = {*registry.MODELS} & {*registry.LANGUAGE_MODELS}
+    assert both == {"llava-1.5-7b", "llava-1.5-13b"}
+    for name in both:
+        assert registry.MODELS[name].source == registry.LANGUAGE_MODELS[name].source
+        assert loading.scorer_kind(name) == "vqa_score"
     for name in (*registry.LANGUAGE_MODELS, "clip-vit-l14", "openai:m", "recorded:x.csv"):
         responder_loading.check_responder_name(name)
 

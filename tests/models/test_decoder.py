@@ -154,6 +154,20 @@ def test_shared_prefix_is_as_if_each_row_had_read_it(network, expected):
     assert np.abs(whole - expected)[1, 3:].max() > 1e-2
 
 
+def test_each_row_may_have_a_prefix_of_its_own(network, expected):
+    """As of an image, about which questions of several lengths are asked, each continued twice."""
+    _, prefix = run(network, IDS[:, :3], POSITIONS[:, :3], make_cache(CONFIG, 2, 3))
+    lengths = np.array([4, 2])
+    column = np.arange(4)
+    prompt = np.where(column < lengths[:, None], 3 + column, -1).astype(np.int32)
+    read, cache = run(network, IDS[:, 3:7], prompt, make_cache(CONFIG, 2, 5, prefix=prefix))
+    np.testing.assert_allclose(read[prompt >= 0], expected[:, 3:7][prompt >= 0], **CLOSE)
+    rows = np.repeat(np.arange(2), 2)
+    positions = (3 + lengths[rows])[:, None].astype(np.int32)
+    result, _ = run(network, np.take_along_axis(IDS[rows], positions, axis=1), positions, cache.repeat(2))
+    np.testing.assert_allclose(result, expected[rows[:, None], positions], **CLOSE)
+
+
 def test_nothing_is_seen_beyond_what_is_written(network):
     """Rubbish in slots that are marked empty changes nothing."""
     cache = make_cache(CONFIG, 2, LENGTH)

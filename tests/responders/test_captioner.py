@@ -15,6 +15,7 @@ from winobench.checkpoints import vision_language
 from winobench.responders.captioner import Captioner
 
 IMAGES = [np.random.default_rng(seed).integers(0, 256, (20 + seed, 24, 3), dtype=np.uint8) for seed in range(3)]
+FAMILIES = ["instructblip", pytest.param("vicuna", marks=pytest.mark.slow), "blip-2", "llava"]
 PROMPTS = ["", "Question: Is the ball left of the red cube? Answer:", "a cube"]
 
 
@@ -25,7 +26,7 @@ def _quick():
         yield
 
 
-@pytest.fixture(scope="module", params=["instructblip", pytest.param("vicuna", marks=pytest.mark.slow), "blip-2"])
+@pytest.fixture(scope="module", params=FAMILIES)
 def family(request):
     return request.param
 
@@ -45,15 +46,19 @@ def torch_texts(folder, family, max_tokens):
     cls = transformers.InstructBlipForConditionalGeneration
     if family == "blip-2":
         cls = transformers.Blip2ForConditionalGeneration
+    if family == "llava":
+        cls = transformers.LlavaForConditionalGeneration
     network = cls.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     texts = []
     for image, prompt in zip(IMAGES, PROMPTS, strict=True):
+        if family == "llava":
+            prompt = f"USER: <image>\n{prompt or 'Provide a brief description of the given image.'} ASSISTANT:"
         inputs = processor(images=Image.fromarray(image), text=[prompt], return_tensors="pt")
         with torch.no_grad():
             ids = network.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=max_tokens)
         # What a decoder has read, it returns, too.
-        written = ids[0, inputs["input_ids"].shape[1] :] if family == "vicuna" else ids[0]
+        written = ids[0, inputs["input_ids"].shape[1] :] if family in ("vicuna", "llava") else ids[0]
         texts.append(processor.tokenizer.decode(written, skip_special_tokens=True).strip())
     return texts
 
@@ -104,5 +109,10 @@ def test_bad_options(captioner, family, folder, tmp_path):
     if family == "instructblip":
         with raises("text-too-long", "64"):
             captioner.write(IMAGES, "ball " * 80)
+    with raises("bad-template", "template", "'Describe it.'", "{}"):
+        Captioner.from_pretrained(folder, template="Describe it.")
+    if family == "llava":
+        with raises("bad-template", "template", "'{} ASSISTANT:'", "<image>"):
+            Captioner.from_pretrained(folder, template="{} ASSISTANT:")
     with raises("wrong-kind-of-model", "'t5'", "without eyes"):
         Captioner.from_pretrained(tiny_language_models.write_language_model(tmp_path, "t5"))

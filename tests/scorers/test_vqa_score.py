@@ -17,6 +17,7 @@ from tests.tiny_language_models import write_language_model
 from tests.tiny_vision_language import QUERIES, VOCABULARY, write_vision_language
 from winobench import parallel, registry
 from winobench.checkpoints import vision_language
+from winobench.data import question_texts
 from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
@@ -97,6 +98,21 @@ def torch_log_likelihoods(folder, family, answer):
             logits = network(**inputs).logits[0, -labels.shape[1] :]
             found[row, column] = -torch.nn.CrossEntropyLoss(reduction="none")(logits, labels[0])
     return found
+
+
+def test_questions_with_answers_of_their_own(loaded, scorer):
+    """As by scorers that ask nothing around the text and wait for that answer; plain texts among them stay plain."""
+    question = "Is it red?"
+    texts = [question_texts.join(question, "yes"), TEXTS[0], question_texts.join(question, "no")]
+    yes, no = (VQAScore(loaded, question="{}", answer=answer, batch_size=2) for answer in ("yes", "no"))
+    expected = [
+        each.score(IMAGES, [text])[:, 0] for each, text in ((yes, question), (scorer, TEXTS[0]), (no, question))
+    ]
+    np.testing.assert_allclose(scorer.score(IMAGES, texts), np.stack(expected, axis=1), rtol=1e-6)
+    assert not np.allclose(expected[0], expected[2])
+    (numbers, scores), *more = scorer.iter_scores(IMAGES, texts, [[1, 2]])
+    assert (more, list(numbers)) == ([], [0])
+    np.testing.assert_allclose(scores, expected[2][1:2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS])

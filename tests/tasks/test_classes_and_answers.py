@@ -132,7 +132,7 @@ def test_naturalbench_asks_each_question_of_each_image(tmp_path):
     folder = newer_layouts.WRITERS["naturalbench"](tmp_path)
     single, questions, images, together = (read(f"naturalbench{form}", folder) for form in naturalbench.FORMS)
     assert [len(items) for items in (single, questions, images, together)] == [12, 6, 6, 3]
-    yes, no = (f"Is cup 0 red?Please answer Yes or No.\n{answer}" for answer in ("Yes", "No"))
+    yes, no = (f"Is cup 0 red?Please answer Yes or No.\nAnswer: {answer}" for answer in ("Yes", "No"))
     assert together[0].texts[:2] == (yes, no)
     assert question_texts.split(together[0].texts[2]) == ("Is cup 0 blue?Please answer Yes or No.", "No")
     assert answers(single[:4]) == {
@@ -147,7 +147,7 @@ def test_naturalbench_asks_each_question_of_each_image(tmp_path):
     assert (
         together[1]
         .texts[0]
-        .endswith("Option: A: red; B: blue;Please output the letter corresponding to the correct option.\nA")
+        .endswith("Option: A: red; B: blue;Please output the letter corresponding to the correct option.\nAnswer: A")
     )
     asked = [
         {(image.path, text) for item in items for image in item.images for text in item.texts}

@@ -123,6 +123,19 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"(model\.)?(vision_tower|multi_modal_projector)\..*",
         ),
     ),
+    "LlavaForConditionalGeneration": KeyTable(
+        # Names of transformers 5, and those before 4.52; the head is part of the language model here.
+        renames=(
+            (r"model\.(vision_tower|multi_modal_projector|language_model)\.", r"\1."),
+            (r"vision_tower\.vision_model\.", r"vision_tower."),
+            (r"language_model\.model\.", r"language_model."),
+            (r"lm_head\.", r"language_model.lm_head."),
+        ),
+        ignored=(
+            r"vision_tower\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
+            r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
+        ),
+    ),
     # With the prefix of a model that writes, or without; and what that one has besides.
     "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),
     # 0, 1, 2, ...: buffers of transformers before 4.38.

@@ -1,4 +1,4 @@
-"""How images are made ready, from the files of BLIP and its successors, and of SigLIP."""
+"""How images are made ready, from the files of models that see."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def read_image_processor(source: sources.Source, family: str = "blip") -> ImageP
     """Reads how images are made ready; transformers 5 writes it into the processor's file, earlier ones on its own.
 
     Args:
-      source: the model's folder.
-      family: as of `winobench.data.processors.ImageProcessor.from_config`.
+      source: the model's files.
+      family: as of `ImageProcessor.from_config`.
 
     Raises:
       InputError: there is no such file, it is of a processor of another family, or has an option that is not supported.

@@ -1,4 +1,4 @@
-"""Language models that see, from transformers' folders and hub ids: BLIP-2 (FLAN-T5), InstructBLIP (FLAN-T5, Vicuna).
+"""Language models that see, from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5.
 
 As of language models, weights go from the files straight to the devices (`winobench.checkpoints.language_models`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,16 +20,18 @@ from winobench.checkpoints import encoder_layouts, language_models, models, proc
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
-from winobench.models import blip_2
+from winobench.models import vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
+from winobench.models.llava import LlavaForConditionalGeneration
+from winobench.models.vision_language import IMAGE_TOKEN, PromptForm, VisionLanguageNetwork
+from winobench.texts import check_texts
 
-NETWORKS: dict[str, type[Blip2ForConditionalGeneration]] = {
+NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
     "blip-2": Blip2ForConditionalGeneration,
     "instructblip": InstructBlipForConditionalGeneration,
+    "llava": LlavaForConditionalGeneration,
 }
 """``model_type`` of a ``config.json`` -> the network that reads it."""
-
-_IMAGE_TOKEN = "<image>"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,7 @@ class LoadedVisionLanguageModel:
       fingerprint: 64 hexadecimal digits; another one if anything that the answers depend on is different.
       mesh: the devices.
       stop_ids: tokens that end an answer, sorted.
+      form: how it is spoken to.
     """
 
     network: tuple[Any, Any]
@@ -55,13 +58,36 @@ class LoadedVisionLanguageModel:
     fingerprint: str
     mesh: Mesh
     stop_ids: tuple[int, ...]
+    form: PromptForm
 
     def module(self) -> Any:
         """The network as one object."""
         return nnx.merge(*self.network)
 
+    def tokens(self, template: str, texts: Sequence[str]) -> tuple[tuple[int, ...], list[list[int]]]:
+        """Texts in a template as tokens of the language model.
 
-def network_class(source: sources.Source) -> type[Blip2ForConditionalGeneration]:
+        Args:
+          template: as `check_template` takes it.
+          texts: what its ``{}`` stand for.
+
+        Returns:
+          The tokens before the image, and for each text those behind it.
+
+        Raises:
+          InputError: a text has the token that holds an image's place.
+        """
+        slot, once = self.config.image_token_index, int(self.form.names_image)
+        found = self.tokenizer([template.replace("{}", text) for text in texts], padding=False)["input_ids"]
+        for text, ids in zip(texts, found, strict=True):
+            if ids.count(slot) != once:
+                raise image_slot_in_text(text)
+        if not once:
+            return (), found
+        return tuple(found[0][: found[0].index(slot)]), [ids[ids.index(slot) + 1 :] for ids in found]
+
+
+def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
     """Which network a folder or hub repository holds.
 
     Raises:
@@ -95,6 +121,45 @@ def without_eyes(path: str, model_type: str) -> InputError:
     )
 
 
+def image_slot_in_text(text: str) -> InputError:
+    """What is raised for a text that has the token which holds an image's place."""
+    return InputError(
+        f"the text {options.shown(text)} has the token that holds an image's place: take it out",
+        code="image-slot-in-text",
+    )
+
+
+def check_template(name: str, template: Any, form: PromptForm) -> None:
+    """Refuses a template in which a text or the image has no place.
+
+    Args:
+      name: of the option.
+      template: with ``{}`` once, where the text comes; with other words behind ``<image>``, once, if the form names the
+        image.
+      form: of the model.
+
+    Raises:
+      InputError: it is none.
+    """
+    if not isinstance(template, str) or template.count("{}") != 1:
+        raise InputError(
+            f"{name} is {options.shown(template)}, but it must be a text with {{}} once, where the text comes that is"
+            " asked for",
+            code="bad-template",
+        )
+    check_texts([template])
+    if not form.names_image:
+        return
+    _, *behind = template.split(IMAGE_TOKEN)
+    # Without words of its own behind the image, an empty text would leave nothing to read there.
+    if len(behind) != 1 or "{}" not in behind[0] or not behind[0].replace("{}", "").strip():
+        raise InputError(
+            f"{name} is {options.shown(template)}, but this model reads the image in the place of {IMAGE_TOKEN}: write"
+            f" that once, before {{}} and other words, as in {options.shown(form.template)}",
+            code="bad-template",
+        )
+
+
 def load_vision_language(
     source: str | os.PathLike[str] | sources.Source,
     dtype: Any = "float32",
@@ -105,7 +170,7 @@ def load_vision_language(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> LoadedVisionLanguageModel:
-    """Loads a BLIP-2 or an InstructBLIP, straight onto the devices.
+    """Loads a language model that sees, straight onto the devices.
 
     Args:
       source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a hub
@@ -128,13 +193,13 @@ def load_vision_language(
     source = sources.resolve(source, revision=revision)
     cls = network_class(source)
     config = models.read_config(cls, source)
-    processor = processor_files.read_image_processor(source)
+    processor = processor_files.read_image_processor(source, cls.image_processor)
     tokenizer = language_models.load_tokenizer(source, config.text_config.vocab_size)
     qformer_tokenizer = None
     if cls.reads_text:
         vocab_size = config.qformer_config.vocab_size
         qformer_tokenizer = encoder_layouts.read_bert_tokenizer(source, vocab_size, subfolder="qformer_tokenizer")
-    _check_parts(source, config, processor, tokenizer)
+    _check_parts(source, config, processor, tokenizer, cls.form)
     paths = weights.find_weights(source, None, "model", variant=variant, allow_pickle=allow_pickle)
     config, network, digest = build_vision_language(
         cls, config, weights.read_weights(paths), dtype, mesh=mesh, int8=int8
@@ -150,12 +215,12 @@ def load_vision_language(
     )
     stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
     return LoadedVisionLanguageModel(
-        network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids
+        network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids, cls.form
     )
 
 
 def build_vision_language(
-    cls: type[Blip2ForConditionalGeneration],
+    cls: type[VisionLanguageNetwork],
     config: Any,
     tensors: Mapping[str, FileTensor],
     dtype: Any = "float32",
@@ -193,20 +258,23 @@ def build_vision_language(
     origins = {
         path: None if path[-1] == "kernel_scale" else models._torch_key(path) for path, _ in nnx.to_flat_state(state)
     }
-    state, digest = language_models.fill(cls.__name__, state, origins, named, blip_2.parameter_shardings(state, mesh))
+    shardings = vision_language.parameter_shardings(state, mesh)
+    state, digest = language_models.fill(cls.__name__, state, origins, named, shardings)
     return config, (graph, state), digest
 
 
 def abstract_vision_language(
-    cls: type[Blip2ForConditionalGeneration], config: Any, dtype: Any = "bfloat16", *, int8: bool = False
-) -> Blip2ForConditionalGeneration:
+    cls: type[VisionLanguageNetwork], config: Any, dtype: Any = "bfloat16", *, int8: bool = False
+) -> VisionLanguageNetwork:
     """A network whose parameters are shapes and dtypes, without values."""
     dtype = language_models.language_model_dtype(dtype)
     key = models._SameKey(jax.random.key(0))
     return nnx.eval_shape(lambda: cls(config, int8=int8, dtype=dtype, param_dtype=dtype, rngs=key))
 
 
-def _check_parts(source: sources.Source, config: Any, processor: ImageProcessor, tokenizer: Any) -> None:
+def _check_parts(
+    source: sources.Source, config: Any, processor: ImageProcessor, tokenizer: Any, form: PromptForm
+) -> None:
     """Refuses a processor or a tokenizer of another model; before the weights, which take long."""
     size = config.vision_config.image_size
     if processor.size != (size, size):
@@ -217,16 +285,23 @@ def _check_parts(source: sources.Source, config: Any, processor: ImageProcessor,
         )
     path = source.find("processor_config.json")
     queries = sources.read_json(path).get("num_query_tokens") if path is not None else None
-    if queries is not None and queries != config.num_query_tokens:
+    made = getattr(config, "num_query_tokens", queries)
+    if queries is not None and queries != made:
         raise InputError(
             f"{path} says that an image takes num_query_tokens={options.shown(queries)}, but the network makes"
-            f" {config.num_query_tokens} of it: check that both are of the same model",
+            f" {made} of it: check that both are of the same model",
             code="mismatched-parts",
         )
-    token = tokenizer.get_vocab().get(_IMAGE_TOKEN)
+    token = tokenizer.get_vocab().get(IMAGE_TOKEN)
+    if token is None and form.names_image:
+        raise InputError(
+            f"the tokenizer of {source} has no token {IMAGE_TOKEN}, which holds an image's place: take the one that"
+            " was published with the model",
+            code="mismatched-parts",
+        )
     if token is not None and config.image_token_index is not None and token != config.image_token_index:
         raise InputError(
-            f"{_IMAGE_TOKEN} is token {token} of the tokenizer of {source}, but image_token_index="
+            f"{IMAGE_TOKEN} is token {token} of the tokenizer of {source}, but image_token_index="
             f"{config.image_token_index} of config.json: check that both are of the same model",
             code="mismatched-parts",
         )

@@ -212,13 +212,17 @@ class ImageProcessor:
         Raises:
           InputError: as in ``open_image``.
         """
-        pixels = np.moveaxis(np.asarray(image_files.open_image(image), np.uint8), -1, 0)
+        pixels = np.moveaxis(self._opened(image), -1, 0)
         official = _processor(self.resize)
         pixels = np.moveaxis(official.resize(pixels, official.size, self.resample), 0, -1)
         if self.crop is not None:
             top, left = (self._margin(have - want) for have, want in zip(pixels.shape, self.crop, strict=False))
             pixels = pixels[top : top + self.crop[0], left : left + self.crop[1]]
         return np.ascontiguousarray(pixels)
+
+    def _opened(self, image: Any) -> np.ndarray:
+        """The image before it is resized: uint8 [height, width, 3]."""
+        return np.asarray(image_files.open_image(image), np.uint8)
 
     def _margin(self, surplus: int) -> int:
         return surplus // 2 if self.crop_rounding == "down" else round(surplus / 2)
@@ -241,6 +245,28 @@ class ImageProcessor:
           float32 [..., 3].
         """
         return jnp.asarray(self.table)[pixels.astype(jnp.int32), jnp.arange(3)]
+
+
+class OnSquare(ImageProcessor):
+    """As `ImageProcessor`, of images that are first put into the middle of a square of the mean colour.
+
+    In LLaVA 1.5's own code that is how images are made ready (``image_aspect_ratio="pad"``).
+    """
+
+    def _opened(self, image: Any) -> np.ndarray:
+        pixels = super()._opened(image)
+        height, width, _ = pixels.shape
+        side = max(height, width)
+        memory.check(
+            f"an image of {height:,} x {width:,} pixels, filled up to a square,",
+            side * side * 3,
+            "cut off what is not needed of its longer side",
+        )
+        square = np.empty((side, side, 3), np.uint8)
+        square[:] = [int(255 * value) for value in self.mean]
+        top, left = (side - height) // 2, (side - width) // 2
+        square[top : top + height, left : left + width] = pixels
+        return square
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_BETWEEN = "\n"
+_BETWEEN = "\nAnswer: "
 
 
 def join(question: str, answer: str) -> str:
@@ -11,7 +11,7 @@ def join(question: str, answer: str) -> str:
     Raises:
       ValueError: the answer has several lines, or one of the two is empty.
     """
-    if not question.strip() or not answer.strip() or _BETWEEN in answer:
+    if not question.strip() or not answer.strip() or "\n" in answer:
         raise ValueError(f"a question and an answer of one line are needed, got {question!r} and {answer!r}")
     return f"{question}{_BETWEEN}{answer}"
 
@@ -22,7 +22,13 @@ def split(text: str) -> tuple[str, str]:
     Raises:
       ValueError: it is none.
     """
-    question, between, answer = text.rpartition(_BETWEEN)
-    if not between:
+    question, answer = parts(text)
+    if answer is None:
         raise ValueError(f"{text!r} is no question with an answer")
     return question, answer
+
+
+def parts(text: str) -> tuple[str, str | None]:
+    """The question and the answer of a text that `join` has made; any other text as it is, and None."""
+    question, between, answer = text.rpartition(_BETWEEN)
+    return (question, answer) if between and "\n" not in answer else (text, None)

@@ -19,6 +19,7 @@ from winobench.models.clip_resnet import CLIPResNetConfig
 from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
+from winobench.models.llava import LlavaConfig, LlavaForConditionalGeneration
 from winobench.models.qwen3_text import Qwen3Model, Qwen3TextConfig, Qwen3TextEncoder
 from winobench.models.siglip import SiglipConfig, SiglipModel, SiglipTextConfig, SiglipVisionConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
@@ -61,6 +62,8 @@ __all__ = [
     "FluxTransformerConfig",
     "InstructBlipConfig",
     "InstructBlipForConditionalGeneration",
+    "LlavaConfig",
+    "LlavaForConditionalGeneration",
     "Qwen3Model",
     "Qwen3TextConfig",
     "Qwen3TextEncoder",

@@ -12,16 +12,15 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import AbstractMesh, Mesh
 
-from winobench import parallel
-from winobench.models import blip, decoder, decoder_cache, t5
-from winobench.models.base import Network, layer_norm, linear
+from winobench.models import blip, decoder_cache, vision_language
+from winobench.models.base import layer_norm, linear
 from winobench.models.blip import KeysValues
 from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import Cache
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
+from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
 
 # Keys and values of an image for each layer that attends to it.
 ImageKeysValues = tuple[KeysValues, ...]
@@ -146,7 +145,19 @@ class QFormer(nnx.Module):
         return self.encoder(self.embeddings(queries, input_ids), count, count + lengths, image)[:, :count]
 
 
-class Blip2ForConditionalGeneration(Network):
+FORM = PromptForm(
+    # What InstructBLIP is asked in the published evaluation. Of BLIP-2 none is published; it is asked the same.
+    question='Question: Does this figure show "{}"? Please answer yes or no.',
+    answer="yes",
+    opposite="no",
+    # What InstructBLIP was trained and published with, in tokens of either tokenizer. Longer ones lose their beginning,
+    # as there, so that the model is still told what to answer.
+    text_tokens=128,
+)
+"""How both are spoken to."""
+
+
+class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     """Image encoder, Q-Former and language model. Attribute names equal those of the published weights.
 
     Args:
@@ -161,8 +172,8 @@ class Blip2ForConditionalGeneration(Network):
     """
 
     config_class: ClassVar = Blip2Config
-    weights_name: ClassVar[str] = "model"
-    reads_text: ClassVar[bool] = False
+    image_processor: ClassVar[str] = "blip"
+    form: ClassVar[PromptForm] = FORM
 
     def __init__(
         self,
@@ -197,12 +208,7 @@ class Blip2ForConditionalGeneration(Network):
         Raises:
           ValueError: if the images are of another size.
         """
-        size = self.config.vision_config.image_size
-        if pixels.shape[1:] != (size, size, 3):
-            raise ValueError(
-                f"{type(self).__name__}: images of the shape {list(pixels.shape[1:])}, but the positions are those of"
-                f" [{size}, {size}, 3]; resize the images."
-            )
+        vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
         return self.vision_model(pixels)
 
     def image_keys_values(self, image_states: jax.Array) -> ImageKeysValues:
@@ -237,6 +243,15 @@ class Blip2ForConditionalGeneration(Network):
     ) -> jax.Array:
         """What the language model reads of images: [B, num_query_tokens, d_model]; arguments as of `query_states`."""
         return self.language_projection(self.query_states(image, input_ids, lengths))
+
+    def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
+        """As of `VisionLanguageNetwork`; nothing is read before an image."""
+        image = self.image_keys_values(self.image_states(pixels))
+        return image if self.reads_text else self.prefix(image)
+
+    def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> jax.Array:
+        """As of `VisionLanguageNetwork`: [B, num_query_tokens, d_model]."""
+        return self.prefix(image, input_ids, lengths) if self.reads_text else image
 
     def encode(self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Has a T5 read images and questions.
@@ -278,37 +293,6 @@ class Blip2ForConditionalGeneration(Network):
         after = prefix.shape[1] + lengths
         return hidden[jnp.arange(len(there)), after - 1], cache, after
 
-    def answer_log_probabilities(
-        self, prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array, answers: tuple[tuple[int, ...], ...]
-    ) -> tuple[jax.Array, ...]:
-        """Log-probabilities of the tokens of answers to questions about images.
-
-        Args:
-          prefix, input_ids, lengths: as of `encode`.
-          answers: the tokens of each answer, the one that ends it included.
-
-        Returns:
-          For each answer, float32 [B, number of its tokens], in nats.
-        """
-        model, rows = self.language_model, len(input_ids)
-        start, longest = self.config.start, max(map(len, answers))
-        if start is not None:
-            cache = model.make_cache(*self.encode(prefix, input_ids, lengths), longest)
-        else:
-            last, cache, after = self.continue_from(prefix, input_ids, lengths, longest - 1)
-        results = []
-        for answer in answers:
-            tokens = jnp.broadcast_to(jnp.asarray(answer, jnp.int32), (rows, len(answer)))
-            if start is not None:
-                before = jnp.concatenate([jnp.full((rows, 1), start, jnp.int32), tokens[:, :-1]], axis=1)
-                logits, _ = model.decode(before, cache=cache)
-            else:
-                hidden, _ = model(tokens[:, :-1], after[:, None] + jnp.arange(len(answer) - 1), cache)
-                logits = model.logits(jnp.concatenate([last[:, None], hidden], axis=1))
-            chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
-            results.append(chosen - jax.nn.logsumexp(logits, axis=-1))
-        return tuple(results)
-
 
 def _is_text(prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
     """Which of the prefix's states and of the tokens behind them are no padding: bool [B, P + S]."""
@@ -321,20 +305,3 @@ class InstructBlipForConditionalGeneration(Blip2ForConditionalGeneration):
 
     config_class: ClassVar = InstructBlipConfig
     reads_text: ClassVar[bool] = True
-
-
-def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter lives: those of the language model as `winobench.models.t5` or ``decoder`` say.
-
-    Args:
-      state: the network's state, of arrays or of shapes.
-      mesh: the mesh; one without devices will do.
-
-    Returns:
-      The same pytree with a `NamedSharding` at each leaf.
-    """
-    shardings = parallel.parameter_shardings(state, mesh)
-    language = state["language_model"]
-    of_language = t5 if "shared" in language else decoder
-    shardings["language_model"] = of_language.parameter_shardings(language, mesh)
-    return shardings

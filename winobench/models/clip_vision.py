@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -104,3 +106,18 @@ class CLIPVisionTransformer(nnx.Module):
         """pixels [B, image_size, image_size, 3], normalised -> [B, hidden_size], the state of the whole image."""
         states, _ = self.encoder(self.pre_layrnorm(self.embeddings(pixels)))
         return self.post_layernorm(states[:, 0])
+
+    def states_after(self, counts: Sequence[int], pixels: jax.Array) -> list[jax.Array]:
+        """States of images after some of the layers, before any norm; those behind are not computed.
+
+        Args:
+          counts: after how many layers; 0 for what enters the first one.
+          pixels: [B, image_size, image_size, 3], normalised.
+
+        Returns:
+          Arrays [B, 1 + patches, hidden_size]: the whole image, then its patches row by row.
+        """
+        states = [self.pre_layrnorm(self.embeddings(pixels))]
+        for layer in itertools.islice(self.encoder.layers, max(counts)):
+            states.append(layer(states[-1]))
+        return [states[count] for count in counts]

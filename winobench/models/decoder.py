@@ -359,7 +359,7 @@ class Decoder(nnx.Module):
         """
         check_length(self.config, positions.shape[1])
         places, written = self._places(positions, cache, mask)
-        x = self._embedded(input_ids)
+        x = self.embed(input_ids)
         if prefix is not None:
             x = jnp.concatenate([prefix.astype(x.dtype), x], axis=1)
         if cache is None:
@@ -393,7 +393,7 @@ class Decoder(nnx.Module):
         """
         check_length(self.config, input_ids.shape[1])
         places, _ = self._places(positions, None, mask)
-        states = [self._embedded(input_ids)]
+        states = [self.embed(input_ids)]
         for layer in itertools.islice(self.layers, max(counts)):
             states.append(layer(states[-1], places, None, None)[0])
         if max(counts) == len(self.layers):
@@ -414,7 +414,8 @@ class Decoder(nnx.Module):
         embedding = self.embed_tokens.embedding[...].astype(self.dtype)
         return jnp.einsum("...d,vd->...v", hidden, embedding, preferred_element_type=jnp.float32)
 
-    def _embedded(self, input_ids: jax.Array) -> jax.Array:
+    def embed(self, input_ids: jax.Array) -> jax.Array:
+        """Tokens, int32 [...], as the first layer takes them: [..., hidden_size] in the compute dtype."""
         return jnp.take(self.embed_tokens.embedding[...], input_ids, axis=0).astype(self.dtype)
 
     def _places(

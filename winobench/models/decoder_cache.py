@@ -27,7 +27,7 @@ class Cache:
       written: bool [B, length], which slots hold a token. A token's slot is its position, counted from the end of the
         prefix.
       prefix: a cache of one row, the text that all rows begin with; None where nothing is shared. It is read where it
-        is, not once for every row.
+        is, not once for every row. Or one of B rows, all as long, what each row begins with.
     """
 
     keys: tuple[jax.Array, ...]
@@ -44,7 +44,10 @@ class Cache:
         """Each row ``count`` times: B rows become ``B * count``, for several continuations of the same text."""
         own = dataclasses.replace(self, prefix=None)
         repeated = jax.tree.map(lambda array: jnp.repeat(array, count, axis=0), own)
-        return dataclasses.replace(repeated, prefix=self.prefix)
+        prefix = self.prefix
+        if prefix is not None and len(prefix.written) > 1:
+            prefix = prefix.repeat(count)
+        return dataclasses.replace(repeated, prefix=prefix)
 
     def resize(self, length: int) -> Cache:
         """The same with another number of slots; new ones are empty, and what lies beyond the new length is lost."""
@@ -68,7 +71,7 @@ def make_cache(
       length: number of slots, at least the number of tokens of the longest text with its continuation, without those
         of the prefix.
       dtype: of keys and values, the network's compute dtype.
-      prefix: what all texts begin with, a cache of one row without a prefix of its own.
+      prefix: what the texts begin with, a cache of one row or of as many, without a prefix of its own.
 
     Raises:
       ValueError: if the model cannot compute texts of this length.

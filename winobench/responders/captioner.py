@@ -38,6 +38,7 @@ class Captioner:
 
     Attributes:
       config: the network's.
+      template: what prompts stand in.
       mesh: the devices.
     """
 
@@ -45,6 +46,7 @@ class Captioner:
         self,
         loaded: LoadedVisionLanguageModel,
         *,
+        template: str | None = None,
         batch_size: int | None = None,
         seed: int = 0,
         mesh: Mesh | None = None,
@@ -53,6 +55,9 @@ class Captioner:
 
         Args:
           loaded: the model; it computes in the dtype that it was loaded in.
+          template: what prompts stand in, with ``{}`` once, where a prompt comes, and, of a model such as LLaVA, with
+            ``<image>`` before it; when None, that of the model: prompts as they are for BLIP-2 and InstructBLIP,
+            ``USER: <image>``, a new line and ``{} ASSISTANT:`` for LLaVA.
           batch_size: pictures that each device works on at once; chosen for the kind of device when None.
           seed: of texts that are drawn.
           mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
@@ -63,6 +68,8 @@ class Captioner:
         self.config = loaded.config
         self._loaded = loaded
         self._seed = check_seed(seed)
+        self.template = loaded.form.template if template is None else template
+        vision_language.check_template("template", self.template, loaded.form)
         graph, state = loaded.network
         params, tree = jax.tree.flatten(state)
         if mesh is not None:
@@ -77,6 +84,7 @@ class Captioner:
             loaded.config.start,
             loaded.stop_ids,
             loaded.processor,
+            loaded.tokens(self.template, [""])[0],
         )
 
     @classmethod
@@ -104,6 +112,9 @@ class Captioner:
         """
         networks.check_options(cls, others)
         resolved = sources.resolve(source, revision=revision)
+        form = vision_language.network_class(resolved).form
+        if others.get("template") is not None:  # before the weights, which take long
+            vision_language.check_template("template", others["template"], form)
         # Copies for other devices are made when it is known how large they are.
         first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
         loaded = vision_language.load_vision_language(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
@@ -112,6 +123,7 @@ class Captioner:
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this model that can change a text, as JSON values; batch and devices round differently."""
+        asked = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
         return {
             "captioner": type(self._loaded.module()).__name__,
             "version": WRITING_VERSION,
@@ -119,6 +131,7 @@ class Captioner:
             "dtype": self._program.dtype,
             "ends": list(self._program.ends),
             "seed": self._seed,
+            **asked,
         }
 
     def write(
@@ -134,8 +147,8 @@ class Captioner:
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
-          prompts: what the model reads behind each picture, as it is: one for all, or one for each. The empty one asks
-            for a caption.
+          prompts: what the model reads behind each picture, in the template: one for all, or one for each. The empty
+            one asks for a caption.
           max_tokens: of the longest text.
           temperature: 0 for the most likely token at each place; otherwise texts are drawn.
           sample: number of the draw; another one draws other texts.
@@ -176,16 +189,7 @@ class Captioner:
         self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int
     ) -> Iterator[tuple[int, str]]:
         rows = self._batch_size * parallel.data_parallelism(self.mesh)
-        columns = [self._table(self._loaded.tokenizer, prompts, None)]
-        if self._loaded.qformer_tokenizer is not None:
-            longest = self.config.qformer_config.max_position_embeddings
-            columns.append(self._table(self._loaded.qformer_tokenizer, prompts, longest))
-        slots = np.flatnonzero((columns[0][0] == self.config.image_token_index).any(axis=1))
-        if len(slots):
-            raise InputError(
-                f"the prompt {options.shown(prompts[slots[0]])} has the token that holds an image's place: take it out",
-                code="image-slot-in-text",
-            )
+        columns = self._columns([prompt or self._loaded.form.caption for prompt in prompts])
         numbers = range(len(images))
         pictures = tables.load_ahead(lambda number: self._loaded.processor(images[number]), numbers, rows)
         with contextlib.closing(pictures):
@@ -226,20 +230,23 @@ class Captioner:
         texts, counts = parallel.take_turns(self.mesh, written)
         return parallel.fetch(texts), parallel.fetch(counts)
 
-    def _table(self, tokenizer: Any, prompts: Sequence[str], longest: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """All prompts in one width, so that one program does: int32 [prompts, width], and their lengths."""
-        ids = tokenizer(list(prompts), padding=False)["input_ids"]
-        lengths = np.asarray([len(one) for one in ids], np.int32)
-        width = shapes.width(int(lengths.max()))
-        if longest is not None:
-            if lengths.max() > longest:
+    def _columns(self, prompts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Prompts in tokens of the language model and, if it reads them, of the Q-Former, all in one width, so that one
+        program does: int32 [prompts, width], and their lengths."""
+        columns = [_table(self._loaded.tokens(self.template, prompts)[1], None)]
+        if self._loaded.qformer_tokenizer is not None:
+            longest = self.config.qformer_config.max_position_embeddings
+            asked = [self.template.replace("{}", prompt) for prompt in prompts]
+            ids = self._loaded.qformer_tokenizer(asked, padding=False)["input_ids"]
+            lengths = [len(one) for one in ids]
+            if max(lengths) > longest:
                 raise InputError(
-                    f"the prompt {options.shown(prompts[int(lengths.argmax())])} has {lengths.max()} tokens, but the"
+                    f"the prompt {options.shown(prompts[int(np.argmax(lengths))])} has {max(lengths)} tokens, but the"
                     f" Q-Former reads {longest} at most: shorten it",
                     code="text-too-long",
                 )
-            width = min(width, longest)
-        return shapes.table(ids, width), lengths
+            columns.append(_table(ids, longest))
+        return columns
 
     def _draws(
         self, pixels: np.ndarray, prompts: Sequence[str], temperature: float, sample: int
@@ -261,3 +268,10 @@ class Captioner:
                 code="not-finite",
             )
         return self._loaded.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+
+
+def _table(ids: Sequence[Sequence[int]], longest: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Texts in tokens, int32 [texts, width], and their lengths; no wider than ``longest``, if there is such a limit."""
+    lengths = np.asarray([len(one) for one in ids], np.int32)
+    width = shapes.width(int(lengths.max()))
+    return shapes.table(ids, width if longest is None else min(width, longest)), lengths

@@ -17,8 +17,9 @@ from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
 from winobench.data.processors import ImageProcessor
-from winobench.models import blip_2, decoder, decoder_cache, functional, t5
+from winobench.models import decoder, decoder_cache, functional, t5
 from winobench.models.decoder_cache import Cache
+from winobench.models.vision_language import VisionLanguageNetwork
 
 # The generator is named, so that jax_default_prng_impl cannot change an answer.
 GENERATOR = "threefry2x32"
@@ -41,6 +42,7 @@ class Program:
       start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
       ends: ids of tokens that end a text.
       processor: of a model that sees: what normalises the pictures that its prompts begin with.
+      before: of a model that sees: tokens before the pictures.
     """
 
     structure: functional.Structure
@@ -49,6 +51,7 @@ class Program:
     start: int | None = None
     ends: tuple[int, ...] = ()
     processor: ImageProcessor | None = None
+    before: tuple[int, ...] = ()
 
     def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         return parallel.map_over_data(function, self.mesh, in_specs, out_specs)
@@ -326,34 +329,31 @@ class _EncoderDecoder:
 class _SeeingEncoderDecoder(_EncoderDecoder):
     """As `_EncoderDecoder`, of a model that sees."""
 
-    def __init__(self, model: blip_2.Blip2ForConditionalGeneration, program: Program, prompts: PicturePrompts):
+    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: PicturePrompts):
         super().__init__(model.language_model, program.start, prompts)
-        self._seeing, self._processor = model, program.processor
+        self._seeing, self._program = model, program
 
     def _encoded(self) -> tuple[jax.Array, jax.Array]:
-        return self._seeing.encode(*_seen(self._seeing, self._processor, self._prompts))
+        return self._seeing.encode(*_seen(self._seeing, self._program, self._prompts))
 
 
 class _SeeingDecoder(_Decoder):
     """As `_Decoder`, of a model that sees."""
 
-    def __init__(self, model: blip_2.Blip2ForConditionalGeneration, program: Program, prompts: PicturePrompts):
+    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: PicturePrompts):
         super().__init__(model.language_model, program.dtype, prompts)
-        self._seeing, self._processor = model, program.processor
+        self._seeing, self._program = model, program
 
     def read(self, more: int) -> tuple[jax.Array, Cache, jax.Array]:
         """As of `_Decoder`."""
-        seen = _seen(self._seeing, self._processor, self._prompts)
-        last, cache, after = self._seeing.continue_from(*seen, more)
+        last, cache, after = self._seeing.continue_from(*_seen(self._seeing, self._program, self._prompts), more)
         return self.logits(last), cache, after
 
 
-def _seen(
-    model: blip_2.Blip2ForConditionalGeneration, processor: ImageProcessor, prompts: PicturePrompts
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What a language model reads: states of pictures, prompts and their lengths."""
-    image = model.image_keys_values(model.image_states(processor.normalize(prompts.pictures)))
-    return model.prefix(image, *prompts.question), prompts.ids, prompts.lengths
+def _seen(model: VisionLanguageNetwork, program: Program, prompts: PicturePrompts) -> tuple[Any, jax.Array, jax.Array]:
+    """What a language model reads: what it makes of pictures, prompts and their lengths."""
+    image = model.see(program.processor.normalize(prompts.pictures), program.before)
+    return model.ask(image, *prompts.question), prompts.ids, prompts.lengths
 
 
 def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:

@@ -102,7 +102,7 @@ def check_responder_name(name: str) -> None:
     prefixes = (*APIS, "recorded")  # of models that are not on this machine
     if name.partition(":")[0] in prefixes and ":" in name:
         return
-    model = registry.MODELS.get(name)
+    model = registry.MODELS.get(name) if name not in registry.LANGUAGE_MODELS else None
     if model is not None and model.scorer != "contrastive":
         raise InputError(
             f"{name!r} is a model of images, which answers no questions: name a language model, such as one of"

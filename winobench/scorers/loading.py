@@ -47,7 +47,9 @@ SCORERS: dict[str, Kind] = {
         "open_clip_config.json",
     ),
     "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
-    "vqa_score": Kind("winobench.scorers.vqa_score:VQAScore", "BLIP-2 or InstructBLIP", ("blip-2", "instructblip")),
+    "vqa_score": Kind(
+        "winobench.scorers.vqa_score:VQAScore", "language model that sees", ("blip-2", "instructblip", "llava")
+    ),
 }
 
 
@@ -117,13 +119,14 @@ def scorer_kind(name: str, revision: str | None = None) -> str | None:
       InputError: there is no such model, or its kind is not known.
     """
     source = registry.model_source(name)
+    # Some names are of both: what sees may also be asked without pictures.
+    if name in registry.MODELS:
+        return registry.MODELS[name].scorer
     if name in registry.LANGUAGE_MODELS:
         raise InputError(
             f"{name!r} is a language model, which sees no images: judge it with --config=winoviz or --config=wscplus",
             code="wrong-kind-of-model",
         )
-    if name in registry.MODELS:
-        return registry.MODELS[name].scorer
     return None if name in registry.plugged_in() else checkpoint_kind(source, revision)
 
 

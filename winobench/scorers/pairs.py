@@ -61,7 +61,7 @@ class PairScorer(abc.ABC):
           example_text: a longest text, as `_tokenize` gives it.
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
           rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed amount
-            of memory, and at least those of one batch, when None.
+            of memory, and those of one batch if they take at most twice as much, when None.
         """
         self.processor = processor
         self.mesh = mesh
@@ -170,8 +170,10 @@ class PairScorer(abc.ABC):
     def _default_rows(self, encode: NetworkFunction, example: Any) -> int:
         one = jax.tree.map(lambda array: np.asarray(array)[None], example)
         encoded = jax.eval_shape(encode, self._params, one)
-        # A batch of pairs may have as many images; with fewer rows it would be cut short.
-        return max(self._size.total, table_rows(encoded, _TABLE_BYTES.on(self.mesh)))
+        room = _TABLE_BYTES.on(self.mesh)
+        # A batch of pairs may have as many images; with fewer rows it would be cut short. Where images are so large (a
+        # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
+        return max(min(self._size.total, table_rows(encoded, 2 * room)), table_rows(encoded, room))
 
     def _blank_image(self) -> np.ndarray:
         return np.zeros((*self.processor.size, 3), np.uint8)

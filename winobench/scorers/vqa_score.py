@@ -3,58 +3,57 @@
 The model is asked ``Does this figure show "..."?`` about the image. As published, the score is the probability of the
 answer, exp(-the mean of the cross-entropies of its tokens, the one that ends it included).
 
-An image goes through the vision tower once, down to what all questions about it share: the keys and values that the
-Q-Former's cross-attentions make of it, or, where the Q-Former reads no question (BLIP-2), what the language model is
-given. A pair then costs a pass of the Q-Former, if it reads the question, and one of the language model.
+An image goes through the vision tower once, down to what all questions about it share: of InstructBLIP the keys and
+values that the Q-Former's cross-attentions make of it; of BLIP-2, whose Q-Former reads no question, what the language
+model is given; of LLaVA the language model's keys and values up to the question. A pair then costs a pass of the
+Q-Former, if it reads the question, and the language model's over what is left.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
+from jax.typing import ArrayLike
 
 from winobench import options, parallel
 from winobench.checkpoints import sources, vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
-from winobench.data.processors import ImageProcessor
+from winobench.data import question_texts
+from winobench.data.processors import ImageProcessor, OnSquare
 from winobench.errors import InputError
 from winobench.models import functional
-from winobench.models.blip_2 import Blip2ForConditionalGeneration
+from winobench.models.vision_language import VisionLanguageNetwork
 from winobench.scorers import common, networks, pairs
 from winobench.scorers.networks import NetworkFunction
 from winobench.scorers.pairs import PairScorer
-from winobench.texts import check_texts, count_truncated, log_truncated
+from winobench.texts import check_texts, checked_texts, count_truncated, log_truncated
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
 
 SCORES = ("probability", "log_odds")
 
-QUESTION = 'Question: Does this figure show "{}"? Please answer yes or no.'
-"""What InstructBLIP is asked in the published evaluation; ``{}`` stands for the text. BLIP-2, of which no VQAScore is
-published, is asked the same."""
-ANSWER, OPPOSITE = "yes", "no"
-
-# Longest question in tokens of either tokenizer: what InstructBLIP was trained and published with. Longer ones lose
-# their beginning, as there, so that the model is still told what to answer.
-_MAX_TEXT_TOKENS = 128
+# Longest question in tokens, where no Q-Former reads it.
+_MAX_TEXT_TOKENS = 512
 
 
-def _encode_images(model: Blip2ForConditionalGeneration, images: jax.Array, processor: ImageProcessor) -> Any:
+def _encode_images(
+    model: VisionLanguageNetwork, images: jax.Array, processor: ImageProcessor, before: tuple[int, ...]
+) -> Any:
     """Images as the pairs need them: uint8 [n, size, size, 3] -> a pytree of arrays [n, ...]."""
-    image = model.image_keys_values(model.image_states(processor.normalize(images)))
-    return image if model.reads_text else model.prefix(image)
+    return model.see(processor.normalize(images), before)
 
 
-def _encode_texts(model: Blip2ForConditionalGeneration, texts: Any) -> Any:
+def _encode_texts(model: VisionLanguageNetwork, texts: Any) -> Any:
     """Questions are looked up in the embeddings as part of a pair."""
     return texts
 
@@ -82,9 +81,7 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
         )
         model = how.structure.module(params)
         with functional.precision(model.dtype):
-            prefix = images
-            if model.reads_text:
-                prefix = model.prefix(images, question[0][:, :-1], question[0][:, -1])
+            prefix = model.ask(images, *(part for rows in question for part in (rows[:, :-1], rows[:, -1])))
             found = model.answer_log_probabilities(prefix, ids[:, :-1], ids[:, -1], how.answers)
         if len(found) == 1:
             return jnp.exp(found[0].mean(axis=1))
@@ -110,15 +107,19 @@ class VQAScore(PairScorer):
       max_text_tokens: longer questions lose their beginning.
       processor: makes images ready for the network.
       mesh: the devices.
+      answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
+        without ``question`` around it (`PromptForm.around`), and its score is the probability of its own answer.
     """
+
+    answers_questions = True
 
     def __init__(
         self,
         loaded: LoadedVisionLanguageModel,
         *,
-        question: str = QUESTION,
-        answer: str = ANSWER,
-        opposite: str = OPPOSITE,
+        question: str | None = None,
+        answer: str | None = None,
+        opposite: str | None = None,
         score: str = "probability",
         max_text_tokens: int | None = None,
         batch_size: int | None = None,
@@ -129,12 +130,13 @@ class VQAScore(PairScorer):
 
         Args:
           loaded: the model; it computes in the dtype that it was loaded in.
-          question: with ``{}`` once, where the text comes.
+          question: with ``{}`` once, where the text comes, and, of a model such as LLaVA, with ``<image>`` before it;
+            that of the published evaluation when None, and so for both answers.
           answer: the answer whose probability counts.
           opposite: what log-odds are against.
           score: one of ``SCORES``.
-          max_text_tokens: longer questions lose their beginning; 128 when None, as published, or as many as the
-            Q-Former has positions for.
+          max_text_tokens: longer questions lose their beginning, though not what is before the image. When None, 128 as
+            published of InstructBLIP, or as many as the Q-Former has positions for; 512 of LLaVA.
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
           table_rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed
             amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
@@ -143,19 +145,24 @@ class VQAScore(PairScorer):
         Raises:
           InputError: when an option is not one of its choices, or the model has no tokens for an answer.
         """
-        self.config = loaded.config
-        self.question, self.answer, self.opposite = question, answer, opposite
-        _check_question(question)
+        self.config, form = loaded.config, loaded.form
+        self.question, self.answer, self.opposite = (
+            usual if given is None else given
+            for given, usual in ((question, form.question), (answer, form.answer), (opposite, form.opposite))
+        )
+        vision_language.check_template("question", self.question, form)
         self.kind = common.choice("score", score, SCORES)
         self._loaded = loaded
         self.max_text_tokens = self._longest(max_text_tokens)
-        asked = {"answer": answer} if self.kind == "probability" else {"answer": answer, "opposite": opposite}
+        asked = {"answer": self.answer}
+        if self.kind == "log_odds":
+            asked["opposite"] = self.opposite
         follows = loaded.config.start is None
         answers = tuple(_answer_tokens(name, text, loaded.tokenizer, follows) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
-                f"answer and opposite are both {options.shown(answer)} to the model: their odds say nothing, name two"
-                " answers",
+                f"answer and opposite are both {options.shown(self.answer)} to the model: their odds say nothing, name"
+                " two answers",
                 code="unknown-answer",
             )
         graph, state = loaded.network
@@ -168,9 +175,13 @@ class VQAScore(PairScorer):
         self._dtype, self._reads_text = network.dtype.name, network.reads_text
         self._compiled_for = _Step(structure, answers, mesh)
         blank = np.zeros(self.max_text_tokens + 1, np.int32)
+        before, _ = loaded.tokens(self.question, [""])
+        processor = loaded.processor
+        if form.on_square:
+            processor = OnSquare(**{part.name: getattr(processor, part.name) for part in dataclasses.fields(processor)})
         super().__init__(
-            loaded.processor,
-            NetworkFunction(structure, _encode_images, (loaded.processor,)),
+            processor,
+            NetworkFunction(structure, _encode_images, (processor, before)),
             NetworkFunction(structure, _encode_texts),
             params,
             mesh,
@@ -213,8 +224,10 @@ class VQAScore(PairScorer):
         networks.check_options(cls, others)
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("score", others.get("score", "probability"), SCORES)
-        _check_question(others.get("question", QUESTION))
         resolved = sources.resolve(source, revision=revision)
+        form = vision_language.network_class(resolved).form
+        if others.get("question") is not None:
+            vision_language.check_template("question", others["question"], form)
         # Copies for other devices are made when it is known how large they are.
         first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
         loaded = vision_language.load_vision_language(
@@ -223,11 +236,36 @@ class VQAScore(PairScorer):
         spread = parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if mesh is None else None
         return cls(loaded, mesh=spread, **others)
 
+    def iter_scores(
+        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As of `PairScorer.iter_scores`; but pairs of texts with answers of their own come answer by answer.
+
+        Each answer is a program of its own, which encodes the images that it is about.
+        """
+        asked = [question_texts.parts(text) for text in checked_texts(texts)]
+        scorers = {answer: self._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
+        if scorers.keys() == {None}:
+            return super().iter_scores(images, texts, pairs)
+        pairs = common.checked_pairs(pairs, len(images), len(texts))
+        return _answer_by_answer(scorers, images, asked, pairs)
+
+    def _of_answer(self, answer: str | None) -> VQAScore:
+        """This scorer, or for an answer one that is asked texts as they are, and scores that answer."""
+        if answer is None:
+            return self
+        scorer = copy.copy(self)
+        scorer.question = self._loaded.form.around(self.question)
+        tokens = _answer_tokens("the answer of a question", answer, self._loaded.tokenizer, self.config.start is None)
+        scorer._compiled_for = dataclasses.replace(self._compiled_for, answers=(tokens,))
+        return scorer
+
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
+        square = {"on_square": True} if self._loaded.form.on_square else {}
         return {
             "scorer": "vqa_score",
             "scoring_version": SCORING_VERSION,
@@ -238,6 +276,7 @@ class VQAScore(PairScorer):
             "answer": self.answer,
             "opposite": self.opposite if self.kind == "log_odds" else None,
             "max_text_tokens": self.max_text_tokens,
+            **square,
         }
 
     def _step(self, images: Any, texts: Any, index: jax.Array) -> jax.Array:
@@ -246,27 +285,31 @@ class VQAScore(PairScorer):
     def _tokenize(self, texts: Sequence[str]) -> list[tuple[np.ndarray, ...]]:
         """Questions in tokens of the language model and, if it reads them, of the Q-Former: int32 [tokens + 1] each."""
         check_texts(texts)
+        longest, of_language = self.max_text_tokens, self._loaded.tokenizer
+        if self._loaded.form.names_image:
+            _, found = self._loaded.tokens(self.question, texts)
+            log_truncated(sum(len(ids) > longest for ids in found), len(texts), longest, "questions")
+            rows = pairs.token_rows([ids[-longest:] for ids in found], of_language.pad_token_id or 0, longest)
+            return [(row,) for row in rows]
         questions = [self.question.replace("{}", text) for text in texts]
         columns, truncated = [], 0
-        for tokenizer in (self._loaded.tokenizer, *[self._loaded.qformer_tokenizer] * self._reads_text):
+        for tokenizer in (of_language, *[self._loaded.qformer_tokenizer] * self._reads_text):
             tokenizer.truncation_side = "left"
-            encoded = tokenizer(questions, truncation=True, max_length=self.max_text_tokens, padding=False)
+            encoded = tokenizer(questions, truncation=True, max_length=longest, padding=False)
             truncated = max(truncated, count_truncated(encoded))
-            columns.append(pairs.token_rows(encoded["input_ids"], tokenizer.pad_token_id or 0, self.max_text_tokens))
-        log_truncated(truncated, len(texts), self.max_text_tokens, "questions")
+            columns.append(pairs.token_rows(encoded["input_ids"], tokenizer.pad_token_id or 0, longest))
+        log_truncated(truncated, len(texts), longest, "questions")
         slots = np.flatnonzero((columns[0][:, :-1] == self.config.image_token_index).any(axis=1))
         if len(slots):
-            raise InputError(
-                f"the text {options.shown(texts[slots[0]])} has the token that holds an image's place: take it out",
-                code="image-slot-in-text",
-            )
+            raise vision_language.image_slot_in_text(texts[slots[0]])
         return list(zip(*columns, strict=True))
 
     def _longest(self, max_text_tokens: int | None) -> int:
-        positions = self.config.qformer_config.max_position_embeddings
-        longest = positions if self._loaded.qformer_tokenizer is not None else 4 * _MAX_TEXT_TOKENS
+        longest = _MAX_TEXT_TOKENS
+        if self._loaded.qformer_tokenizer is not None:
+            longest = self.config.qformer_config.max_position_embeddings
         if max_text_tokens is None:
-            return min(_MAX_TEXT_TOKENS, longest)
+            return min(self._loaded.form.text_tokens, longest)
         chosen = common.positive("max_text_tokens", max_text_tokens)
         if not 3 <= chosen <= longest:
             raise InputError(
@@ -275,14 +318,19 @@ class VQAScore(PairScorer):
         return chosen
 
 
-def _check_question(question: Any) -> None:
-    if not isinstance(question, str) or question.count("{}") != 1:
-        raise InputError(
-            f"question is {options.shown(question)}, but it must be a text with {{}} once, where the text comes that is"
-            " asked for",
-            code="bad-template",
-        )
-    check_texts([question])
+def _answer_by_answer(
+    scorers: Mapping[str | None, VQAScore],
+    images: Sequence[Any],
+    asked: Sequence[tuple[str, str | None]],
+    pairs: np.ndarray,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    questions = [question for question, _ in asked]
+    answers = np.array([list(scorers).index(answer) for _, answer in asked])[pairs[:, 1]]
+    for number, scorer in enumerate(scorers.values()):
+        (rows,) = np.nonzero(answers == number)
+        if len(rows):
+            for numbers, scores in PairScorer.iter_scores(scorer, images, questions, pairs[rows]):
+                yield rows[numbers], scores
 
 
 def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool) -> tuple[int, ...]:

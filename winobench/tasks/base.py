@@ -88,7 +88,7 @@ class Task:
     description: str
     metric: str
     shape: tuple[int, int]
-    chance: dict[str, float]
+    chance: dict[str, float | None]
     load: Callable[[str | None, int | None], Iterable[Example[ImageSource, str]]]
     ready: Callable[[str | None], str | None]
     images_compete: bool

@@ -1,0 +1,277 @@
+"""LLaVA 1.5 (Liu et al., 2023, arXiv:2310.03744) in the layout of transformers.
+
+CLIP's vision transformer encodes the image; two dense layers make its patches what a LLaMA (Vicuna) reads in the place
+of ``<image>`` in a text. That place is behind the text's beginning, which is the same for all questions. So the decoder
+reads beginning and image once, and what questions share of an image are its keys and values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from winobench.errors import InputError
+from winobench.models import clip, decoder_cache, vision_language
+from winobench.models.base import linear
+from winobench.models.clip_vision import CLIPVisionConfig, CLIPVisionTransformer
+from winobench.models.config import NetworkConfig, is_count
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_cache import Cache
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
+
+# Keys and values of the layers, as a cache holds them.
+KeysValues = tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]
+
+_PATCHES, _ALL_STATES = "default", "full"
+
+# The beginning of the conversations that Vicuna and LLaVA 1.5 were trained on.
+_SYSTEM = (
+    "A chat between a curious user and an artificial intelligence assistant."
+    " The assistant gives helpful, detailed, and polite answers to the user's questions."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class LlavaVisionConfig(CLIPVisionConfig):
+    """Shape of the vision tower, CLIP's ViT-L/14 for 336 pixels by default."""
+
+    hidden_size: int = 1024
+    intermediate_size: int = 4096
+    projection_dim: int | None = 768
+    num_hidden_layers: int = 24
+    num_attention_heads: int = 16
+    image_size: int = 336
+    patch_size: int = 14
+
+    _no_effect: ClassVar = CLIPVisionConfig._no_effect | {"vocab_size"}  # of the text tower that it was trained with
+
+
+@dataclasses.dataclass(frozen=True)
+class LlavaConfig(NetworkConfig):
+    """Shape of the whole network, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      vision_config: of the vision tower.
+      text_config: of the language model.
+      image_token_index: id of the token that holds an image's place.
+      projector_hidden_act: activation between the projector's layers, "gelu" or "quick_gelu".
+      vision_feature_select_strategy: "default" for the states of patches, "full" for that of the whole image as well.
+      vision_feature_layer: after how many of the tower's layers states are taken, counted from the end if negative (-1
+        for all layers); of several, side by side.
+      multimodal_projector_bias: whether the projector's layers have biases.
+    """
+
+    vision_config: LlavaVisionConfig = LlavaVisionConfig()
+    text_config: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
+    image_token_index: int = 32000
+    projector_hidden_act: str = "gelu"
+    vision_feature_select_strategy: str = _PATCHES
+    vision_feature_layer: int | tuple[int, ...] = -2
+    multimodal_projector_bias: bool = True
+
+    architecture: ClassVar[str] = "LlavaForConditionalGeneration"
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "llava"
+    # ``image_seq_length`` follows from the rest.
+    _no_effect: ClassVar = clip.IDLE_OPTIONS | {
+        "bos_token_id",
+        "eos_token_id",
+        "ignore_index",
+        "image_seq_length",
+        "pad_token_id",
+        "use_cache",
+        "vocab_size",
+    }
+
+    def __post_init__(self):
+        token, vocab_size = self.image_token_index, self.text_config.vocab_size
+        self._require(is_count(token) and token < vocab_size, "image_token_index", f"a token id below {vocab_size}")
+        self._require(
+            self.projector_hidden_act in clip.ACTIVATIONS,
+            "projector_hidden_act",
+            " or ".join(map(repr, clip.ACTIVATIONS)),
+        )
+        strategies = (_PATCHES, _ALL_STATES)
+        self._require(
+            self.vision_feature_select_strategy in strategies,
+            "vision_feature_select_strategy",
+            " or ".join(map(repr, strategies)),
+        )
+        depth = self.vision_config.num_hidden_layers
+        chosen = self.vision_feature_layer
+        chosen = chosen if isinstance(chosen, tuple) else (chosen,)
+        self._require(
+            bool(chosen) and all(type(layer) is int and -depth - 1 <= layer <= depth for layer in chosen),
+            "vision_feature_layer",
+            f"whole numbers from {-depth - 1} to {depth}",
+        )
+        self._require_bool("multimodal_projector_bias")
+
+    @property
+    def start(self) -> None:
+        """An answer begins with no token of its own: it goes on from the question."""
+        return None
+
+    @property
+    def vision_layers(self) -> tuple[int, ...]:
+        """After how many layers states are taken, counted from the first one."""
+        layers = self.vision_feature_layer
+        layers = layers if isinstance(layers, tuple) else (layers,)
+        return tuple(layer % (self.vision_config.num_hidden_layers + 1) for layer in layers)
+
+    @property
+    def image_states(self) -> int:
+        """Number of states that the language model reads of an image."""
+        patches = (self.vision_config.image_size // self.vision_config.patch_size) ** 2
+        return patches + (self.vision_feature_select_strategy == _ALL_STATES)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``; as the base class says.
+
+        Raises:
+          InputError: if an option is unknown or unsupported, or if the file describes another network, such as a LLaVA
+            with another vision tower.
+        """
+        if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
+            named = values.get("architectures") or [cls.architecture]
+            if cls.architecture not in named:
+                raise InputError(
+                    f"{cls.__name__}: the config is that of {named[0]}; take a checkpoint of {cls.architecture},"
+                    " such as llava-hf/llava-1.5-7b-hf.",
+                    code="unsupported-checkpoint",
+                )
+            parts = {
+                "vision_config": LlavaVisionConfig.from_dict(values.get("vision_config") or {}),
+                "text_config": DecoderConfig.from_dict({"model_type": cls._class_value, **values}),
+            }
+            values = {**values, **parts}
+        return super().from_dict(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        parts = ("vision_config", "text_config")
+        return (
+            {"architectures": [self.architecture]}
+            | super().to_dict()
+            | {part: getattr(self, part).to_dict() for part in parts}
+        )
+
+
+class LlavaProjector(nnx.Module):
+    """What makes states of the vision tower those of the language model; published names."""
+
+    def __init__(self, config: LlavaConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {
+            "bias": config.multimodal_projector_bias,
+            "dtype": dtype,
+            "param_dtype": param_dtype,
+            "rngs": rngs,
+        }
+        inputs, width = config.vision_config.hidden_size * len(config.vision_layers), config.text_config.hidden_size
+        self.activation = config.projector_hidden_act
+        self.linear_1 = linear(inputs, width, **kwargs)
+        self.linear_2 = linear(width, width, **kwargs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., width of the tower's states] -> [..., hidden_size of the language model]."""
+        return self.linear_2(clip.ACTIVATIONS[self.activation](self.linear_1(x)))
+
+
+class LlavaForConditionalGeneration(VisionLanguageNetwork):
+    """Vision tower, projector and language model. Attribute names equal those of the published weights.
+
+    Args:
+      config: the network's shape.
+      int8: the projections of the language model's layers hold 8-bit numbers.
+      dtype: compute dtype, float32 or bfloat16.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = LlavaConfig
+    image_processor: ClassVar[str] = "clip"
+    # Question, answer and squares are those of LLaVA 1.5's published VQAScore; the template is that of its checkpoints
+    # for transformers; what asks for a caption is in the manner of the brief descriptions that it was trained on.
+    form: ClassVar[PromptForm] = PromptForm(
+        question=f'{_SYSTEM} USER: <image>\nDoes this figure show "{{}}"? Please answer yes or no. ASSISTANT:',
+        answer="Yes",
+        opposite="No",
+        text_tokens=512,
+        template="USER: <image>\n{} ASSISTANT:",
+        caption="Provide a brief description of the given image.",
+        names_image=True,
+        on_square=True,
+    )
+
+    def __init__(
+        self,
+        config: LlavaConfig,
+        *,
+        int8: bool = False,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        self.vision_tower = CLIPVisionTransformer(config.vision_config, **kwargs)
+        self.multi_modal_projector = LlavaProjector(config, **kwargs)
+        self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
+
+    def image_states(self, pixels: jax.Array) -> jax.Array:
+        """Encodes images.
+
+        Args:
+          pixels: [B, image_size, image_size, 3], RGB, normalised by the image processor.
+
+        Returns:
+          [B, states, width]: the chosen states of the vision tower, those of several layers side by side.
+
+        Raises:
+          ValueError: if the images are of another size.
+        """
+        vision_language.check_pixels(type(self).__name__, pixels, self.config.vision_config.image_size)
+        states = jnp.concatenate(self.vision_tower.states_after(self.config.vision_layers, pixels), axis=-1)
+        return states[:, 1:] if self.config.vision_feature_select_strategy == _PATCHES else states
+
+    def prefix(self, image_states: jax.Array) -> jax.Array:
+        """What the language model reads of images: results of `image_states` -> [B, states, hidden_size]."""
+        return self.multi_modal_projector(image_states)
+
+    def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
+        """As of `VisionLanguageNetwork`: keys and values of the tokens before the images and of the images' states."""
+        model = self.language_model
+        states = self.prefix(self.image_states(pixels))
+        count, _, width = states.shape
+        text = jnp.broadcast_to(model.embed(jnp.asarray(before, jnp.int32)), (count, len(before), width))
+        read = jnp.concatenate([text, states.astype(text.dtype)], axis=1)
+        length = read.shape[1]
+        positions = jnp.broadcast_to(jnp.arange(length), (count, length))
+        cache = decoder_cache.make_cache(model.config, count, length, self.dtype)
+        _, cache = model(jnp.zeros((count, 0), jnp.int32), positions, cache, prefix=read)
+        return cache.keys, cache.values
+
+    def continue_from(
+        self, prefix: KeysValues, input_ids: jax.Array, lengths: jax.Array, more: int
+    ) -> tuple[jax.Array, Cache, jax.Array]:
+        """As of `VisionLanguageNetwork`; a question has a token at least."""
+        model, (keys, values) = self.language_model, prefix
+        rows, width = input_ids.shape
+        length = keys[0].shape[-1]
+        decoder_cache.check_length(model.config, length + width)
+        longest = model.config.longest
+        slots = width + more if longest is None else min(width + more, longest - length)
+        read = Cache(keys, values, jnp.ones((rows, length), bool))
+        cache = decoder_cache.make_cache(model.config, rows, slots, self.dtype, read)
+        column = jnp.arange(width)
+        positions = jnp.where(column < lengths[:, None], length + column, -1)
+        hidden, cache = model(input_ids, positions, cache)
+        return hidden[jnp.arange(rows), lengths - 1], cache, length + lengths

@@ -1,0 +1,183 @@
+"""What language models that see have in common: how an image and a text go in, and what is asked of them.
+
+Whoever scores or writes knows these methods alone: `see` computes of an image what all questions about it share, `ask`
+what one question makes of it, and `continue_from` (or, of an encoder-decoder, `encode`) reads the question behind it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AbstractMesh, Mesh
+
+from winobench import parallel
+from winobench.models import decoder, t5
+from winobench.models.base import Network
+from winobench.models.decoder_cache import Cache
+
+IMAGE_TOKEN = "<image>"
+"""What stands in texts for the tokens that hold an image's place."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptForm:
+    """How a family is spoken to.
+
+    Attributes:
+      question: what VQAScore asks; ``{}`` stands for the text.
+      answer: the answer whose probability counts.
+      opposite: what log-odds are against.
+      text_tokens: longest question of VQAScore in tokens; longer ones lose their beginning.
+      template: what a prompt for a text stands in; ``{}`` stands for the prompt.
+      caption: what the empty prompt asks for.
+      names_image: whether these texts have ``<image>`` where the image is read; otherwise it comes before all of them.
+      on_square: whether VQAScore is published with images that are filled up to squares, not cropped.
+    """
+
+    question: str
+    answer: str
+    opposite: str
+    text_tokens: int
+    template: str = "{}"
+    caption: str = ""
+    names_image: bool = False
+    on_square: bool = False
+
+    def around(self, question: str) -> str:
+        """What a question is put in that is asked as it is: nothing, or the template with its beginning as VQAScore's.
+
+        Args:
+          question: what VQAScore asks otherwise. Up to the image all is the same, so that images serve for both.
+        """
+        if not self.names_image:
+            return "{}"
+        return question.partition(IMAGE_TOKEN)[0] + IMAGE_TOKEN + self.template.partition(IMAGE_TOKEN)[2]
+
+
+class VisionLanguageNetwork(Network):
+    """Base of the language models that see.
+
+    Attributes:
+      image_processor: family of its image processor, as of `winobench.data.processors.ImageProcessor.from_config`.
+      form: how it is spoken to.
+      reads_text: whether `ask` takes the question in tokens of a second tokenizer.
+      language_model: the language model, a T5 or a decoder.
+    """
+
+    weights_name: ClassVar[str] = "model"
+    image_processor: ClassVar[str]
+    form: ClassVar[PromptForm]
+    reads_text: ClassVar[bool] = False
+
+    def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
+        """What all questions about images share.
+
+        Args:
+          pixels: [B, height, width, 3], RGB, normalised by the image processor.
+          before: tokens of the language model that are read before the image.
+
+        Returns:
+          A pytree of arrays [B, ...].
+        """
+        raise NotImplementedError
+
+    def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
+        """What a language model reads of images; with ``reads_text`` this depends on the question.
+
+        Args:
+          image: results of `see`.
+          input_ids: [B, L] int32, the question about each image in tokens of the second tokenizer; None without one.
+          lengths: [B] int32, at least 1: tokens of each question; those behind them are padding.
+
+        Returns:
+          A pytree of arrays [B, ...].
+        """
+        return image
+
+    def encode(self, prefix: Any, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Has an encoder-decoder read images and questions.
+
+        Args:
+          prefix: results of `ask`.
+          input_ids: [B, S] int32, the question in tokens of the language model, without what comes before the image.
+          lengths: [B] int32: tokens of each question; those behind them are padding.
+
+        Returns:
+          The encoder's states, [B, P + S, d_model], and which of them are no padding, a bool array.
+        """
+        raise NotImplementedError
+
+    def continue_from(
+        self, prefix: Any, input_ids: jax.Array, lengths: jax.Array, more: int
+    ) -> tuple[jax.Array, Cache, jax.Array]:
+        """Has a decoder read images and questions.
+
+        Args:
+          prefix, input_ids, lengths: as of `encode`.
+          more: how many tokens are to follow.
+
+        Returns:
+          The last state of each row, [B, hidden_size], from which follow the logits of the next token; the cache; and
+          that token's position, int32 [B].
+        """
+        raise NotImplementedError
+
+    def answer_log_probabilities(
+        self, prefix: Any, input_ids: jax.Array, lengths: jax.Array, answers: tuple[tuple[int, ...], ...]
+    ) -> tuple[jax.Array, ...]:
+        """Log-probabilities of the tokens of answers to questions about images.
+
+        Args:
+          prefix, input_ids, lengths: as of `encode`.
+          answers: the tokens of each answer, the one that ends it included.
+
+        Returns:
+          For each answer, float32 [B, number of its tokens], in nats.
+        """
+        model, rows = self.language_model, len(input_ids)
+        start, longest = self.config.start, max(map(len, answers))
+        if start is not None:
+            cache = model.make_cache(*self.encode(prefix, input_ids, lengths), longest)
+        else:
+            last, cache, after = self.continue_from(prefix, input_ids, lengths, longest - 1)
+        results = []
+        for answer in answers:
+            tokens = jnp.broadcast_to(jnp.asarray(answer, jnp.int32), (rows, len(answer)))
+            if start is not None:
+                before = jnp.concatenate([jnp.full((rows, 1), start, jnp.int32), tokens[:, :-1]], axis=1)
+                logits, _ = model.decode(before, cache=cache)
+            else:
+                hidden, _ = model(tokens[:, :-1], after[:, None] + jnp.arange(len(answer) - 1), cache)
+                logits = model.logits(jnp.concatenate([last[:, None], hidden], axis=1))
+            chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
+            results.append(chosen - jax.nn.logsumexp(logits, axis=-1))
+        return tuple(results)
+
+
+def check_pixels(name: str, pixels: jax.Array, size: int) -> None:
+    """Raises ValueError unless images, [B, height, width, 3], are those that a network has positions for."""
+    if pixels.shape[1:] != (size, size, 3):
+        raise ValueError(
+            f"{name}: images of the shape {list(pixels.shape[1:])}, but the positions are those of [{size}, {size}, 3];"
+            " resize the images."
+        )
+
+
+def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """Where each parameter lives: those of the language model as `winobench.models.t5` or ``decoder`` say.
+
+    Args:
+      state: the network's state, of arrays or of shapes.
+      mesh: the mesh; one without devices will do.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    shardings = parallel.parameter_shardings(state, mesh)
+    language = state["language_model"]
+    of_language = t5 if "shared" in language else decoder
+    shardings["language_model"] = of_language.parameter_shardings(language, mesh)
+    return shardings
