@@ -115,7 +115,7 @@ def test_other_states_of_the_tower(network, layers, strategy):
     )
     torch.manual_seed(1)
     other = transformers.LlavaForConditionalGeneration(config).eval()
-    ours = from_torch(LlavaForConditionalGeneration, LlavaConfig.from_dict(config.to_dict()), other)
+    ours = from_torch(LlavaForConditionalGeneration, LlavaConfig.from_dict(config.to_diff_dict()), other)
     pixels, _, _ = inputs()
     with jax.default_matmul_precision("highest"):
         found = ours.prefix(ours.image_states(pixels))
