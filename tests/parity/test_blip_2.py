@@ -126,10 +126,8 @@ def test_every_tensor_of_torchs_file_is_a_parameter(network, loaded, family):
     assert names == expected
 
 
-def test_preprocessing(folder, loaded, family):
+def test_preprocessing(folder, loaded):
     """Pixel values of odd shapes, of gray, and of an alpha channel that is opaque."""
-    if family == "vicuna":
-        pytest.skip("the images are InstructBLIP's")
     official = transformers.AutoProcessor.from_pretrained(folder).image_processor
     rng = np.random.default_rng(4)
     colours = [

@@ -12,13 +12,13 @@ human-like biases", Science 356 (2017), for the effect size and its permutation 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from winobench.errors import InputError
+from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Interval
 
 if TYPE_CHECKING:
@@ -418,8 +418,6 @@ def _bootstrap(
     seed: int,
 ) -> tuple[float, float]:
     """Ends of the interval of the weighted sum of the pairs' effect sizes, resampling each group's images jointly."""
-    import scipy.stats
-
     checked = [_checked(pair.psi_x, pair.psi_y) for pair in pairs]
     sizes: dict[str, int] = {}
     for pair in pairs:
@@ -429,32 +427,14 @@ def _bootstrap(
     names = list(sizes)
     places = [(names.index(pair.group_x), names.index(pair.group_y)) for pair in pairs]
 
-    def statistic(*indices: np.ndarray, axis: int) -> np.ndarray:
-        del axis  # always the last
+    def statistic(*indices: np.ndarray) -> np.ndarray:
         # A sum of arrays, not one array of them: scipy's jackknife gives them leading axes that only broadcast.
         return sum(
             weight * _effect_sizes(x[indices[place_x]], y[indices[place_y]], tiny)
             for weight, (x, y, tiny), (place_x, place_y) in zip(weights, checked, places, strict=True)
         )
 
-    def interval(method: str) -> tuple[float, float]:
-        # Image numbers are resampled instead of psi, so that all pairs of a group see the same images.
-        found = scipy.stats.bootstrap(
-            [np.arange(size) for size in sizes.values()],
-            statistic,
-            n_resamples=num_resamples,
-            batch=_BATCH,
-            vectorized=True,
-            confidence_level=level,
-            method=method,
-            rng=np.random.default_rng(seed),
-        ).confidence_interval
-        return float(found.low), float(found.high)
-
-    with warnings.catch_warnings():
-        # What scipy warns of is answered below.
-        warnings.simplefilter("ignore")
-        low, high = interval("BCa")
-        if not (math.isfinite(low) and math.isfinite(high)):
-            low, high = interval("percentile")
-    return low, high
+    # Image numbers are resampled instead of psi, so that all pairs of a group see the same images.
+    return bootstrap.interval(
+        list(sizes.values()), statistic, level=level, num_resamples=num_resamples, seed=seed, batch=_BATCH
+    )

@@ -14,13 +14,13 @@ Z. Lin et al., "Evaluating Text-to-Visual Generation with Image-to-Text Generati
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from winobench.errors import InputError
+from winobench.metrics import bootstrap
 
 NUM_RESAMPLES = 2_000
 """Of the bootstrap."""
@@ -439,10 +439,8 @@ def _interval(
     measure: Measure, num_prompts: int, seed: int, num_resamples: int, level: float = 0.95
 ) -> tuple[float, float]:
     """Ends of the bias-corrected and accelerated interval; of the percentiles' where that is undefined."""
-    import scipy.stats  # late: it takes most of a second, and listings of tasks need none of it
 
-    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
-        del axis  # always the last
+    def statistic(drawn: np.ndarray) -> np.ndarray:
         rows = drawn.reshape(-1, drawn.shape[-1])
         counts = np.zeros((len(rows), num_prompts))
         np.add.at(counts, (np.arange(len(rows))[:, None], rows), 1.0)
@@ -450,26 +448,9 @@ def _interval(
         # A resample that has no value, as one of a single prompt's copies, shows no agreement.
         return np.where(np.isfinite(values), values, measure.chance or 0.0).reshape(drawn.shape[:-1])
 
-    def ends(method: str) -> tuple[float, float]:
-        found = scipy.stats.bootstrap(
-            (np.arange(num_prompts),),
-            statistic,
-            n_resamples=num_resamples,
-            batch=_BATCH,
-            vectorized=True,
-            confidence_level=level,
-            method=method,
-            rng=np.random.default_rng(seed),
-        ).confidence_interval
-        return float(found.low), float(found.high)
-
-    with warnings.catch_warnings():
-        # What scipy warns of is answered below.
-        warnings.simplefilter("ignore")
-        low, high = ends("BCa")
-        if not (np.isfinite(low) and np.isfinite(high)):
-            low, high = ends("percentile")
-    return low, high
+    return bootstrap.interval(
+        [num_prompts], statistic, level=level, num_resamples=num_resamples, seed=seed, batch=_BATCH
+    )
 
 
 def _calibrated_chance(tie_share: float) -> float:

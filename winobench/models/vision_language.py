@@ -6,6 +6,7 @@ what one question makes of it, and `continue_from` (or, of an encoder-decoder, `
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any, ClassVar
 
@@ -72,6 +73,7 @@ class VisionLanguageNetwork(Network):
     form: ClassVar[PromptForm]
     reads_text: ClassVar[bool] = False
 
+    @abc.abstractmethod
     def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
         """What all questions about images share.
 
@@ -82,7 +84,6 @@ class VisionLanguageNetwork(Network):
         Returns:
           A pytree of arrays [B, ...].
         """
-        raise NotImplementedError
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
         """What a language model reads of images; with ``reads_text`` this depends on the question.
@@ -97,33 +98,26 @@ class VisionLanguageNetwork(Network):
         """
         return image
 
-    def encode(self, prefix: Any, input_ids: jax.Array, lengths: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Has an encoder-decoder read images and questions.
-
-        Args:
-          prefix: results of `ask`.
-          input_ids: [B, S] int32, the question in tokens of the language model, without what comes before the image.
-          lengths: [B] int32: tokens of each question; those behind them are padding.
-
-        Returns:
-          The encoder's states, [B, P + S, d_model], and which of them are no padding, a bool array.
-        """
-        raise NotImplementedError
-
+    @abc.abstractmethod
     def continue_from(
         self, prefix: Any, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
         """Has a decoder read images and questions.
 
+        A network of which the language model may be an encoder-decoder (`config.start` is not None) has
+        ``encode(prefix, input_ids, lengths)`` for these: the encoder's states, [B, P + S, d_model], and which of them
+        are no padding, a bool array.
+
         Args:
-          prefix, input_ids, lengths: as of `encode`.
+          prefix: results of `ask`.
+          input_ids: [B, S] int32, the question in tokens of the language model, without what comes before the image.
+          lengths: [B] int32: tokens of each question; those behind them are padding.
           more: how many tokens are to follow.
 
         Returns:
           The last state of each row, [B, hidden_size], from which follow the logits of the next token; the cache; and
           that token's position, int32 [B].
         """
-        raise NotImplementedError
 
     def answer_log_probabilities(
         self, prefix: Any, input_ids: jax.Array, lengths: jax.Array, answers: tuple[tuple[int, ...], ...]
@@ -131,7 +125,7 @@ class VisionLanguageNetwork(Network):
         """Log-probabilities of the tokens of answers to questions about images.
 
         Args:
-          prefix, input_ids, lengths: as of `encode`.
+          prefix, input_ids, lengths: as of `continue_from`.
           answers: the tokens of each answer, the one that ends it included.
 
         Returns:
