@@ -89,9 +89,9 @@ def write_pieces(folder: pathlib.Path, *, spiece: bool = False) -> int:
     from tokenizers import models, pre_tokenizers, processors
 
     if spiece:
-        from transformers import convert_slow_tokenizer
+        from transformers.convert_slow_tokenizer import import_protobuf
 
-        proto = convert_slow_tokenizer.import_protobuf().ModelProto()
+        proto = import_protobuf().ModelProto()
         for number, (piece, score) in enumerate(PIECES):
             proto.pieces.add(piece=piece, score=score, type={0: 3, 1: 3, 2: 2}.get(number, 1))
         proto.trainer_spec.unk_id, proto.trainer_spec.model_type = 2, 1

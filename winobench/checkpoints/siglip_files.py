@@ -170,9 +170,9 @@ def _sentencepiece(path: str) -> dict[str, Any]:
 
     From a path, transformers reads them with the library of that name, which is not needed otherwise.
     """
-    from transformers import convert_slow_tokenizer
+    from transformers.convert_slow_tokenizer import import_protobuf  # the package has a function of the module's name
 
-    content = convert_slow_tokenizer.import_protobuf().ModelProto()
+    content = import_protobuf().ModelProto()
     with open(path, "rb") as file:
         content.ParseFromString(file.read())
     pieces = [(piece.piece, piece.score) for piece in content.pieces]
