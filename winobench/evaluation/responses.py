@@ -50,7 +50,8 @@ def request_json(request: Request) -> dict[str, Any]:
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
     """What a response is found by: SHA-256, in hexadecimal, of who was asked and what.
 
-    The order of the fingerprint's keys does not matter, nor does ``prefix_turns``, which is advice on how to compute.
+    The order of the fingerprint's keys does not matter, nor do ``prefix_turns``, which is advice on how to compute, and
+    where a picture lies.
 
     Args:
       fingerprint: the responder's.
@@ -58,6 +59,8 @@ def key(fingerprint: Mapping[str, Any], request: Request) -> str:
     """
     asked = request_json(request)
     asked.pop("prefix_turns", None)
+    if "picture" in asked:
+        asked["picture"] = asked["picture"]["sha256"]
     if "temperature" in asked:
         asked["temperature"] = float(asked["temperature"])  # 0 and 0.0 are written differently
     return digest({"responder": fingerprint, "request": asked})

@@ -12,7 +12,15 @@ from winobench.errors import InputError
 Raw = dict[str, Any]
 """An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
 
-KINDS = ("generation", "options", "entailment", "similarity")
+KINDS = (
+    "generation",
+    "options",
+    "entailment",
+    "similarity",
+    "picture_text",
+    "picture_options",
+    "picture_match",
+)
 """What can be asked; a model says in ``kinds`` which of them it can do."""
 
 
@@ -83,7 +91,68 @@ class Similarity:
     kind = "similarity"
 
 
-Request = Generation | Options | Entailment | Similarity
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture that is asked about; it is the same one wherever it lies.
+
+    Attributes:
+      path: its file.
+      sha256: of the file's content, in hexadecimal.
+    """
+
+    path: str
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureText:
+    """Asks for a text about a picture.
+
+    Attributes:
+      picture: the picture.
+      question: what is asked; the empty one asks for a caption.
+      max_tokens: the longest answer.
+      temperature: 0 for the most likely answer.
+      sample: as of `Generation`.
+    """
+
+    picture: Picture
+    question: str = ""
+    max_tokens: int = 30
+    temperature: float = 0.0
+    sample: int = 0
+
+    kind = "picture_text"
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureOptions:
+    """Asks how likely each of some answers to a question about a picture is.
+
+    Attributes:
+      picture: the picture.
+      question: what is asked.
+      options: the answers, at least two.
+    """
+
+    picture: Picture
+    question: str
+    options: tuple[str, ...]
+
+    kind = "picture_options"
+
+
+@dataclasses.dataclass(frozen=True)
+class PictureMatch:
+    """Asks how well each of some texts fits a picture."""
+
+    picture: Picture
+    texts: tuple[str, ...]
+
+    kind = "picture_match"
+
+
+Request = Generation | Options | Entailment | Similarity | PictureText | PictureOptions | PictureMatch
 
 
 def check_request(request: Request) -> None:
@@ -99,6 +168,10 @@ def check_request(request: Request) -> None:
             asked = [request.premise, *request.hypotheses]
         case Similarity():
             asked = [request.text, *request.others]
+        case PictureText() | PictureOptions():
+            asked = [request.question, *getattr(request, "options", ())]
+        case PictureMatch():
+            asked = list(request.texts)
         case _:
             raise InputError(
                 f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}", code="wrong-type"
@@ -111,9 +184,11 @@ class Response:
     """An answer, read.
 
     Attributes:
-      text: of a `Generation`; None otherwise, and where there is none (a refusal by the server, an empty answer).
-      scores: of the other kinds, one a candidate, higher = better: log-likelihoods in nats (``Options``), probabilities
-        (``Entailment``), cosines (``Similarity``).
+      text: of a `Generation` or a `PictureText`; None otherwise, and where there is none (a refusal by the server, an
+        empty answer).
+      scores: of the other kinds, one a candidate, higher = better: log-likelihoods in nats (``Options``,
+        ``PictureOptions``), probabilities (``Entailment``), cosines (``Similarity``), the scorer's scores
+        (``PictureMatch``).
       num_tokens: of each candidate of ``Options``, for scores per token.
       input_tokens, output_tokens: what was read and written; None where it is not known.
       finish: why a text ended, ``"stop"`` or ``"length"``; None where it is not known.
