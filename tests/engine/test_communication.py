@@ -175,16 +175,9 @@ def score_many_images(environment, rounds):
 
 
 @pytest.mark.slow
-def test_many_images_and_one_sample(fake_devices):
+@pytest.mark.parametrize("count", [2, 8])
+def test_many_images_and_one_sample(fake_devices, count):
     """In a process of its own, which XLA ends after a minute if its devices wait for ever."""
-    run = score_many_images(fake_devices(2), 3)
+    run = score_many_images(fake_devices(count), 8)
     assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout.split() == ["done", "2", "3"]
-
-
-@pytest.mark.slow  # two minutes each on two quiet cores
-@pytest.mark.parametrize("count", [2, 4, 8])
-def test_many_images_and_one_sample_a_hundred_times(fake_devices, count):
-    run = score_many_images(fake_devices(count), 100)
-    assert run.returncode == 0, run.stderr[-2000:]
-    assert run.stdout.split() == ["done", str(count), "100"]
+    assert run.stdout.split() == ["done", str(count), "8"]

@@ -189,13 +189,11 @@ def test_odd_answers_with_items(api, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(5))
-def test_ten_thousand_odd_answers(api, tmp_path, part):
+def test_a_thousand_odd_answers(api, tmp_path):
     count = 0
     for number in range(6):
-        seed = 1000 * (part + 1) + number
-        count += evaluate_odd_answers(tmp_path / str(number), api, seed, with_report=number == 0)[0]
-    generate_odd_answers(tmp_path / "items", api, part + 1, 110)
+        count += evaluate_odd_answers(tmp_path / str(number), api, 1000 + number, with_report=number == 0)[0]
+    generate_odd_answers(tmp_path / "items", api, 1, 110)
     assert count + 220 > 1000
 
 

@@ -75,7 +75,7 @@ def test_a_local_model_scores_options(tiny_language_model, tmp_path, capsys):
 
 
 @pytest.mark.slow  # every protocol is compiled
-@pytest.mark.parametrize("fixture", ["tiny_language_model", "tiny_chat_model", "tiny_t5"])
+@pytest.mark.parametrize("fixture", ["tiny_chat_model", "tiny_t5"])
 def test_all_protocols_of_both_configs_in_one_command_each(fixture, request, tmp_path):
     model = request.getfixturevalue(fixture)
     data_dir = tmp_path / "data"

@@ -62,8 +62,8 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
 
 @pytest.mark.slow  # three launches; tests/training has the same with the loop alone
 def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(tiny_pipeline, tmp_path):
-    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.num_steps=30"]
-    words += ["--config.checkpoint_every=5", "--config.validate_every=10", "--config.accumulate=2"]
+    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.num_steps=12"]
+    words += ["--config.checkpoint_every=2", "--config.validate_every=4", "--config.accumulate=2"]
     status, _, err = _launch_process(*words, f"--workdir={tmp_path / 'whole'}")
     assert status == 0, err
     workdir = tmp_path / "killed"
@@ -72,14 +72,14 @@ def test_a_killed_run_ends_with_the_adapters_of_a_whole_one(tiny_pipeline, tmp_p
     )
     try:
         deadline = time.monotonic() + 300
-        while not (workdir / "checkpoints" / "10").exists() and time.monotonic() < deadline:
+        while not (workdir / "checkpoints" / "4").exists() and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         assert process.wait(timeout=10) == -signal.SIGKILL
     finally:
         process.kill()
-    assert not (workdir / "checkpoints" / "30").exists()
+    assert not (workdir / "checkpoints" / "12").exists()
     status, _, err = _launch_process(*words, f"--workdir={workdir}")
     assert status == 0, err
 

@@ -137,13 +137,14 @@ def test_the_denoiser_starts_at_zero(recipe, config):
 def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, tmp_path):
     import winobench
 
-    config.denoiser.num_steps = 6
-    config.denoiser.checkpoint_every = 4
+    config.autoencoder.num_steps, config.autoencoder.decay_steps, config.autoencoder.checkpoint_every = 4, 2, 100
+    config.denoiser.num_steps, config.denoiser.decay_steps = 3, 2
+    config.denoiser.checkpoint_every = 2
     recipe.run(config, tmp_path)
-    config.denoiser.num_steps = 10
+    config.denoiser.num_steps = 5
     recipe.run(config, tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "denoiser" / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows] == [4, 6, 8, 10]  # checkpoints have lines, too
+    assert [row["step"] for row in rows] == [2, 3, 4, 5]  # checkpoints have lines, too
     scorer = winobench.DiffusionITM.from_pretrained(tmp_path / recipe.NAME)
     image = pictures.decode_png(array_records.ShardSource(tmp_path / "scenes")[0]["image"])
     scores = scorer.score([image], ["A red cube.", "A blue sphere."], num_samples=2)

@@ -189,6 +189,7 @@ def test_a_model_with_two_text_encoders(tmp_path_factory):
     """SDXL: adapters on all three networks, each trained, in a file that loads again."""
     config = make_config(tiny_sdxl.write(tmp_path_factory.mktemp("sdxl")), tmp_path_factory)
     config.num_steps = 2
+    config.validate_every = None
     folder = tmp_path_factory.mktemp("runs") / "sdxl"
     hardneg.run(config, folder)
     read = read_lora(folder / "lora")
@@ -196,8 +197,7 @@ def test_a_model_with_two_text_encoders(tmp_path_factory):
     # ``up`` starts at zero. Of the first encoder's last layer the UNet sees nothing.
     still = {(part, layer) for part, layers in read.parts.items() for layer in layers if not np.any(layers[layer].up)}
     assert still == {("text_encoder", layer) for layer in read.parts["text_encoder"] if ".layers.2." in layer}
-    scorer = DiffusionITM.from_pretrained(config.model, lora=folder / "lora")
-    assert np.isfinite(scorer.score([np.zeros((32, 32, 3), np.uint8)], ["a red cube", ""], num_samples=2)).all()
+    assert DiffusionITM.from_pretrained(config.model, lora=folder / "lora").fingerprint()["lora"]
 
 
 @pytest.mark.slow
@@ -214,6 +214,7 @@ def test_a_flow_model(with_t5, tmp_path_factory):
         smaller.save_pretrained(model, dtype="float32")
     config = make_config(model, tmp_path_factory)
     config.num_steps = 2
+    config.validate_every = None
     folder = tmp_path_factory.mktemp("runs") / "sd3"
     hardneg.run(config, folder)
     assert all(0 < row["positive_error"] < 10 for row in rows_of(folder) if "positive_error" in row)
@@ -234,6 +235,7 @@ def test_a_flow_model_with_one_stream(tmp_path_factory):
     """Z-Image: texts of several lengths, of which the encoder is told; adapters on the blocks of image and text."""
     config = make_config(tiny_z_image.write(tmp_path_factory.mktemp("z_image")), tmp_path_factory)
     config.num_steps = 2
+    config.validate_every = None
     folder = tmp_path_factory.mktemp("runs") / "z_image"
     hardneg.run(config, folder)
     assert all(0 < row["positive_error"] < 20 for row in rows_of(folder) if "positive_error" in row)
