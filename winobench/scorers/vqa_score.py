@@ -157,8 +157,7 @@ class VQAScore(PairScorer):
         asked = {"answer": self.answer}
         if self.kind == "log_odds":
             asked["opposite"] = self.opposite
-        follows = loaded.config.start is None
-        answers = tuple(_answer_tokens(name, text, loaded.tokenizer, follows) for name, text in asked.items())
+        answers = tuple(_answer_tokens(name, text, loaded) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
                 f"answer and opposite are both {options.shown(self.answer)} to the model: their odds say nothing, name"
@@ -225,7 +224,7 @@ class VQAScore(PairScorer):
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("score", others.get("score", "probability"), SCORES)
         resolved = sources.resolve(source, revision=revision)
-        form = vision_language.network_class(resolved).form
+        form = vision_language.prompt_form(resolved)
         if others.get("question") is not None:
             vision_language.check_template("question", others["question"], form)
         # Copies for other devices are made when it is known how large they are.
@@ -256,7 +255,7 @@ class VQAScore(PairScorer):
             return self
         scorer = copy.copy(self)
         scorer.question = self._loaded.form.around(self.question)
-        tokens = _answer_tokens("the answer of a question", answer, self._loaded.tokenizer, self.config.start is None)
+        tokens = _answer_tokens("the answer of a question", answer, self._loaded)
         scorer._compiled_for = dataclasses.replace(self._compiled_for, answers=(tokens,))
         return scorer
 
@@ -333,19 +332,21 @@ def _answer_by_answer(
                 yield rows[numbers], scores
 
 
-def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool) -> tuple[int, ...]:
+def _answer_tokens(name: str, answer: Any, loaded: LoadedVisionLanguageModel) -> tuple[int, ...]:
     """The tokens of an answer, the one that ends it included; raises InputError for one that the model cannot give.
 
     Args:
       name: of the option.
       answer: a text.
-      tokenizer: of the language model.
-      follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
+      loaded: the model.
     """
     check_texts([answer])
-    ids = tuple(tokenizer(answer, add_special_tokens=not follows)["input_ids"])
-    ids += (tokenizer.eos_token_id,) * follows
-    words = set(ids) - set(tokenizer.all_special_ids)
+    tokenizer = loaded.tokenizer
+    # Where the answer follows the question in one text, the tokenizer puts nothing around it.
+    follows = loaded.config.start is None
+    ids = tuple(tokenizer(loaded.form.before_answer + answer, add_special_tokens=not follows)["input_ids"])
+    ids += (loaded.end,) * follows
+    words = set(tokenizer(answer, add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids)
     if not words or tokenizer.unk_token_id in ids:
         raise InputError(
             f"{name} is {options.shown(answer)}, for which the model's tokenizer has no words: name an answer that the"
