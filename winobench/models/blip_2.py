@@ -1,4 +1,4 @@
-"""BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in the layout of transformers, with FLAN-T5, OPT or Vicuna.
+"""BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in transformers' layout, with FLAN-T5, OPT or Vicuna.
 
 A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it: those of learned
 queries, which attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens

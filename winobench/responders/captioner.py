@@ -276,8 +276,8 @@ def _check_lengths(prompts: Sequence[str], ids: Sequence[Sequence[int]], longest
     lengths = [len(one) for one in ids]
     if max(lengths) > longest:
         raise InputError(
-            f"the prompt {options.shown(prompts[int(np.argmax(lengths))])} has {max(lengths)} tokens, but {reader} reads"
-            f" {longest} at most: shorten it",
+            f"the prompt {options.shown(prompts[int(np.argmax(lengths))])} has {max(lengths)} tokens, but {reader}"
+            f" reads {longest} at most: shorten it",
             code="text-too-long",
         )
 

@@ -131,7 +131,8 @@ class VQAScore(PairScorer):
         Args:
           loaded: the model; it computes in the dtype that it was loaded in.
           question: with ``{}`` once, where the text comes, and, of a model such as LLaVA, with ``<image>`` before it;
-            that of the published evaluation when None, and so for both answers.
+            that of the published evaluation when None, and so for both answers; of an OPT, for which none is published,
+            `winobench.models.blip_2.OPT_FORM`'s.
           answer: the answer whose probability counts.
           opposite: what log-odds are against.
           score: one of ``SCORES``.
