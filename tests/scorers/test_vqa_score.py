@@ -1,5 +1,6 @@
 """VQAScore: the published formula against torch, what is computed how often, what is refused."""
 
+import dataclasses
 import json
 import logging
 import shutil
@@ -13,7 +14,7 @@ from PIL import Image
 
 from tests.expectations import raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
-from tests.tiny_language_models import write_language_model
+from tests.tiny_language_models import make_tokenizer, write_language_model
 from tests.tiny_vision_language import QUERIES, VOCABULARY, write_vision_language
 from winobench import parallel, registry
 from winobench.checkpoints import vision_language
@@ -137,6 +138,8 @@ def test_how_an_opt_is_asked(folders, one_device):
     for answer in ("", " "):
         with raises("unknown-answer", "answer"):
             VQAScore(loaded, answer=answer)
+    bare = dataclasses.replace(loaded, tokenizer=make_tokenizer(kind="bare"))
+    assert bare.tokens("{}", ["", "a"]) == ((), [[loaded.config.text_config.bos_token_id], [*tokens("a")]])
 
 
 @pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS])

@@ -90,7 +90,9 @@ class LoadedVisionLanguageModel:
             if ids.count(slot) != once:
                 raise image_slot_in_text(text)
         if not once:
-            return (), found
+            # As transformers' generate without a prompt, where a tokenizer puts nothing before texts.
+            start = getattr(self.config.text_config, "bos_token_id", None)
+            return (), [ids or [start] * (start is not None) for ids in found]
         return tuple(found[0][: found[0].index(slot)]), [ids[ids.index(slot) + 1 :] for ids in found]
 
 
