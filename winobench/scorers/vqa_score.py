@@ -158,7 +158,7 @@ class VQAScore(PairScorer):
         asked = {"answer": self.answer}
         if self.kind == "log_odds":
             asked["opposite"] = self.opposite
-        answers = tuple(_answer_tokens(name, text, loaded) for name, text in asked.items())
+        answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
                 f"answer and opposite are both {options.shown(self.answer)} to the model: their odds say nothing, name"
@@ -256,9 +256,14 @@ class VQAScore(PairScorer):
             return self
         scorer = copy.copy(self)
         scorer.question = self._loaded.form.around(self.question)
-        tokens = _answer_tokens("the answer of a question", answer, self._loaded)
+        tokens = self._tokens_of("the answer of a question", answer)
         scorer._compiled_for = dataclasses.replace(self._compiled_for, answers=(tokens,))
         return scorer
+
+    def _tokens_of(self, name: str, answer: Any) -> tuple[int, ...]:
+        loaded = self._loaded
+        around = {"before": loaded.form.before_answer, "end": loaded.end}
+        return _answer_tokens(name, answer, loaded.tokenizer, loaded.config.start is None, **around)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
@@ -333,20 +338,22 @@ def _answer_by_answer(
                 yield rows[numbers], scores
 
 
-def _answer_tokens(name: str, answer: Any, loaded: LoadedVisionLanguageModel) -> tuple[int, ...]:
+def _answer_tokens(
+    name: str, answer: Any, tokenizer: Any, follows: bool, *, before: str = "", end: int | None = None
+) -> tuple[int, ...]:
     """The tokens of an answer, the one that ends it included; raises InputError for one that the model cannot give.
 
     Args:
       name: of the option.
       answer: a text.
-      loaded: the model.
+      tokenizer: of the language model.
+      follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
+      before: what is between the question and the answer.
+      end: the token that ends an answer that follows.
     """
     check_texts([answer])
-    tokenizer = loaded.tokenizer
-    # Where the answer follows the question in one text, the tokenizer puts nothing around it.
-    follows = loaded.config.start is None
-    ids = tuple(tokenizer(loaded.form.before_answer + answer, add_special_tokens=not follows)["input_ids"])
-    ids += (loaded.end,) * follows
+    ids = tuple(tokenizer(before + answer, add_special_tokens=not follows)["input_ids"])
+    ids += (end,) * follows
     words = set(tokenizer(answer, add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids)
     if not words or tokenizer.unk_token_id in ids:
         raise InputError(
