@@ -25,7 +25,8 @@ def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
     """A byte-level byte-pair tokenizer of some 400 tokens, learned from ``TEXT``; the same at every call.
 
     Args:
-      kind: ``decoder`` for a start token before each text, ``t5`` for an end token behind it, ``bare`` for neither.
+      kind: ``decoder`` for a start token before each text, ``t5`` for an end token behind it, ``opt`` for an end token
+        before it, ``bare`` for neither.
       chat_template: of the tokenizer.
     """
     import tokenizers
@@ -43,13 +44,13 @@ def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
         show_progress=False,
     )
     tokenizer.train_from_iterator(TEXT.splitlines(keepends=True), trainer)
-    around = {"decoder": f"{START} $A", "t5": f"$A {END}", "bare": None}[kind]
+    around = {"decoder": f"{START} $A", "t5": f"$A {END}", "opt": f"{END} $A", "bare": None}[kind]
     if around:
         ids = [(token, tokenizer.token_to_id(token)) for token in (START, END)]
         tokenizer.post_processor = processors.TemplateProcessing(single=around, special_tokens=ids)
     result = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        bos_token=None if kind == "t5" else START,
+        bos_token={"t5": None, "opt": END}.get(kind, START),
         eos_token=CHAT_END if chat_template else END,
         pad_token=PAD,
         additional_special_tokens=special[3:],

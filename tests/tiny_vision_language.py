@@ -60,6 +60,19 @@ _LLAMA = {
 }
 
 
+_OPT = {
+    "model_type": "opt",
+    "hidden_size": 32,
+    "ffn_dim": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 160,
+    "word_embed_proj_dim": 32,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+}
+
+
 _CLIP = _VISION | {"model_type": "clip_vision_model", "num_hidden_layers": 3, "projection_dim": 8}
 PATCHES = (SIZE // _CLIP["patch_size"]) ** 2
 
@@ -82,8 +95,8 @@ def make_processor(folder: pathlib.Path, family: str):
             num_additional_image_tokens=1,
         )
     images = transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
-    tokenizer = make_tokenizer(kind="decoder" if family == "vicuna" else "t5")
-    if family == "blip-2":
+    tokenizer = make_tokenizer(kind={"vicuna": "decoder", "opt": "opt"}.get(family, "t5"))
+    if family in ("blip-2", "opt"):
         return transformers.Blip2Processor(images, tokenizer, num_query_tokens=QUERIES)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
@@ -97,7 +110,8 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
 
     Args:
       folder: where to; made if needed.
-      family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it; ``llava``.
+      family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it; ``opt`` for a BLIP-2
+        with it; ``llava``.
 
     Returns:
       The folder.
@@ -107,28 +121,35 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
 
     processor = make_processor(folder, family)
     processor.save_pretrained(folder)
+    blip_2 = (transformers.Blip2Config, transformers.Blip2ForConditionalGeneration)
     config_class, model_class = {
-        "blip-2": (transformers.Blip2Config, transformers.Blip2ForConditionalGeneration),
+        "blip-2": blip_2,
+        "opt": blip_2,
         "llava": (transformers.LlavaConfig, transformers.LlavaForConditionalGeneration),
     }.get(family, (transformers.InstructBlipConfig, transformers.InstructBlipForConditionalGeneration))
-    text = _LLAMA if family in ("vicuna", "llava") else _T5
+    text = {"vicuna": _LLAMA, "llava": _LLAMA, "opt": _OPT}.get(family, _T5)
+    text = text | {"tie_word_embeddings": family == "opt"}
+    if family == "opt":  # as published: an answer ends with a line
+        (text["eos_token_id"],) = processor.tokenizer("\n", add_special_tokens=False)["input_ids"]
     vocab_size = len(processor.tokenizer) + 3
     between = {"qformer_config": _QFORMER, "num_query_tokens": QUERIES} if family != "llava" else {}
     config = config_class(
         vision_config=_CLIP if family == "llava" else _VISION,
-        text_config=text | {"vocab_size": vocab_size, "tie_word_embeddings": False},
+        text_config=text | {"vocab_size": vocab_size},
         image_token_index=processor.tokenizer.convert_tokens_to_ids("<image>"),
         **between,
     )
-    torch.manual_seed(0)
+    torch.manual_seed(31 if family == "opt" else 0)  # with which some of its texts end
     model = model_class(config)
-    if family != "llava":  # a head of its own, as published
+    if family not in ("llava", "opt"):  # a head of its own, as published
         model.language_model.lm_head.weight = torch.nn.Parameter(torch.zeros(vocab_size, 32))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Torch's own start would make all answers alike, whatever the image and the question.
             if parameter.ndim > 1:
-                parameter.normal_(std=1.0 if "embed" in name or "query" in name else parameter[0].numel() ** -0.5)
+                std = 1.0 if "embed" in name or "query" in name else parameter[0].numel() ** -0.5
+                # Otherwise a head that is the embeddings would repeat the last token for ever.
+                parameter.normal_(std=0.2 if family == "opt" and "embed_tokens" in name else std)
             else:
                 parameter.add_(0.1 * torch.randn_like(parameter))
     _save(model, folder)
@@ -143,7 +164,7 @@ def _save(model, folder: pathlib.Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["architectures"] = [type(model).__name__]
     config["text_config"].pop("scale_decoder_outputs", None)
-    config["text_config"]["tie_word_embeddings"] = False
+    config["text_config"]["tie_word_embeddings"] = model.config.text_config.model_type == "opt"
     (folder / "config.json").write_text(json.dumps(config))
     tensors = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     names = sorted(tensors)

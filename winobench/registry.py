@@ -103,6 +103,8 @@ MODELS: dict[str, Model] = {
     "blip2-flan-t5-xl": Model(
         "Salesforce/blip2-flan-t5-xl", "BLIP-2 with FLAN-T5 XL, VQAScore, 224 pixels", "vqa_score"
     ),
+    "blip2-opt-2.7b": Model("Salesforce/blip2-opt-2.7b", "BLIP-2 with OPT 2.7B, VQAScore, 224 pixels", "vqa_score"),
+    "blip2-opt-6.7b": Model("Salesforce/blip2-opt-6.7b", "BLIP-2 with OPT 6.7B, VQAScore, 224 pixels", "vqa_score"),
     "llava-1.5-7b": Model("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels", "vqa_score"),
     "llava-1.5-13b": Model("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels", "vqa_score"),
 }

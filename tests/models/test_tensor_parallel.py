@@ -10,8 +10,9 @@ from flax import nnx
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models
-from winobench.models import decoder, functional, t5
+from winobench.models import decoder, functional, opt, t5
 from winobench.models.decoder_config import DecoderConfig
+from winobench.models.opt_config import OPTConfig
 from winobench.models.t5 import T5Config
 from winobench.planning import compiling, hlo
 from winobench.responders import decoding
@@ -43,10 +44,27 @@ def flan(**options):
     )
 
 
+def opt_of(**options):
+    return OPTConfig(
+        **{"vocab_size": 64, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": LAYERS, "num_attention_heads": 8}
+        | {"max_position_embeddings": 32}
+        | options
+    )
+
+
+def abstract_opt(config, dtype, **options):
+    return nnx.eval_shape(lambda: opt.OPTForCausalLM(config, dtype=dtype, rngs=nnx.Rngs(0), **options))
+
+
+MAKERS = {
+    DecoderConfig: (language_models.abstract_decoder, decoder.parameter_shardings),
+    OPTConfig: (abstract_opt, opt.parameter_shardings),
+    T5Config: (encoder_layouts.abstract_t5, t5.parameter_shardings),
+}
+
+
 def abstract(config, **options):
-    of_decoder = isinstance(config, DecoderConfig)
-    make = language_models.abstract_decoder if of_decoder else encoder_layouts.abstract_t5
-    shardings = decoder.parameter_shardings if of_decoder else t5.parameter_shardings
+    make, shardings = MAKERS[type(config)]
     return nnx.split(make(config, "float32", **options)), shardings
 
 
@@ -66,7 +84,7 @@ def programs(config, mesh, values=None, **options):
     else:
         state = jax.tree.map(parallel.put, values, places)
     params, tree = jax.tree.flatten(state)
-    start = None if isinstance(config, DecoderConfig) else 0
+    start = 0 if isinstance(config, T5Config) else None
     program = decoding.Program(functional.Structure(graph, tree), mesh, "float32", start, (2,))
     rng, split = np.random.default_rng(0), parallel.split_axis(mesh)
 
@@ -97,6 +115,8 @@ def random_values(config):
         noise = rng.standard_normal(leaf.shape, np.float32)
         if path[-1] == "scale":
             return leaf.replace(1 + 0.2 * noise)
+        if leaf.ndim == 1:
+            return leaf.replace(0.2 * noise)
         return leaf.replace(noise if path[-1] == "embedding" else noise * leaf.shape[-2] ** -0.5)
 
     return nnx.from_flat_state([(path, values(path, leaf)) for path, leaf in nnx.to_flat_state(state)])
@@ -138,6 +158,12 @@ def test_collectives_of_other_decoders(options, others):
     assert counted(generate.lowered) == [{"all-reduce": 2 * LAYERS + others}] * 2
 
 
+def test_collectives_of_an_opt():
+    """As of the others: neither positions nor norms, which have biases, split the states."""
+    generate, _ = programs(opt_of(), mesh_of(1, 4))
+    assert counted(generate.lowered) == [{"all-reduce": 2 * LAYERS + 1 + CHOICE}] * 2
+
+
 def test_collectives_of_8_bit_weights():
     generate, _ = programs(llama(), mesh_of(1, 2), int8=True)
     assert counted(generate.lowered) == [{"all-reduce": 2 * LAYERS + 1 + CHOICE}] * 2
@@ -168,9 +194,10 @@ def test_collectives_of_options():
         (llama(), [(1, 4), (2, 2)]),
         pytest.param(llama(vocab_size=66, tie_word_embeddings=True), [(1, 4)], marks=pytest.mark.slow),
         pytest.param(llama(num_key_value_heads=2), [(1, 4)], marks=pytest.mark.slow),
+        pytest.param(opt_of(), [(1, 4)], marks=pytest.mark.slow),
         pytest.param(flan(), [(1, 4), (2, 2)], marks=pytest.mark.slow),
     ],
-    ids=["llama", "indivisible", "heads", "t5"],
+    ids=["llama", "indivisible", "heads", "opt", "t5"],
 )
 def test_sharing_changes_nothing(config, meshes):
     values = random_values(config)

@@ -23,6 +23,7 @@ FAMILIES = {
     "instructblip": transformers.InstructBlipForConditionalGeneration,
     "vicuna": transformers.InstructBlipForConditionalGeneration,
     "blip-2": transformers.Blip2ForConditionalGeneration,
+    "opt": transformers.Blip2ForConditionalGeneration,
 }
 ANSWERS = ((17, 1), (30, 31, 1))
 
@@ -67,9 +68,9 @@ def torch_outputs(network, family, row, answer):
     pixels, (of_qformer, qformer_lengths), of_language, lengths = inputs()
     ids = [network.config.image_token_index] * QUERIES + of_language[row, : lengths[row]].tolist()
     options = {}
-    if family != "blip-2":
+    if family not in ("blip-2", "opt"):
         options["qformer_input_ids"] = torch.from_numpy(of_qformer[row : row + 1, : qformer_lengths[row]]).long()
-    if family == "vicuna":
+    if family in ("vicuna", "opt"):
         ids += answer[:-1]
     else:
         options["decoder_input_ids"] = torch.tensor([[0, *answer[:-1]]])
@@ -89,7 +90,7 @@ def our_outputs(loaded, family):
         image = model.image_keys_values(states)
         question = question if model.reads_text else ()
         read = (model.prefix(image, *question), ids, lengths)
-        if family == "vicuna":
+        if family in ("vicuna", "opt"):
             logits = model.language_model.logits(model.continue_from(*read, 0)[0])
         else:
             logits = model.language_model.decode(jnp.zeros((3, 1), jnp.int32), *model.encode(*read))[:, 0]
@@ -116,12 +117,17 @@ def test_states_logits_and_answers(network, loaded, family):
 
 def test_every_tensor_of_torchs_file_is_a_parameter(network, loaded, family):
     names = {name: shape for name, (_, shape) in models.torch_names(loaded.module()).items()}
-    if family == "vicuna":  # one level less of names
+    if family in ("vicuna", "opt"):  # a level less of names, or two
+        level = {"vicuna": "model.", "opt": "model.decoder."}[family]
         names = {
-            re.sub(r"^language_model\.(?!lm_head)", "language_model.model.", name): shape
+            re.sub(r"^language_model\.(?!lm_head)", f"language_model.{level}", name): shape
             for name, shape in names.items()
         }
+    if family == "opt":
+        others = {"o_proj": "out_proj", "decoder.norm": "decoder.final_layer_norm"}
+        names = {re.sub("|".join(others), lambda old: others[old[0]], name): shape for name, shape in names.items()}
     copies = [f"language_model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
+    copies += ["language_model.lm_head.weight"] * (family == "opt")
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items() if name not in copies}
     assert names == expected
 

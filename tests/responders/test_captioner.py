@@ -15,7 +15,7 @@ from winobench.checkpoints import vision_language
 from winobench.responders.captioner import Captioner
 
 IMAGES = [np.random.default_rng(seed).integers(0, 256, (20 + seed, 24, 3), dtype=np.uint8) for seed in range(3)]
-FAMILIES = ["instructblip", pytest.param("vicuna", marks=pytest.mark.slow), "blip-2", "llava"]
+FAMILIES = ["instructblip", pytest.param("vicuna", marks=pytest.mark.slow), "blip-2", "opt", "llava"]
 PROMPTS = ["", "Question: Is the ball left of the red cube? Answer:", "a cube"]
 
 
@@ -44,7 +44,7 @@ def captioner(folder):
 
 def torch_texts(folder, family, max_tokens):
     cls = transformers.InstructBlipForConditionalGeneration
-    if family == "blip-2":
+    if family in ("blip-2", "opt"):
         cls = transformers.Blip2ForConditionalGeneration
     if family == "llava":
         cls = transformers.LlavaForConditionalGeneration
@@ -58,7 +58,7 @@ def torch_texts(folder, family, max_tokens):
         with torch.no_grad():
             ids = network.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=max_tokens)
         # What a decoder has read, it returns, too.
-        written = ids[0, inputs["input_ids"].shape[1] :] if family in ("vicuna", "llava") else ids[0]
+        written = ids[0, inputs["input_ids"].shape[1] :] if family in ("vicuna", "opt", "llava") else ids[0]
         texts.append(processor.tokenizer.decode(written, skip_special_tokens=True).strip())
     return texts
 
@@ -109,6 +109,9 @@ def test_bad_options(captioner, family, folder, tmp_path):
     if family == "instructblip":
         with raises("text-too-long", "64"):
             captioner.write(IMAGES, "ball " * 80)
+    if family == "opt":
+        with raises("text-too-long", "max_tokens", "126"):
+            captioner.write(IMAGES, "ball " * 80, max_tokens=31)
     with raises("bad-template", "template", "'Describe it.'", "{}"):
         Captioner.from_pretrained(folder, template="Describe it.")
     if family == "llava":

@@ -1,5 +1,6 @@
 """VQAScore: the published formula against torch, what is computed how often, what is refused."""
 
+import dataclasses
 import json
 import logging
 import shutil
@@ -13,7 +14,7 @@ from PIL import Image
 
 from tests.expectations import raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
-from tests.tiny_language_models import write_language_model
+from tests.tiny_language_models import make_tokenizer, write_language_model
 from tests.tiny_vision_language import QUERIES, VOCABULARY, write_vision_language
 from winobench import parallel, registry
 from winobench.checkpoints import vision_language
@@ -26,7 +27,7 @@ TEXTS = ["a red cube", "the blue ball left of a red cube, " * 3, ""]
 # So that the second text loses its beginning.
 LONGEST = 48
 TOLERANCE = 1e-5
-FAMILIES = ("instructblip", "blip-2", "vicuna")
+FAMILIES = ("instructblip", "blip-2", "vicuna", "opt")
 # What only some of them do has a quick test in tests/parity/test_blip_2.py.
 OTHERS = [pytest.param(family, marks=pytest.mark.slow) for family in FAMILIES[1:]]
 
@@ -70,20 +71,24 @@ def scorer(loaded):
 def torch_log_likelihoods(folder, family, answer):
     """With the library's model, image processor and tokenizers; questions are those of the published evaluation."""
     cls = transformers.InstructBlipForConditionalGeneration
-    if family == "blip-2":
+    if family in ("blip-2", "opt"):
         cls = transformers.Blip2ForConditionalGeneration
     network = cls.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     limits = {"truncation": True, "max_length": LONGEST, "return_tensors": "pt"}
-    follows = family == "vicuna"
-    labels = processor.tokenizer(answer, return_tensors="pt", add_special_tokens=not follows)["input_ids"]
+    follows = family in ("vicuna", "opt")
+    # An OPT was trained on answers that begin with a blank and end with a line.
+    text, end = (f" {answer}", "\n") if family == "opt" else (answer, processor.tokenizer.eos_token * follows)
+    labels = processor.tokenizer(text, return_tensors="pt", add_special_tokens=not follows)["input_ids"]
     if follows:
-        labels = torch.cat([labels, torch.full((1, 1), processor.tokenizer.eos_token_id)], dim=1)
+        end = processor.tokenizer(end, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        labels = torch.cat([labels, end], dim=1)
     found = np.zeros((len(IMAGES), len(TEXTS), labels.shape[1]))
     for row, image in enumerate(IMAGES):
         pixels = processor.image_processor(Image.fromarray(image), return_tensors="pt")["pixel_values"]
         for column, text in enumerate(TEXTS):
-            question = f'Question: Does this figure show "{text}"? Please answer yes or no.'
+            asked = "Answer:" if family == "opt" else "Please answer yes or no."
+            question = f'Question: Does this figure show "{text}"? {asked}'
             processor.tokenizer.truncation_side = "left"
             ids = processor.tokenizer(question, **limits)["input_ids"]
             slots = torch.full((1, QUERIES), network.config.image_token_index)
@@ -92,7 +97,7 @@ def torch_log_likelihoods(folder, family, answer):
                 inputs["input_ids"] = torch.cat([inputs["input_ids"], labels[:, :-1]], dim=1)
             else:
                 inputs["labels"] = labels
-            if family != "blip-2":
+            if family not in ("blip-2", "opt"):
                 processor.qformer_tokenizer.truncation_side = "left"
                 inputs["qformer_input_ids"] = processor.qformer_tokenizer(question, **limits)["input_ids"]
             logits = network(**inputs).logits[0, -labels.shape[1] :]
@@ -113,6 +118,27 @@ def test_questions_with_answers_of_their_own(loaded, scorer):
     (numbers, scores), *more = scorer.iter_scores(IMAGES, texts, [[1, 2]])
     assert (more, list(numbers)) == ([], [0])
     np.testing.assert_allclose(scores, expected[2][1:2], rtol=1e-6)
+
+
+def test_how_an_opt_is_asked(folders, one_device):
+    loaded = vision_language.load_vision_language(folders["opt"], mesh=one_device)
+    scorer = VQAScore(loaded)
+    of_answer = scorer._of_answer("no")
+
+    def tokens(text):
+        return tuple(loaded.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    assert scorer.question == 'Question: Does this figure show "{}"? Answer:'
+    assert of_answer.question == "Question: {} Answer:"
+    assert scorer._compiled_for.answers == (tokens(" yes") + tokens("\n"),)
+    assert of_answer._compiled_for.answers == (tokens(" no") + tokens("\n"),)
+    row = scorer._tokenize(["a cube"])[0][0]
+    asked = loaded.tokenizer.decode(row[: row[-1]])
+    assert asked == '</s>Question: Does this figure show "a cube"? Answer:'
+    with raises("unknown-answer", "answer", "''"):  # although the blank before it is a token
+        VQAScore(loaded, answer="")
+    bare = dataclasses.replace(loaded, tokenizer=make_tokenizer(kind="bare"))
+    assert bare.tokens("{}", ["", "a"]) == ((), [[loaded.config.text_config.bos_token_id], [*tokens("a")]])
 
 
 @pytest.mark.parametrize("family", [FAMILIES[0], *OTHERS])
@@ -215,7 +241,7 @@ def test_long_questions_lose_their_beginning(loaded, caplog):
 
 
 def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
-    for name in ("instructblip-flan-t5-xl", "blip2-flan-t5-xl"):
+    for name in ("instructblip-flan-t5-xl", "blip2-flan-t5-xl", "blip2-opt-2.7b", "blip2-opt-6.7b"):
         assert registry.MODELS[name].scorer == "vqa_score"
     row = registry.MODELS["instructblip-flan-t5-xl"]
     monkeypatch.setitem(registry.MODELS, "instructblip-flan-t5-xl", type(row)(str(folder), "", row.scorer))

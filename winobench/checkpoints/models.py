@@ -66,8 +66,12 @@ class KeyTable:
 _OLD_VAE_NAMES = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
 
 _BLIP_2 = KeyTable(
-    # A decoder's layers have one level less of names here.
-    renames=((r"language_model\.model\.", r"language_model."),),
+    # A decoder's layers have one level less of names here, those of OPT two.
+    renames=(
+        (r"language_model\.model\.decoder\.final_layer_norm\.", r"language_model.norm."),
+        (r"language_model\.model\.decoder\.(layers\.\d+\.self_attn\.)out_proj\.", r"language_model.\1o_proj."),
+        (r"language_model\.model\.(decoder\.)?", r"language_model."),
+    ),
     ignored=(
         r"qformer\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
         r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another

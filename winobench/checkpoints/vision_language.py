@@ -23,6 +23,7 @@ from winobench.errors import InputError
 from winobench.models import vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
 from winobench.models.llava import LlavaForConditionalGeneration
+from winobench.models.opt_config import OPTConfig
 from winobench.models.vision_language import IMAGE_TOKEN, PromptForm, VisionLanguageNetwork
 from winobench.texts import check_texts
 
@@ -64,6 +65,12 @@ class LoadedVisionLanguageModel:
         """The network as one object."""
         return nnx.merge(*self.network)
 
+    @property
+    def end(self) -> int:
+        """The token that ends an answer: the tokenizer's, but of an OPT the config's, in BLIP-2 that of a new line."""
+        text = self.config.text_config
+        return text.eos_token_id if isinstance(text, OPTConfig) else self.tokenizer.eos_token_id
+
     def tokens(self, template: str, texts: Sequence[str]) -> tuple[tuple[int, ...], list[list[int]]]:
         """Texts in a template as tokens of the language model.
 
@@ -83,7 +90,9 @@ class LoadedVisionLanguageModel:
             if ids.count(slot) != once:
                 raise image_slot_in_text(text)
         if not once:
-            return (), found
+            # As transformers' generate without a prompt, where a tokenizer puts nothing before texts.
+            start = getattr(self.config.text_config, "bos_token_id", None)
+            return (), [ids or [start] * (start is not None) for ids in found]
         return tuple(found[0][: found[0].index(slot)]), [ids[ids.index(slot) + 1 :] for ids in found]
 
 
@@ -104,6 +113,12 @@ def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
         f" {', '.join(NETWORKS)}",
         code="wrong-kind-of-model",
     )
+
+
+def prompt_form(source: sources.Source) -> PromptForm:
+    """How the model of a folder or hub repository is spoken to; raises InputError as `network_class` does."""
+    cls = network_class(source)
+    return cls.form_of(models.read_config(cls, source))
 
 
 def only_reads(model_type: Any) -> bool:
@@ -199,7 +214,8 @@ def load_vision_language(
     if cls.reads_text:
         vocab_size = config.qformer_config.vocab_size
         qformer_tokenizer = encoder_layouts.read_bert_tokenizer(source, vocab_size, subfolder="qformer_tokenizer")
-    _check_parts(source, config, processor, tokenizer, cls.form)
+    form = cls.form_of(config)
+    _check_parts(source, config, processor, tokenizer, form)
     paths = weights.find_weights(source, None, "model", variant=variant, allow_pickle=allow_pickle)
     config, network, digest = build_vision_language(
         cls, config, weights.read_weights(paths), dtype, mesh=mesh, int8=int8
@@ -215,7 +231,7 @@ def load_vision_language(
     )
     stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
     return LoadedVisionLanguageModel(
-        network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids, cls.form
+        network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids, form
     )
 
 

@@ -20,6 +20,8 @@ from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.llava import LlavaConfig, LlavaForConditionalGeneration
+from winobench.models.opt import OPTForCausalLM
+from winobench.models.opt_config import OPTConfig
 from winobench.models.qwen3_text import Qwen3Model, Qwen3TextConfig, Qwen3TextEncoder
 from winobench.models.siglip import SiglipConfig, SiglipModel, SiglipTextConfig, SiglipVisionConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
@@ -64,6 +66,8 @@ __all__ = [
     "InstructBlipForConditionalGeneration",
     "LlavaConfig",
     "LlavaForConditionalGeneration",
+    "OPTConfig",
+    "OPTForCausalLM",
     "Qwen3Model",
     "Qwen3TextConfig",
     "Qwen3TextEncoder",

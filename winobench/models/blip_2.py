@@ -1,4 +1,4 @@
-"""BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in the layout of transformers, with FLAN-T5 or Vicuna.
+"""BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in transformers' layout, with FLAN-T5, OPT or Vicuna.
 
 A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it: those of learned
 queries, which attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens
@@ -19,6 +19,9 @@ from winobench.models.blip import KeysValues
 from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import Cache
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.opt import OPTForCausalLM
+from winobench.models.opt_config import OPTConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
 
@@ -156,6 +159,18 @@ FORM = PromptForm(
 )
 """How both are spoken to."""
 
+OPT_FORM = PromptForm(
+    # Our own: no VQAScore is published of an OPT, which was trained to go on with texts and not to follow instructions.
+    # It is asked in the form that BLIP-2 with OPT was published with for questions.
+    question='Question: Does this figure show "{}"? Answer:',
+    answer="yes",
+    opposite="no",
+    text_tokens=128,
+    own_question="Question: {} Answer:",
+    before_answer=" ",
+)
+"""How BLIP-2 with OPT is spoken to."""
+
 
 class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     """Image encoder, Q-Former and language model. Attribute names equal those of the published weights.
@@ -193,8 +208,13 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
         self.query_tokens = nnx.Param(nnx.initializers.normal(0.02)(rngs.params(), shape, kwargs["param_dtype"]))
         self.qformer = QFormer(qformer, reads_text=self.reads_text, **kwargs)
         self.language_projection = linear(qformer.hidden_size, config.text_width, **kwargs)
-        language = T5ForConditionalGeneration if isinstance(config.text_config, T5Config) else Decoder
-        self.language_model = language(config.text_config, int8=int8, **kwargs)
+        language = {T5Config: T5ForConditionalGeneration, OPTConfig: OPTForCausalLM, DecoderConfig: Decoder}
+        self.language_model = language[type(config.text_config)](config.text_config, int8=int8, **kwargs)
+
+    @classmethod
+    def form_of(cls, config: Blip2Config) -> PromptForm:
+        """As of `VisionLanguageNetwork`."""
+        return OPT_FORM if isinstance(config.text_config, OPTConfig) else cls.form
 
     def image_states(self, pixels: jax.Array) -> jax.Array:
         """Encodes images.

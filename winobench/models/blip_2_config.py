@@ -12,6 +12,7 @@ from winobench.models.blip_config import BlipVisionConfig
 from winobench.models.clip import IDLE_OPTIONS
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.decoder_config import DecoderConfig
+from winobench.models.opt_config import OPTConfig
 from winobench.models.t5_config import T5Config
 
 # What acts in training or in generation alone, and the head for matching, which these networks do not have.
@@ -119,14 +120,14 @@ class Blip2Config(NetworkConfig):
     Attributes:
       vision_config: of the image encoder.
       qformer_config: of the Q-Former.
-      text_config: of the language model, a T5 or, in InstructBLIP, a LLaMA (Vicuna).
+      text_config: of the language model, a T5 or, in BLIP-2, an OPT, in InstructBLIP a LLaMA (Vicuna).
       num_query_tokens: states of an image that the language model reads.
       image_token_index: id of the token that holds the place of one of them; None in files of 2024 and before.
     """
 
     vision_config: Blip2VisionConfig = Blip2VisionConfig()
     qformer_config: Blip2QFormerConfig = Blip2QFormerConfig()
-    text_config: T5Config | DecoderConfig = dataclasses.field(default_factory=T5Config)
+    text_config: T5Config | OPTConfig | DecoderConfig = dataclasses.field(default_factory=T5Config)
     num_query_tokens: int = 32
     image_token_index: int | None = None
 
@@ -135,7 +136,7 @@ class Blip2Config(NetworkConfig):
     _class_value: ClassVar = "blip-2"
     _no_effect: ClassVar = _NO_EFFECT | {"use_decoder_only_language_model"}
     _parts: ClassVar = (Blip2VisionConfig, Blip2QFormerConfig)
-    _languages: ClassVar = {"t5": T5Config}
+    _languages: ClassVar = {"t5": T5Config, "opt": OPTConfig}
 
     def __post_init__(self):
         self._require_positive("num_query_tokens")
@@ -150,6 +151,11 @@ class Blip2Config(NetworkConfig):
                 " (hidden_size).",
                 code="mismatched-parts",
             )
+
+    @property
+    def image_states(self) -> int:
+        """Number of states that the language model reads of an image."""
+        return self.num_query_tokens
 
     @property
     def text_width(self) -> int:

@@ -128,24 +128,24 @@ class RMSNorm(nnx.Module):
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _Places:
+class Places:
     """Where tokens are, the same for all layers.
 
     Attributes:
-      cosines, sines: [B, s, 1, head_dim / 2] float32, of the tokens' rotations.
+      cosines, sines: [B, s, 1, head_dim / 2] float32, of the tokens' rotations; None where nothing is rotated.
       allowed: bool [B, s, slots], which slots each token attends to.
       slots: int32 [B, s], where keys and values go; a number beyond the last slot for padding.
       prefix: bool [slots of the prefix], which of them hold a token; None without a prefix.
     """
 
-    cosines: jax.Array
-    sines: jax.Array
+    cosines: jax.Array | None
+    sines: jax.Array | None
     allowed: jax.Array
     slots: jax.Array
     prefix: jax.Array | None
 
 
-def _rotate(x: jax.Array, places: _Places) -> jax.Array:
+def _rotate(x: jax.Array, places: Places) -> jax.Array:
     """Turns each pair (i, i + head_dim / 2) of every head by its position's angle; [B, s, heads, head_dim]."""
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
     turned = (
@@ -155,12 +155,12 @@ def _rotate(x: jax.Array, places: _Places) -> jax.Array:
     return jnp.concatenate(turned, axis=-1).astype(x.dtype)
 
 
-# Keys [B, key-value heads, head_dim, slots], values [B, key-value heads, slots, head_dim].
-_Stored = tuple[jax.Array, jax.Array]
+Stored = tuple[jax.Array, jax.Array]
+"""Keys [B, key-value heads, head_dim, slots] and values [B, key-value heads, slots, head_dim]."""
 
 
 def _attend(
-    query: jax.Array, own: _Stored, allowed: jax.Array, shared: _Stored | None, shared_allowed: jax.Array | None
+    query: jax.Array, own: Stored, allowed: jax.Array, shared: Stored | None, shared_allowed: jax.Array | None
 ) -> jax.Array:
     """Grouped-query attention, scores and softmax in float32.
 
@@ -204,7 +204,7 @@ def _attend(
 
 
 class DecoderAttention(nnx.Module):
-    """Causal attention with rotary positions."""
+    """Causal attention, with rotary positions where the config has them."""
 
     def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
         self.head_dim = config.head_dim
@@ -225,8 +225,8 @@ class DecoderAttention(nnx.Module):
         self.k_norm = norm()
 
     def __call__(
-        self, x: jax.Array, places: _Places, stored: _Stored | None, shared: _Stored | None
-    ) -> tuple[jax.Array, _Stored | None]:
+        self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
+    ) -> tuple[jax.Array, Stored | None]:
         """x [B, s, hidden_size] -> the same shape, and the cached keys and values with those of x in them."""
         query, key, value = (
             projection(x).reshape(*x.shape[:-1], -1, self.head_dim)
@@ -234,7 +234,8 @@ class DecoderAttention(nnx.Module):
         )
         if self.q_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
-        query, key = _rotate(query, places), _rotate(key, places)
+        if places.cosines is not None:
+            query, key = _rotate(query, places), _rotate(key, places)
         if stored is None:
             own = jnp.moveaxis(key, 1, 3), jnp.moveaxis(value, 1, 2)
         else:
@@ -268,15 +269,20 @@ class DecoderLayer(nnx.Module):
     """Attention and feed-forward, each after a norm and around a residual."""
 
     def __init__(self, config: DecoderConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
-        kwargs = {"dtype": dtype, "param_dtype": param_dtype}
-        self.input_layernorm = RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, **kwargs)
-        self.self_attn = DecoderAttention(config, int8=int8, rngs=rngs, **kwargs)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, **kwargs)
-        self.mlp = DecoderMLP(config, int8=int8, rngs=rngs, **kwargs)
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.input_layernorm = self.make_norm(config, **kwargs)
+        self.self_attn = DecoderAttention(config, int8=int8, **kwargs)
+        self.post_attention_layernorm = self.make_norm(config, **kwargs)
+        self.mlp = DecoderMLP(config, int8=int8, **kwargs)
+
+    @staticmethod
+    def make_norm(config: DecoderConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> RMSNorm:
+        """One of the norms of states, which are all alike."""
+        return RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, dtype=dtype, param_dtype=param_dtype)
 
     def __call__(
-        self, x: jax.Array, places: _Places, stored: _Stored | None, shared: _Stored | None
-    ) -> tuple[jax.Array, _Stored | None]:
+        self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
+    ) -> tuple[jax.Array, Stored | None]:
         """As the attention."""
         attended, stored = self.self_attn(self.input_layernorm(x), places, stored, shared)
         x = x + attended
@@ -298,6 +304,7 @@ class Decoder(nnx.Module):
     """
 
     config_class: ClassVar = DecoderConfig
+    layer_class: ClassVar = DecoderLayer
 
     def __init__(
         self,
@@ -320,9 +327,9 @@ class Decoder(nnx.Module):
             **kwargs,
         )
         self.layers = nnx.List(
-            [DecoderLayer(config, int8=int8, rngs=rngs, **kwargs) for _ in range(config.num_hidden_layers)]
+            [self.layer_class(config, int8=int8, rngs=rngs, **kwargs) for _ in range(config.num_hidden_layers)]
         )
-        self.norm = RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, **kwargs)
+        self.norm = self.layer_class.make_norm(config, rngs=rngs, **kwargs)
         tied = config.tie_word_embeddings
         self.lm_head = None if tied else Projection(config.hidden_size, config.vocab_size, rngs=rngs, **kwargs)
 
@@ -355,13 +362,14 @@ class Decoder(nnx.Module):
           without a cache).
 
         Raises:
-          ValueError: if the texts are longer than the model's kind of rotary scaling allows.
+          ValueError: if the texts are longer than the model can compute.
         """
         check_length(self.config, positions.shape[1])
         places, written = self._places(positions, cache, mask)
         x = self.embed(input_ids)
         if prefix is not None:
             x = jnp.concatenate([prefix.astype(x.dtype), x], axis=1)
+        x = self.enter(x, positions)
         if cache is None:
             for layer in self.layers:
                 x, _ = layer(x, places, None, None)
@@ -393,7 +401,7 @@ class Decoder(nnx.Module):
         """
         check_length(self.config, input_ids.shape[1])
         places, _ = self._places(positions, None, mask)
-        states = [self.embed(input_ids)]
+        states = [self.enter(self.embed(input_ids), positions)]
         for layer in itertools.islice(self.layers, max(counts)):
             states.append(layer(states[-1], places, None, None)[0])
         if max(counts) == len(self.layers):
@@ -415,16 +423,22 @@ class Decoder(nnx.Module):
         return jnp.einsum("...d,vd->...v", hidden, embedding, preferred_element_type=jnp.float32)
 
     def embed(self, input_ids: jax.Array) -> jax.Array:
-        """Tokens, int32 [...], as the first layer takes them: [..., hidden_size] in the compute dtype."""
+        """Tokens, int32 [...], as `enter` takes them: [..., hidden_size] in the compute dtype."""
         return jnp.take(self.embed_tokens.embedding[...], input_ids, axis=0).astype(self.dtype)
+
+    def enter(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """What the first layer takes, [B, s, hidden_size], of embeddings and their positions: the embeddings."""
+        return x
 
     def _places(
         self, positions: jax.Array, cache: Cache | None, mask: jax.Array | None
-    ) -> tuple[_Places, jax.Array | None]:
+    ) -> tuple[Places, jax.Array | None]:
         """Where the tokens are, and the slots that are written once they are."""
         batch, length = positions.shape
-        angles = jnp.maximum(positions, 0).astype(jnp.float32)[..., None] * inverse_wavelengths(self.config)
-        prefix = None
+        cosines = sines = prefix = None
+        if self.config.rotary:
+            angles = jnp.maximum(positions, 0).astype(jnp.float32)[..., None] * inverse_wavelengths(self.config)
+            cosines, sines = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
         if cache is None:
             slots, written = positions, None
             reached = (positions[:, None, :] >= 0) & (positions[:, None, :] <= positions[:, :, None])
@@ -440,8 +454,7 @@ class Decoder(nnx.Module):
             reached = written[:, None, :] & (jnp.arange(cache.length) <= own[:, :, None])
         if mask is not None:
             reached = reached & mask
-        places = _Places(jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None], reached, slots, prefix)
-        return places, written
+        return Places(cosines, sines, reached, slots, prefix), written
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:

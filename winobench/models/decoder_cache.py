@@ -88,10 +88,10 @@ def make_cache(
 
 
 def check_length(config: DecoderConfig, length: int) -> None:
-    """Raises ValueError if a model's rotations are not implemented for so many tokens."""
+    """Raises ValueError if a model cannot compute so many tokens."""
     if config.longest is not None and length > config.longest:
         raise ValueError(
-            f"Decoder: {length} tokens, but rotations with the dynamic scaling of this model are implemented up to "
+            f"Decoder: {length} tokens, but this model has positions, or rotations that are implemented, up to "
             f"{config.longest}; shorten the texts."
         )
 

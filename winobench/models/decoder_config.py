@@ -110,6 +110,9 @@ class DecoderConfig(NetworkConfig):
     eos_token_id: int | tuple[int, ...] | None = 2
     pad_token_id: int | None = None
 
+    rotary: ClassVar[bool] = True
+    """Queries and keys are rotated by their positions."""
+
     _only: ClassVar = FIXED_OPTIONS | {
         "rope_interleaved": (False,),
         "sliding_window": (None,),

@@ -12,7 +12,13 @@ from winobench import parallel
 
 
 def parameter_shardings(
-    state: Any, mesh: Mesh | AbstractMesh, *, back: Collection[str], embedding: str, head: str = "lm_head"
+    state: Any,
+    mesh: Mesh | AbstractMesh,
+    *,
+    back: Collection[str],
+    embedding: str,
+    head: str = "lm_head",
+    whole: Collection[str] = (),
 ) -> Any:
     """Where each parameter lives, so that the states between layers are whole on every device.
 
@@ -33,6 +39,7 @@ def parameter_shardings(
       back: names of the dense layers whose results are added to the states.
       embedding: name of the table of tokens.
       head: name of the dense layer that gives the logits.
+      whole: names of further layers of which every device has all.
 
     Returns:
       The same pytree with a `NamedSharding` at each leaf.
@@ -41,19 +48,19 @@ def parameter_shardings(
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
     if parts == 1:
         return usual
-    whole = NamedSharding(mesh, PartitionSpec())
+    everywhere = NamedSharding(mesh, PartitionSpec())
     first_split = NamedSharding(mesh, PartitionSpec(parallel.MODEL_AXIS, None))
 
     def sharding(path: tuple[Any, ...], leaf: Any, usual: NamedSharding) -> NamedSharding:
         owner, name = (entry.key for entry in path[-3:-1])  # the last entry is the parameter's value
-        if name == "scale" or (owner in back and name != "kernel"):
-            return whole
+        if name == "scale" or owner in whole or (owner in back and name != "kernel"):
+            return everywhere
         if owner in back and leaf.shape[-2] % parts == 0:
             return first_split
         if owner == embedding:
-            return first_split if leaf.shape[0] % parts == 0 else whole
+            return first_split if leaf.shape[0] % parts == 0 else everywhere
         if owner == head and leaf.shape[-1] % parts:
-            return whole
+            return everywhere
         return usual
 
     return jax.tree_util.tree_map_with_path(sharding, state, usual)

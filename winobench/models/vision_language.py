@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh
 
 from winobench import parallel
-from winobench.models import decoder, t5
+from winobench.models import decoder, opt, t5
 from winobench.models.base import Network
 from winobench.models.decoder_cache import Cache
 
@@ -36,6 +36,8 @@ class PromptForm:
       caption: what the empty prompt asks for.
       names_image: whether these texts have ``<image>`` where the image is read; otherwise it comes before all of them.
       on_square: whether VQAScore is published with images that are filled up to squares, not cropped.
+      own_question: what a question is put in that has an answer of its own, where the image comes before all texts.
+      before_answer: what is between a question and its answer, such as a blank that is part of the answer's token.
     """
 
     question: str
@@ -46,15 +48,17 @@ class PromptForm:
     caption: str = ""
     names_image: bool = False
     on_square: bool = False
+    own_question: str = "{}"
+    before_answer: str = ""
 
     def around(self, question: str) -> str:
-        """What a question is put in that is asked as it is: nothing, or the template with its beginning as VQAScore's.
+        """What a question is put in that is asked as it is: `own_question`, or the template with VQAScore's beginning.
 
         Args:
           question: what VQAScore asks otherwise. Up to the image all is the same, so that images serve for both.
         """
         if not self.names_image:
-            return "{}"
+            return self.own_question
         return question.partition(IMAGE_TOKEN)[0] + IMAGE_TOKEN + self.template.partition(IMAGE_TOKEN)[2]
 
 
@@ -72,6 +76,11 @@ class VisionLanguageNetwork(Network):
     image_processor: ClassVar[str]
     form: ClassVar[PromptForm]
     reads_text: ClassVar[bool] = False
+
+    @classmethod
+    def form_of(cls, config: Any) -> PromptForm:
+        """How a network of this config is spoken to: as `form` says, whatever its language model."""
+        return cls.form
 
     @abc.abstractmethod
     def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
@@ -161,7 +170,7 @@ def check_pixels(name: str, pixels: jax.Array, size: int) -> None:
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter lives: those of the language model as `winobench.models.t5` or ``decoder`` say.
+    """Where each parameter lives: those of the language model as `winobench.models.t5`, ``opt`` or ``decoder`` say.
 
     Args:
       state: the network's state, of arrays or of shapes.
@@ -172,6 +181,6 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
     """
     shardings = parallel.parameter_shardings(state, mesh)
     language = state["language_model"]
-    of_language = t5 if "shared" in language else decoder
+    of_language = t5 if "shared" in language else opt if "embed_positions" in language else decoder
     shardings["language_model"] = of_language.parameter_shardings(language, mesh)
     return shardings

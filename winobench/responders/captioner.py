@@ -112,7 +112,7 @@ class Captioner:
         """
         networks.check_options(cls, others)
         resolved = sources.resolve(source, revision=revision)
-        form = vision_language.network_class(resolved).form
+        form = vision_language.prompt_form(resolved)
         if others.get("template") is not None:  # before the weights, which take long
             vision_language.check_template("template", others["template"], form)
         # Copies for other devices are made when it is known how large they are.
@@ -189,7 +189,7 @@ class Captioner:
         self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int
     ) -> Iterator[tuple[int, str]]:
         rows = self._batch_size * parallel.data_parallelism(self.mesh)
-        columns = self._columns([prompt or self._loaded.form.caption for prompt in prompts])
+        columns = self._columns([prompt or self._loaded.form.caption for prompt in prompts], limit)
         numbers = range(len(images))
         pictures = tables.load_ahead(lambda number: self._loaded.processor(images[number]), numbers, rows)
         with contextlib.closing(pictures):
@@ -230,21 +230,22 @@ class Captioner:
         texts, counts = parallel.take_turns(self.mesh, written)
         return parallel.fetch(texts), parallel.fetch(counts)
 
-    def _columns(self, prompts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _columns(self, prompts: Sequence[str], limit: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """Prompts in tokens of the language model and, if it reads them, of the Q-Former, all in one width, so that one
         program does: int32 [prompts, width], and their lengths."""
-        columns = [_table(self._loaded.tokens(self.template, prompts)[1], None)]
+        before, ids = self._loaded.tokens(self.template, prompts)
+        longest = getattr(self.config.text_config, "longest", None)
+        if longest is not None:
+            # The last token of a text is not read.
+            longest = max(0, longest - len(before) - self.config.image_states - (limit - 1))
+            reader = "the language model, with an image and max_tokens of its own,"
+            _check_lengths(prompts, ids, longest, reader)
+        columns = [_table(ids, longest)]
         if self._loaded.qformer_tokenizer is not None:
             longest = self.config.qformer_config.max_position_embeddings
             asked = [self.template.replace("{}", prompt) for prompt in prompts]
             ids = self._loaded.qformer_tokenizer(asked, padding=False)["input_ids"]
-            lengths = [len(one) for one in ids]
-            if max(lengths) > longest:
-                raise InputError(
-                    f"the prompt {options.shown(prompts[int(np.argmax(lengths))])} has {max(lengths)} tokens, but the"
-                    f" Q-Former reads {longest} at most: shorten it",
-                    code="text-too-long",
-                )
+            _check_lengths(prompts, ids, longest, "the Q-Former")
             columns.append(_table(ids, longest))
         return columns
 
@@ -268,6 +269,17 @@ class Captioner:
                 code="not-finite",
             )
         return self._loaded.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+
+
+def _check_lengths(prompts: Sequence[str], ids: Sequence[Sequence[int]], longest: int, reader: str) -> None:
+    """Raises InputError where a prompt has more tokens than who reads it can."""
+    lengths = [len(one) for one in ids]
+    if max(lengths) > longest:
+        raise InputError(
+            f"the prompt {options.shown(prompts[int(np.argmax(lengths))])} has {max(lengths)} tokens, but {reader}"
+            f" reads {longest} at most: shorten it",
+            code="text-too-long",
+        )
 
 
 def _table(ids: Sequence[Sequence[int]], longest: int | None) -> tuple[np.ndarray, np.ndarray]:

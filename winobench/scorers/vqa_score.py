@@ -131,7 +131,8 @@ class VQAScore(PairScorer):
         Args:
           loaded: the model; it computes in the dtype that it was loaded in.
           question: with ``{}`` once, where the text comes, and, of a model such as LLaVA, with ``<image>`` before it;
-            that of the published evaluation when None, and so for both answers.
+            that of the published evaluation when None, and so for both answers; of an OPT, for which none is published,
+            `winobench.models.blip_2.OPT_FORM`'s.
           answer: the answer whose probability counts.
           opposite: what log-odds are against.
           score: one of ``SCORES``.
@@ -157,8 +158,7 @@ class VQAScore(PairScorer):
         asked = {"answer": self.answer}
         if self.kind == "log_odds":
             asked["opposite"] = self.opposite
-        follows = loaded.config.start is None
-        answers = tuple(_answer_tokens(name, text, loaded.tokenizer, follows) for name, text in asked.items())
+        answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
                 f"answer and opposite are both {options.shown(self.answer)} to the model: their odds say nothing, name"
@@ -225,7 +225,7 @@ class VQAScore(PairScorer):
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("score", others.get("score", "probability"), SCORES)
         resolved = sources.resolve(source, revision=revision)
-        form = vision_language.network_class(resolved).form
+        form = vision_language.prompt_form(resolved)
         if others.get("question") is not None:
             vision_language.check_template("question", others["question"], form)
         # Copies for other devices are made when it is known how large they are.
@@ -256,9 +256,14 @@ class VQAScore(PairScorer):
             return self
         scorer = copy.copy(self)
         scorer.question = self._loaded.form.around(self.question)
-        tokens = _answer_tokens("the answer of a question", answer, self._loaded.tokenizer, self.config.start is None)
+        tokens = self._tokens_of("the answer of a question", answer)
         scorer._compiled_for = dataclasses.replace(self._compiled_for, answers=(tokens,))
         return scorer
+
+    def _tokens_of(self, name: str, answer: Any) -> tuple[int, ...]:
+        loaded = self._loaded
+        around = {"before": loaded.form.before_answer, "end": loaded.end}
+        return _answer_tokens(name, answer, loaded.tokenizer, loaded.config.start is None, **around)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
@@ -333,7 +338,9 @@ def _answer_by_answer(
                 yield rows[numbers], scores
 
 
-def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool) -> tuple[int, ...]:
+def _answer_tokens(
+    name: str, answer: Any, tokenizer: Any, follows: bool, *, before: str = "", end: int | None = None
+) -> tuple[int, ...]:
     """The tokens of an answer, the one that ends it included; raises InputError for one that the model cannot give.
 
     Args:
@@ -341,11 +348,13 @@ def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool) -> tup
       answer: a text.
       tokenizer: of the language model.
       follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
+      before: what is between the question and the answer.
+      end: the token that ends an answer that follows.
     """
     check_texts([answer])
-    ids = tuple(tokenizer(answer, add_special_tokens=not follows)["input_ids"])
-    ids += (tokenizer.eos_token_id,) * follows
-    words = set(ids) - set(tokenizer.all_special_ids)
+    ids = tuple(tokenizer(before + answer, add_special_tokens=not follows)["input_ids"])
+    ids += (end,) * follows
+    words = set(tokenizer(answer, add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids)
     if not words or tokenizer.unk_token_id in ids:
         raise InputError(
             f"{name} is {options.shown(answer)}, for which the model's tokenizer has no words: name an answer that the"

@@ -1,0 +1,101 @@
+"""OPT (Zhang et al., 2022), the language model of the first BLIP-2, in the layout of transformers.
+
+A `winobench.models.decoder.Decoder` with learned positions in place of rotations, layer norms, and a feed-forward with
+one ReLU; all dense layers have biases. What stands before the layers of an OPT of 350 million parameters, and its norms
+behind attention and feed-forward, are not implemented.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import AbstractMesh, Mesh
+
+from winobench.models import tensor_parallel
+from winobench.models.base import layer_norm
+from winobench.models.decoder import Decoder, DecoderAttention, Places, Projection, Stored
+from winobench.models.opt_config import OPTConfig
+
+# Rows of the table of positions before that of the first token; none of them is ever read.
+_OFFSET = 2
+
+
+class OPTLayer(nnx.Module):
+    """Attention and feed-forward, each after a norm and around a residual; published names but ``self_attn.o_proj``."""
+
+    def __init__(self, config: OPTConfig, *, int8: bool, dtype: Any, param_dtype: Any, rngs: nnx.Rngs):
+        kwargs = {"dtype": dtype, "param_dtype": param_dtype, "rngs": rngs}
+        self.self_attn_layer_norm = self.make_norm(config, **kwargs)
+        self.self_attn = DecoderAttention(config, int8=int8, **kwargs)
+        self.final_layer_norm = self.make_norm(config, **kwargs)
+        self.fc1 = Projection(config.hidden_size, config.ffn_dim, bias=True, int8=int8, **kwargs)
+        self.fc2 = Projection(config.ffn_dim, config.hidden_size, bias=True, int8=int8, **kwargs)
+
+    @staticmethod
+    def make_norm(config: OPTConfig, *, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.LayerNorm:
+        """One of the norms, which are all alike."""
+        return layer_norm(
+            config.hidden_size, epsilon=config.layer_norm_eps, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+        )
+
+    def __call__(
+        self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
+    ) -> tuple[jax.Array, Stored | None]:
+        """As the attention."""
+        attended, stored = self.self_attn(self.self_attn_layer_norm(x), places, stored, shared)
+        x = x + attended
+        return x + self.fc2(jax.nn.relu(self.fc1(self.final_layer_norm(x)))), stored
+
+
+class OPTForCausalLM(Decoder):
+    """A language model; arguments and methods as of `Decoder`. Its last norm is called ``norm``, as there."""
+
+    config_class: ClassVar = OPTConfig
+    layer_class: ClassVar = OPTLayer
+
+    def __init__(
+        self,
+        config: OPTConfig,
+        *,
+        int8: bool = False,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        super().__init__(config, int8=int8, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.embed_positions = nnx.Embed(
+            config.max_position_embeddings + _OFFSET,
+            config.hidden_size,
+            embedding_init=nnx.initializers.normal(0.02),
+            dtype=self.dtype,
+            param_dtype=jnp.dtype(param_dtype),
+            rngs=rngs,
+        )
+
+    def enter(self, x: jax.Array, positions: jax.Array) -> jax.Array:
+        """As of `Decoder`: the embeddings of the positions are added."""
+        of_positions = jnp.take(self.embed_positions.embedding[...], jnp.maximum(positions, 0) + _OFFSET, axis=0)
+        return x + of_positions.astype(x.dtype)
+
+
+def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
+    """Where each parameter of an OPT lives: see `winobench.models.tensor_parallel` and that of a decoder.
+
+    Args:
+      state: the network's state, of arrays or of shapes.
+      mesh: the mesh; one without devices will do.
+
+    Returns:
+      The same pytree with a `NamedSharding` at each leaf.
+    """
+    return tensor_parallel.parameter_shardings(
+        state,
+        mesh,
+        back=("o_proj", "fc2"),
+        embedding="embed_tokens",
+        # What is added to the states, which are whole.
+        whole=("embed_positions", "self_attn_layer_norm", "final_layer_norm", "norm"),
+    )
