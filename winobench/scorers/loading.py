@@ -48,7 +48,9 @@ SCORERS: dict[str, Kind] = {
     ),
     "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
     "vqa_score": Kind(
-        "winobench.scorers.vqa_score:VQAScore", "language model that sees", ("blip-2", "instructblip", "llava")
+        "winobench.scorers.vqa_score:VQAScore",
+        "language model that sees",
+        ("blip-2", "instructblip", "llava", "qwen3_vl"),
     ),
 }
 
