@@ -7,7 +7,6 @@ from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 
-
 ANY_SHAPE = "qwen2_vl"
 """The family of image processors whose pictures keep their shapes."""
 

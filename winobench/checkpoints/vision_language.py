@@ -157,8 +157,8 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
     # Without words of its own behind the image, an empty text would leave nothing to read there.
     if len(behind) != 1 or "{}" not in behind[0] or not behind[0].replace("{}", "").strip():
         raise InputError(
-            f"{name} is {options.shown(template)}, but this model reads the image in the place of {form.image_token}: write"
-            f" that once, before {{}} and other words, as in {options.shown(form.template)}",
+            f"{name} is {options.shown(template)}, but this model reads the image in the place of {form.image_token}:"
+            f" write that once, before {{}} and other words, as in {options.shown(form.template)}",
             code="bad-template",
         )
 

@@ -13,7 +13,6 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -181,8 +180,8 @@ class PatchProcessor:
         if rows * columns > self.most_patches:
             width, height = picture.size
             raise InputError(
-                f"the image {options.shown(image)} of {width} x {height} pixels has {rows} x {columns} patches when"
-                f" resized, but there is room for {self.most_patches} (max_pixels={self.max_pixels}): allow more pixels",
+                f"the image {options.shown(image)} of {width} x {height} pixels has {rows} x {columns} patches once"
+                f" resized, more than the {self.most_patches} of max_pixels={self.max_pixels}: allow more pixels",
                 code="image-too-elongated",
             )
         cut = pixels.reshape(

@@ -5,8 +5,8 @@ of ``<|image_pad|>`` in a text. States of some of the tower's layers are added t
 the same places. The decoder's rotations follow three coordinates, which of a text are its positions, and of an image
 its time, rows and columns (interleaved M-RoPE).
 
-As with LLaVA, the decoder reads a text's beginning and the image once, and what questions share of an image are its keys
-and values: as many as the largest image has, of which a smaller one leaves the last ones empty.
+As with LLaVA, the decoder reads a text's beginning and the image once, and what questions share of an image are its
+keys and values: as many as the largest image has, of which a smaller one leaves the last ones empty.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class Qwen3VLVisionConfig(NetworkConfig):
       temporal_patch_size: frames of a patch.
       out_hidden_size: width of the language model's states.
       num_position_embeddings: learned positions, a square of them, which are interpolated to an image's patches.
-      deepstack_visual_indexes: numbers of the layers, from 0, whose states are added to the language model's first ones.
+      deepstack_visual_indexes: numbers of the layers, from 0, whose states are added to the language model's first
+        ones.
     """
 
     depth: int = 27

@@ -5,8 +5,8 @@ answer, exp(-the mean of the cross-entropies of its tokens), the one that ends i
 
 An image goes through the vision tower once, down to what all questions about it share: of InstructBLIP the keys and
 values that the Q-Former's cross-attentions make of it; of BLIP-2, whose Q-Former reads no question, what the language
-model is given; of LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass of the
-Q-Former, if it reads the question, and the language model's over what is left.
+model is given; of LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass
+of the Q-Former, if it reads the question, and the language model's over what is left.
 """
 
 from __future__ import annotations
