@@ -158,7 +158,7 @@ class VQAScore(PairScorer):
         asked = {"answer": self.answer}
         if self.kind == "log_odds":
             asked["opposite"] = self.opposite
-        answers = tuple(_answer_tokens(name, text, loaded) for name, text in asked.items())
+        answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
         if len(set(answers)) < len(answers):
             raise InputError(
                 f"answer and opposite are both {options.shown(self.answer)} to the model: their odds say nothing, name"
@@ -266,9 +266,13 @@ class VQAScore(PairScorer):
             return self
         scorer = copy.copy(self)
         scorer.question = self._loaded.form.around(self.question)
-        tokens = _answer_tokens("the answer of a question", answer, self._loaded)
+        tokens = self._tokens_of("the answer of a question", answer)
         scorer._compiled_for = dataclasses.replace(self._compiled_for, answers=(tokens,))
         return scorer
+
+    def _tokens_of(self, name: str, answer: Any) -> tuple[int, ...]:
+        loaded = self._loaded
+        return _answer_tokens(name, answer, loaded.tokenizer, loaded.config.start is None, loaded.form.scores_end)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
@@ -343,23 +347,19 @@ def _answer_by_answer(
                 yield rows[numbers], scores
 
 
-def _answer_tokens(name: str, answer: Any, loaded: LoadedVisionLanguageModel) -> tuple[int, ...]:
-    """The tokens of an answer, with the one that ends it where that counts.
+def _answer_tokens(name: str, answer: Any, tokenizer: Any, follows: bool, scores_end: bool = True) -> tuple[int, ...]:
+    """The tokens of an answer; raises InputError for one that the model cannot give.
 
     Args:
       name: of the option.
       answer: a text.
-      loaded: the model.
-
-    Raises:
-      InputError: the model cannot give this answer.
+      tokenizer: of the language model.
+      follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
+      scores_end: whether the token that ends an answer is one of those of an answer that follows.
     """
     check_texts([answer])
-    tokenizer = loaded.tokenizer
-    # Where the answer follows the question in one text, the tokenizer puts nothing around it.
-    follows = loaded.config.start is None
     ids = tuple(tokenizer(answer, add_special_tokens=not follows)["input_ids"])
-    ids += (tokenizer.eos_token_id,) * (follows and loaded.form.scores_end)
+    ids += (tokenizer.eos_token_id,) * (follows and scores_end)
     words = set(ids) - set(tokenizer.all_special_ids)
     if not words or tokenizer.unk_token_id in ids:
         raise InputError(
