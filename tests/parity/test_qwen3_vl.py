@@ -24,7 +24,7 @@ from winobench.data.patches import MAX_PIXELS, PatchProcessor
 from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
 from winobench.responders.captioner import Captioner
-from winobench.scorers import vqa_score
+from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
 TOLERANCE = 1e-5
@@ -219,8 +219,9 @@ def test_bounds_of_pictures(folder):
     few = PatchProcessor.from_config(QWEN_IMAGES)
     with raises("image-too-elongated", "400 x 2", "max_pixels=1536"):
         few(np.zeros((2, 400, 3), np.uint8))
-    prints = {VQAScore.from_pretrained(folder, max_pixels=each).fingerprint()["model"] for each in (None, 1024)}
-    assert len(prints) == 2
+    scorers = [loading.load_scorer(str(folder), max_pixels=each) for each in (None, 1024)]
+    assert [scorer.processor.max_pixels for scorer in scorers] == [32 * 48, 1024]
+    assert len({scorer.fingerprint()["model"] for scorer in scorers}) == 2
     with raises("bad-value", "max_pixels", "1,536"):
         Captioner.from_pretrained(folder, max_pixels=2000)
 
@@ -321,6 +322,9 @@ def test_max_pixels_of_others(tmp_path):
     folder = write_vision_language(tmp_path, "llava")
     with raises("option-of-others", "max_pixels", "one size"):
         VQAScore.from_pretrained(folder, max_pixels=1024)
+    for refuses in (loading.load_scorer, loading.check_scorer):
+        with raises("option-of-others", "max_pixels", "'clip-vit-b32'"):
+            refuses("clip-vit-b32", max_pixels=1024)
 
 
 @pytest.mark.slow

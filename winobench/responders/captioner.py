@@ -202,13 +202,9 @@ class Captioner:
                 loaded = [next(pictures) for _ in range(count)]
                 # What fills the batch up is its first picture once more, about which nothing is written.
                 filled = np.where(np.arange(rows) < count, np.arange(rows), 0)
-                pixels, places = (
-                    jax.tree.map(lambda *rows: np.stack(rows), *(loaded[row] for row in filled)),
-                    start + filled,
-                )
-                draws = self._draws(
-                    [loaded[row] for row in filled], [prompts[place] for place in places], temperature, sample
-                )
+                chosen, places = [loaded[row] for row in filled], start + filled
+                pixels = jax.tree.map(lambda *rows: np.stack(rows), *chosen)
+                draws = self._draws(chosen, [prompts[place] for place in places], temperature, sample)
                 limits = np.where(np.arange(rows) < count, limit, 0).astype(np.int32)
                 asked = [(ids[places], lengths[places]) for ids, lengths in columns]
                 texts, counts = self._run(pixels, asked, limits, draws)
