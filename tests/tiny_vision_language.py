@@ -92,7 +92,8 @@ _QWEN_TEXT = {
     "max_position_embeddings": 512,
     "eos_token_id": 3,
     "rope_scaling": {"mrope_interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default"},
-    "rope_theta": 5000000,
+    # Far less than published, so that it shows what every pair of a head turns by.
+    "rope_theta": 100,
 }
 # A conversation as Qwen3-VL's template writes it, without videos and tools.
 _QWEN_TEMPLATE = (

@@ -191,8 +191,8 @@ def test_preprocessing(options):
         found = ours(image)
         assert [1, *found.grid.tolist()] == expected["image_grid_thw"][0].tolist()
         count = found.grid.prod()
-        pixels = np.moveaxis(np.asarray(ours.normalize(found).pixels), -1, 1)
         side = official.patch_size
+        pixels = np.asarray(ours.normalize(found).pixels).reshape(-1, side, side, 3).transpose(0, 3, 1, 2)
         theirs = expected["pixel_values"].reshape(count, 3, 2, side, side)
         for frame in range(2):
             np.testing.assert_array_equal(pixels[:count], theirs[:, :, frame])

@@ -48,9 +48,9 @@ class Patches(NamedTuple):
     """Pictures in patches.
 
     Attributes:
-      pixels: [..., N, patch_size, patch_size, 3], RGB: uint8 from the host, float32 once normalised. Squares of
-        merge_size x merge_size patches follow each other row by row, and so do the patches of a square; behind a
-        picture's own there is padding.
+      pixels: [..., N, patch_size * patch_size * 3], those of a patch row by row, RGB: uint8 from the host, float32 once
+        normalised. Squares of merge_size x merge_size patches follow each other row by row, and so do the patches of a
+        square; behind a picture's own there is padding.
       grid: int32 [..., 2], how many rows and columns of patches are a picture's own.
     """
 
@@ -156,7 +156,7 @@ class PatchProcessor:
     @property
     def blank(self) -> Patches:
         """What a smallest black picture becomes: an example of the results."""
-        shape = (self.most_patches, self.patch_size, self.patch_size, 3)
+        shape = (self.most_patches, self.patch_size**2 * 3)
         return Patches(np.zeros(shape, np.uint8), np.full(2, self.merge_size, np.int32))
 
     def __call__(self, image: Any) -> Patches:
@@ -194,7 +194,7 @@ class PatchProcessor:
             self.patch_size,
         )
         result = self.blank
-        result.pixels[: rows * columns] = cut.transpose(1, 4, 2, 5, 3, 6, 0).reshape(-1, *result.pixels.shape[1:])
+        result.pixels[: rows * columns] = cut.transpose(1, 4, 2, 5, 3, 6, 0).reshape(rows * columns, -1)
         result.grid[:] = rows, columns
         return result
 
@@ -212,7 +212,8 @@ class PatchProcessor:
         Returns:
           The same with float32 pixels.
         """
-        values = jnp.asarray(self.table)[patches.pixels.astype(jnp.int32), jnp.arange(3)]
+        channels = np.arange(patches.pixels.shape[-1]) % 3
+        values = jnp.asarray(self.table)[patches.pixels.astype(jnp.int32), channels]
         return Patches(values, patches.grid)
 
 

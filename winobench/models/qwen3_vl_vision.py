@@ -35,13 +35,11 @@ class Qwen3VLPatchProjection(nnx.Module):
         self.bias = nnx.Param(jnp.zeros((config.hidden_size,), param_dtype))
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
-        """pixels [B, N, patch_size, patch_size, 3] of a still image -> [B, N, hidden_size], all frames being alike."""
-        flat = pixels.reshape(*pixels.shape[:2], -1).astype(self.dtype)
-        kernels = self.kernel[...].astype(self.dtype)
-        kernels = kernels.reshape(len(kernels), -1, kernels.shape[-1])
-        # Not with the sum of the kernels, which would be rounded once more.
-        y = sum(jnp.matmul(flat, kernel, preferred_element_type=jnp.float32) for kernel in kernels)
-        return (y + self.bias[...].astype(jnp.float32)).astype(self.dtype)
+        """pixels [B, N, patch_size * patch_size * 3] of images -> [B, N, hidden_size], all frames being alike."""
+        kernel = self.kernel[...].astype(self.dtype)
+        # Not the sum of the frames' kernels, which would be rounded once more.
+        frames = jnp.tile(pixels.astype(self.dtype), len(kernel))
+        return frames @ kernel.reshape(-1, kernel.shape[-1]) + self.bias[...].astype(self.dtype)
 
 
 class Qwen3VLPatchEmbed(nnx.Module):
