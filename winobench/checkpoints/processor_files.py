@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from winobench.checkpoints import sources
+from winobench.data import patches
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
-
-ANY_SHAPE = "qwen2_vl"
-"""The family of image processors whose pictures keep their shapes."""
 
 
 def read_image_processor(
@@ -18,7 +16,7 @@ def read_image_processor(
 
     Args:
       source: the model's files.
-      family: ``ANY_SHAPE``, or as of `ImageProcessor.from_config`.
+      family: `winobench.data.patches.FAMILY`, or as of `ImageProcessor.from_config`.
       max_pixels: of an image of any shape, as of `PatchProcessor.from_config`.
 
     Raises:
@@ -29,14 +27,14 @@ def read_image_processor(
     if not isinstance(options, dict):
         path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
         options = sources.read_json(path)
-    if max_pixels is not None and family != ANY_SHAPE:
+    if max_pixels is not None and family != patches.FAMILY:
         raise InputError(
             f"max_pixels is for models that take images of any shape, but the images of {source} have one size: leave"
             " it out",
             code="option-of-others",
         )
     try:
-        if family == ANY_SHAPE:
+        if family == patches.FAMILY:
             return PatchProcessor.from_config(options, max_pixels)
         return ImageProcessor.from_config(family, options)
     except InputError as error:

@@ -26,7 +26,9 @@ MAX_PIXELS = 1_003_520
 the one that Qwen2-VL's processor has by itself. Files of Qwen3-VL allow 16,777,216, and then every picture would have
 room for as many: 16 times the work, whatever its own size."""
 
-_FAMILY = "qwen2_vl"
+FAMILY = "qwen2_vl"
+"""What this kind of image processor is called where the others have the names of `ImageProcessor.from_config`."""
+
 _PASSED_ON = (
     "size",
     "min_pixels",
@@ -127,7 +129,7 @@ class PatchProcessor:
           InputError: if it describes a processor of another family, or asks for something that is not supported.
         """
         with processors.one_sentence():
-            described = processors.official(_FAMILY, values, _PASSED_ON)
+            described = processors.official(FAMILY, values, _PASSED_ON)
             least, allowed = described.size.shortest_edge, described.size.longest_edge
             if max_pixels is not None:
                 options.whole(least, allowed).check("max_pixels", max_pixels)
@@ -237,4 +239,4 @@ def _size(least: int, most: int) -> Any:
 @functools.cache
 def _resizing() -> Any:
     """An official processor; what it does is passed to its methods."""
-    return processors.official_class(_FAMILY)()
+    return processors.official_class(FAMILY)()
