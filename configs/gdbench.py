@@ -53,6 +53,8 @@ HELP = {
     "reduce_dtype": "what each error is rounded to before the mean; float16 does as the published code (docs/ties.md)",
     "target": "own compares in what the network predicts, noise or velocity; epsilon in noise",
     "image_size": "pixels that images are resized to; none for the model's own size",
+    "max_pixels": "pixels beyond which images are made smaller, of models that take any shape (qwen3-vl-2b); none for"
+    " 1003520, or what the model's files allow",
     "batch_size": "passes at once on each device; none for a usual number, search to measure which is fastest",
     "model_parallel": "devices that share one copy of the model; 1 gives each its own",
     "seed": "random seed for noise and timesteps",
@@ -82,6 +84,7 @@ RANGES = {
     "reduce_dtype": sample_mean.choice(),
     "target": options.choice("own", "epsilon"),
     "image_size": options.IMAGE_SIZE.or_none(),
+    "max_pixels": options.MAX_PIXELS.or_none(),
     "batch_size": (options.BATCH_SIZE | options.choice("search")).or_none(),
     "model_parallel": options.DEVICES,
     "seed": options.SEED,
@@ -149,6 +152,7 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.reduce_dtype = "float32"
     config.target = "own"
     config.image_size = config_dict.placeholder(int)
+    config.max_pixels = config_dict.placeholder(int)
     config.batch_size = config_dict.placeholder(int | str)
     config.model_parallel = 1
     config.seed = 0

@@ -214,6 +214,7 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
         allow_pickle=config.allow_pickle,
         batch_size=config.batch_size,
         model_parallel=config.model_parallel,
+        max_pixels=config.max_pixels,
         diffusion=_diffusion_options(config),
     )
 
@@ -245,6 +246,7 @@ def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool =
         variant=config.variant,
         revision=config.revision,
         model_parallel=config.model_parallel,
+        max_pixels=config.max_pixels,
         diffusion=_diffusion_options(config),
         timesteps=parse_timesteps(sampling.timesteps),
         of_samples=of_samples,

@@ -1,4 +1,4 @@
-"""Small random BLIP-2, InstructBLIP and LLaVA, in the published layout: shards, processor, two tokenizers."""
+"""Small random BLIP-2, InstructBLIP, LLaVA and Qwen3-VL, in the published layout: shards, processor, two tokenizers."""
 
 import json
 import pathlib
@@ -76,11 +76,60 @@ _OPT = {
 _CLIP = _VISION | {"model_type": "clip_vision_model", "num_hidden_layers": 3, "projection_dim": 8}
 PATCHES = (SIZE // _CLIP["patch_size"]) ** 2
 
+# Squares of 8 pixels, 24 of them at most.
+QWEN_IMAGES = {
+    "size": {"shortest_edge": 16 * 16, "longest_edge": 32 * 48},
+    "patch_size": 4,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+}
+_QWEN_VISION = {
+    "depth": 3,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_heads": 2,
+    "patch_size": 4,
+    "num_position_embeddings": 16,
+    "out_hidden_size": 40,
+    "deepstack_visual_indexes": [0, 1],
+}
+_QWEN_TEXT = {
+    "hidden_size": 40,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+    "eos_token_id": 3,
+    "rope_scaling": {"mrope_interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default"},
+    # Far less than published, so that it shows what every pair of a head turns by.
+    "rope_theta": 100,
+}
+# A conversation as Qwen3-VL's template writes it, without videos and tools.
+_QWEN_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
 
 def make_processor(folder: pathlib.Path, family: str):
-    """Transformers' processor: images of 32 x 32, the language model's tokenizer, for InstructBLIP one like BERT's."""
+    """Transformers' processor: images of 32 x 32, the language model's tokenizer, for InstructBLIP one like BERT's.
+
+    Of Qwen3-VL its parts: the image processor and the tokenizer.
+    """
     import transformers
 
+    if family == "qwen3_vl":
+        tokenizer = make_tokenizer(kind="bare", chat_template=_QWEN_TEMPLATE)
+        places = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+        tokenizer.add_special_tokens({"additional_special_tokens": places}, replace_extra_special_tokens=False)
+        tokenizer.add_tokens(["Yes", "No"])  # as in the published one
+        # The whole processor cannot be made without torchvision, which its videos take.
+        return transformers.Qwen2VLImageProcessorPil(**QWEN_IMAGES), tokenizer
     if family == "llava":
         tokenizer = make_tokenizer(kind="decoder")
         tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]}, replace_extra_special_tokens=False)
@@ -111,7 +160,7 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
     Args:
       folder: where to; made if needed.
       family: ``instructblip`` or ``blip-2``, with FLAN-T5; ``vicuna`` for an InstructBLIP with it; ``opt`` for a BLIP-2
-        with it; ``llava``.
+        with it; ``llava``; ``qwen3_vl``.
 
     Returns:
       The folder.
@@ -120,6 +169,11 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
     import transformers
 
     processor = make_processor(folder, family)
+    if family == "qwen3_vl":
+        for part in processor:
+            part.save_pretrained(folder)
+        _save(_randomized(_make_qwen(processor[1])), folder)
+        return folder
     processor.save_pretrained(folder)
     blip_2 = (transformers.Blip2Config, transformers.Blip2ForConditionalGeneration)
     config_class, model_class = {
@@ -143,17 +197,44 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
     model = model_class(config)
     if family not in ("llava", "opt"):  # a head of its own, as published
         model.language_model.lm_head.weight = torch.nn.Parameter(torch.zeros(vocab_size, 32))
+    _save(_randomized(model, is_opt=family == "opt"), folder)
+    return folder
+
+
+def _make_qwen(tokenizer):
+    """With a head of its own, as the published one of 8 billion parameters."""
+    import torch
+    import transformers
+
+    ids = {
+        f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
+        for name, token in (
+            ("image", "image_pad"),
+            ("video", "video_pad"),
+            ("vision_start", "vision_start"),
+            ("vision_end", "vision_end"),
+        )
+    }
+    text = _QWEN_TEXT | {"vocab_size": len(tokenizer) + 3}
+    config = transformers.Qwen3VLConfig(text_config=text, vision_config=_QWEN_VISION, tie_word_embeddings=False, **ids)
+    torch.manual_seed(0)
+    return transformers.Qwen3VLForConditionalGeneration(config)
+
+
+def _randomized(model, *, is_opt=False):
+    """Torch's own start would make all answers alike, whatever the image and the question."""
+    import torch
+
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            # Torch's own start would make all answers alike, whatever the image and the question.
             if parameter.ndim > 1:
-                std = 1.0 if "embed" in name or "query" in name else parameter[0].numel() ** -0.5
+                is_table = ("embed" in name and "patch_embed.proj" not in name) or "query" in name
+                std = 1.0 if is_table else parameter[0].numel() ** -0.5
                 # Otherwise a head that is the embeddings would repeat the last token for ever.
-                parameter.normal_(std=0.2 if family == "opt" and "embed_tokens" in name else std)
+                parameter.normal_(std=0.2 if is_opt and "embed_tokens" in name else std)
             else:
                 parameter.add_(0.1 * torch.randn_like(parameter))
-    _save(model, folder)
-    return folder
+    return model
 
 
 def _save(model, folder: pathlib.Path) -> None:

@@ -107,6 +107,9 @@ MODELS: dict[str, Model] = {
     "blip2-opt-6.7b": Model("Salesforce/blip2-opt-6.7b", "BLIP-2 with OPT 6.7B, VQAScore, 224 pixels", "vqa_score"),
     "llava-1.5-7b": Model("llava-hf/llava-1.5-7b-hf", "LLaVA 1.5, 7B parameters, VQAScore, 336 pixels", "vqa_score"),
     "llava-1.5-13b": Model("llava-hf/llava-1.5-13b-hf", "LLaVA 1.5, 13B parameters, VQAScore, 336 pixels", "vqa_score"),
+    "qwen3-vl-2b": Model("Qwen/Qwen3-VL-2B-Instruct", "Qwen3-VL, 2B parameters, VQAScore, any shape", "vqa_score"),
+    "qwen3-vl-4b": Model("Qwen/Qwen3-VL-4B-Instruct", "Qwen3-VL, 4B parameters, VQAScore, any shape", "vqa_score"),
+    "qwen3-vl-8b": Model("Qwen/Qwen3-VL-8B-Instruct", "Qwen3-VL, 8B parameters, VQAScore, any shape", "vqa_score"),
 }
 """Short name -> checkpoint that judges images and texts."""
 

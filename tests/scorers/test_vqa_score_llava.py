@@ -98,7 +98,7 @@ def test_what_questions_share_of_an_image(scorer):
     assert whole.index(slot) == len(before)
     ids = scorer._tokenize(TEXTS)[0][0]
     np.testing.assert_array_equal(ids[: ids[-1]], whole[len(before) + 1 :])
-    keys, values = scorer._image_encoder.empty_table(2, scorer._blank_image())
+    keys, values = scorer._image_encoder.empty_table(2, scorer.processor.blank)
     length = len(before) + scorer.config.image_states
     assert {key.shape[-1] for key in keys} == {value.shape[-2] for value in values} == {length}
 

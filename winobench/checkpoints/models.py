@@ -40,6 +40,7 @@ _DEPTHS = (
     "num_single_layers",
     "num_decoder_layers",
     "layers",
+    "depth",
     "n_layers",
     "n_refiner_layers",
 )
@@ -139,6 +140,10 @@ KEY_TABLES: dict[str, KeyTable] = {
             r"vision_tower\.embeddings\.position_ids",  # 0, 1, 2, ...: a buffer
             r"language_model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",  # another
         ),
+    ),
+    # The head is part of the language model here.
+    "Qwen3VLForConditionalGeneration": KeyTable(
+        renames=((r"model\.(visual|language_model)\.", r"\1."), (r"lm_head\.", r"language_model.lm_head."))
     ),
     # With the prefix of a model that writes, or without; and what that one has besides.
     "Qwen3Model": KeyTable(renames=((r"(embed_tokens|layers|norm)\.", r"model.\1."),), ignored=(r"lm_head\.weight",)),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from winobench.checkpoints import sources
+from winobench.data import patches
+from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 
 
-def read_image_processor(source: sources.Source, family: str = "blip") -> ImageProcessor:
+def read_image_processor(
+    source: sources.Source, family: str = "blip", max_pixels: int | None = None
+) -> ImageProcessor | PatchProcessor:
     """Reads how images are made ready; transformers 5 writes it into the processor's file, earlier ones on its own.
 
     Args:
       source: the model's files.
-      family: as of `ImageProcessor.from_config`.
+      family: `winobench.data.patches.FAMILY`, or as of `ImageProcessor.from_config`.
+      max_pixels: of an image of any shape, as of `PatchProcessor.from_config`.
 
     Raises:
       InputError: there is no such file, it is of a processor of another family, or has an option that is not supported.
@@ -22,7 +27,15 @@ def read_image_processor(source: sources.Source, family: str = "blip") -> ImageP
     if not isinstance(options, dict):
         path = source.require("preprocessor_config.json", "which says how images are resized: get it again")
         options = sources.read_json(path)
+    if max_pixels is not None and family != patches.FAMILY:
+        raise InputError(
+            f"max_pixels is for models that take images of any shape, but the images of {source} have one size: leave"
+            " it out",
+            code="option-of-others",
+        )
     try:
+        if family == patches.FAMILY:
+            return PatchProcessor.from_config(options, max_pixels)
         return ImageProcessor.from_config(family, options)
     except InputError as error:
         raise InputError(f"{path}: {error}", code=error.code) from error

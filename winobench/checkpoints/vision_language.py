@@ -1,4 +1,4 @@
-"""Language models that see, from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5.
+"""Language models that see, from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5, Qwen3-VL.
 
 As of language models, weights go from the files straight to the devices (`winobench.checkpoints.language_models`).
 """
@@ -18,19 +18,22 @@ from jax.sharding import Mesh
 from winobench import options, parallel
 from winobench.checkpoints import encoder_layouts, language_models, models, processor_files, sources, weights
 from winobench.checkpoints.weights import FileTensor
+from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
 from winobench.models import vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
 from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.models.opt_config import OPTConfig
-from winobench.models.vision_language import IMAGE_TOKEN, PromptForm, VisionLanguageNetwork
+from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
+from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
 from winobench.texts import check_texts
 
 NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
     "blip-2": Blip2ForConditionalGeneration,
     "instructblip": InstructBlipForConditionalGeneration,
     "llava": LlavaForConditionalGeneration,
+    "qwen3_vl": Qwen3VLForConditionalGeneration,
 }
 """``model_type`` of a ``config.json`` -> the network that reads it."""
 
@@ -53,7 +56,7 @@ class LoadedVisionLanguageModel:
 
     network: tuple[Any, Any]
     config: Any
-    processor: ImageProcessor
+    processor: ImageProcessor | PatchProcessor
     tokenizer: Any
     qformer_tokenizer: Any
     fingerprint: str
@@ -149,8 +152,8 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
 
     Args:
       name: of the option.
-      template: with ``{}`` once, where the text comes; with other words behind ``<image>``, once, if the form names the
-        image.
+      template: with ``{}`` once, where the text comes; with other words behind the image's token, once, if the form
+        names the image.
       form: of the model.
 
     Raises:
@@ -165,12 +168,12 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
     check_texts([template])
     if not form.names_image:
         return
-    _, *behind = template.split(IMAGE_TOKEN)
+    _, *behind = template.split(form.image_token)
     # Without words of its own behind the image, an empty text would leave nothing to read there.
     if len(behind) != 1 or "{}" not in behind[0] or not behind[0].replace("{}", "").strip():
         raise InputError(
-            f"{name} is {options.shown(template)}, but this model reads the image in the place of {IMAGE_TOKEN}: write"
-            f" that once, before {{}} and other words, as in {options.shown(form.template)}",
+            f"{name} is {options.shown(template)}, but this model reads the image in the place of {form.image_token}:"
+            f" write that once, before {{}} and other words, as in {options.shown(form.template)}",
             code="bad-template",
         )
 
@@ -181,6 +184,7 @@ def load_vision_language(
     *,
     mesh: Mesh | None = None,
     int8: bool = False,
+    max_pixels: int | None = None,
     variant: str | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
@@ -195,6 +199,9 @@ def load_vision_language(
         with an axis ``model``, its devices share one copy.
       int8: the dense kernels of the language model's layers hold numbers of 8 bits with a scale for each output
         channel.
+      max_pixels: of a model that takes images of any shape, pixels beyond which one is made smaller; every image takes
+        as much work and memory as one of so many. `winobench.data.patches.MAX_PIXELS`, or what the files allow, when
+        None.
       variant: suffix of the weight files.
       revision: branch, tag or commit of a hub repository.
       allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
@@ -208,7 +215,7 @@ def load_vision_language(
     source = sources.resolve(source, revision=revision)
     cls = network_class(source)
     config = models.read_config(cls, source)
-    processor = processor_files.read_image_processor(source, cls.image_processor)
+    processor = processor_files.read_image_processor(source, cls.image_processor, max_pixels)
     tokenizer = language_models.load_tokenizer(source, config.text_config.vocab_size)
     qformer_tokenizer = None
     if cls.reads_text:
@@ -289,14 +296,14 @@ def abstract_vision_language(
 
 
 def _check_parts(
-    source: sources.Source, config: Any, processor: ImageProcessor, tokenizer: Any, form: PromptForm
+    source: sources.Source, config: Any, processor: ImageProcessor | PatchProcessor, tokenizer: Any, form: PromptForm
 ) -> None:
     """Refuses a processor or a tokenizer of another model; before the weights, which take long."""
-    size = config.vision_config.image_size
-    if processor.size != (size, size):
+    made, taken = _sizes(config.vision_config, processor)
+    if made != taken:
         raise InputError(
-            f"the image processor of {source} makes images of {processor.size[0]} x {processor.size[1]} pixels, but the"
-            f" network takes {size} x {size}: check that both are of the same model",
+            f"the image processor of {source} makes {made}, but the network takes {taken}: check that both are of the"
+            " same model",
             code="mismatched-parts",
         )
     path = source.find("processor_config.json")
@@ -308,16 +315,42 @@ def _check_parts(
             f" {made} of it: check that both are of the same model",
             code="mismatched-parts",
         )
-    token = tokenizer.get_vocab().get(IMAGE_TOKEN)
+    _check_tokens(source, config, tokenizer.get_vocab(), form)
+
+
+def _sizes(config: Any, processor: ImageProcessor | PatchProcessor) -> tuple[str, str]:
+    """What images a processor makes, and which ones a vision tower takes, in words."""
+    if isinstance(processor, PatchProcessor):
+        sides = (processor.patch_size, processor.temporal_patch_size, processor.merge_size)
+        taken = (config.patch_size, config.temporal_patch_size, config.spatial_merge_size)
+        made, taken = (
+            f"patches of {side} x {side} pixels and {frames} frames, merged {merged} by {merged}"
+            for side, frames, merged in (sides, taken)
+        )
+        return made, taken
+    sizes = (processor.size, (config.image_size, config.image_size))
+    made, taken = (f"images of {height} x {width} pixels" for height, width in sizes)
+    return made, taken
+
+
+def _check_tokens(source: sources.Source, config: Any, vocabulary: Mapping[str, int], form: PromptForm) -> None:
+    token = vocabulary.get(form.image_token)
     if token is None and form.names_image:
         raise InputError(
-            f"the tokenizer of {source} has no token {IMAGE_TOKEN}, which holds an image's place: take the one that"
-            " was published with the model",
+            f"the tokenizer of {source} has no token {form.image_token}, which holds an image's place: take the one"
+            " that was published with the model",
+            code="mismatched-parts",
+        )
+    if missing := [each for each in form.tokens if each not in vocabulary]:
+        raise InputError(
+            f"the tokenizer of {source} has no token {missing[0]}, which the model's prompts are made of: take the one"
+            " that was published with the model",
             code="mismatched-parts",
         )
     if token is not None and config.image_token_index is not None and token != config.image_token_index:
+        key = "image_token_id" if hasattr(config, "image_token_id") else "image_token_index"
         raise InputError(
-            f"{IMAGE_TOKEN} is token {token} of the tokenizer of {source}, but image_token_index="
+            f"{form.image_token} is token {token} of the tokenizer of {source}, but {key}="
             f"{config.image_token_index} of config.json: check that both are of the same model",
             code="mismatched-parts",
         )

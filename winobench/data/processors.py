@@ -7,10 +7,11 @@ processor's to the last bit, and a quarter of the data crosses to it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -30,13 +31,15 @@ _NAMES = {
     "clip": ("CLIPImageProcessor", "CLIPFeatureExtractor"),
     "blip": ("BlipImageProcessor", "BlipFeatureExtractor"),
     "siglip": ("SiglipImageProcessor", "SiglipFeatureExtractor"),
+    "qwen2_vl": ("Qwen2VLImageProcessor",),
 }
+_KINDS = ("image_processor_type", "feature_extractor_type")
 _SWITCHES = ("do_convert_rgb", "do_resize", "do_rescale", "do_normalize")
 _OPTIONS = ("size", "crop_size", "resample", "rescale_factor", "image_mean", "image_std")
 # Padding makes the images of a batch equally large; these are already.
 _NO_EFFECT = frozenset({"processor_class", "do_pad", "pad_size", "size_divisor", "data_format", "return_tensors"})
 _INTERPOLATIONS = {"bicubic": 3, "bilinear": 2, "random": 3}
-_RESAMPLING = (0, 1, 2, 3, 4, 5)
+RESAMPLING = (0, 1, 2, 3, 4, 5)
 # As bytes on the host, and as float32 on the device.
 _BYTES_OF_A_PIXEL = 3 + 3 * 4
 
@@ -98,7 +101,7 @@ class ImageProcessor:
                 f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, std above 0",
                 code="out-of-range",
             )
-        if self.resample not in _RESAMPLING:
+        if self.resample not in RESAMPLING:
             raise InputError(
                 f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range"
             )
@@ -114,42 +117,19 @@ class ImageProcessor:
         Raises:
           InputError: if it describes a processor of another family, or asks for something that is not supported.
         """
-        named = {options.get(key) for key in ("image_processor_type", "feature_extractor_type")} - {None}
-        if others := sorted(
-            str(name) for name in named if str(name).removesuffix("Fast").removesuffix("Pil") not in _NAMES[family]
-        ):
-            raise InputError(
-                f"the image processor is a {others[0]}, not a {_NAMES[family][0]}", code="wrong-kind-of-processor"
-            )
-        for key, value in options.items():
-            # SigLIP 2 leaves it to its users whether images are made RGB; here they always are.
-            if key in _SWITCHES and value is not True and not (key == "do_convert_rgb" and value is None):
-                raise InputError(
-                    f"unsupported option {key}={value!r}: only true is implemented", code="unsupported-option"
-                )
-            known = (*_SWITCHES, *_OPTIONS, "do_center_crop", "image_processor_type", "feature_extractor_type")
-            if not (key in known or key in _NO_EFFECT or key.startswith("_")):
-                raise InputError(f"unknown option {key}={value!r}; remove it if it is idle", code="unknown-option")
-        try:
-            official = _official(family)(**{key: options[key] for key in _OPTIONS if key in options})
-            size, crop = official.size, official.crop_size
+        with one_sentence():
+            described = official(family, options, _OPTIONS, ("do_center_crop",))
+            size, crop = described.size, described.crop_size
             resize = size.shortest_edge if size.shortest_edge else (size.height, size.width)
             cropped = options.get("do_center_crop", family == "clip")
             return cls(
                 resize=resize,
                 crop=(crop.height, crop.width) if cropped and crop is not None else None,
-                mean=tuple(map(float, official.image_mean)),
-                std=tuple(map(float, official.image_std)),
-                resample=int(official.resample),
-                rescale=float(official.rescale_factor),
+                mean=tuple(map(float, described.image_mean)),
+                std=tuple(map(float, described.image_std)),
+                resample=int(described.resample),
+                rescale=float(described.rescale_factor),
             )
-        except InputError:
-            raise
-        # The library passes on whatever its checks raise.
-        except Exception as error:
-            raise InputError(
-                str(error).strip().splitlines()[0] if str(error).strip() else repr(error), code="bad-processor"
-            ) from error
 
     @classmethod
     def from_open_clip(cls, options: Mapping[str, Any], image_size: int | tuple[int, int]) -> Self:
@@ -200,6 +180,11 @@ class ImageProcessor:
         """(height, width) of the results in pixels."""
         return self.resize if self.crop is None else self.crop
 
+    @property
+    def blank(self) -> np.ndarray:
+        """What a black image becomes: an example of the results."""
+        return np.zeros((*self.size, 3), np.uint8)
+
     def __call__(self, image: Any) -> np.ndarray:
         """Resizes and crops an image.
 
@@ -213,8 +198,8 @@ class ImageProcessor:
           InputError: as in ``open_image``.
         """
         pixels = np.moveaxis(self._opened(image), -1, 0)
-        official = _processor(self.resize)
-        pixels = np.moveaxis(official.resize(pixels, official.size, self.resample), 0, -1)
+        resizing = _processor(self.resize)
+        pixels = np.moveaxis(resizing.resize(pixels, resizing.size, self.resample), 0, -1)
         if self.crop is not None:
             top, left = (self._margin(have - want) for have, want in zip(pixels.shape, self.crop, strict=False))
             pixels = pixels[top : top + self.crop[0], left : left + self.crop[1]]
@@ -229,11 +214,8 @@ class ImageProcessor:
 
     @functools.cached_property
     def table(self) -> np.ndarray:
-        """What each byte becomes in each channel: float32 [256, 3], by the published processor's own arithmetic."""
-        official = _processor(self.resize)
-        values = np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None], (3, 256, 1))
-        values = official.normalize(official.rescale(values, self.rescale), list(self.mean), list(self.std))
-        return np.ascontiguousarray(values[..., 0].T, np.float32)
+        """What each byte becomes in each channel: float32 [256, 3]."""
+        return byte_table(self.rescale, self.mean, self.std)
 
     def normalize(self, pixels: jax.Array) -> jax.Array:
         """Bytes as the network takes them. Pure: call it inside of `jax.jit`.
@@ -273,10 +255,11 @@ class OnSquare(ImageProcessor):
 def _processor(resize: int | tuple[int, int]) -> Any:
     """An official processor with a target size; what it does besides is passed to its methods."""
     size = {"shortest_edge": resize} if isinstance(resize, int) else {"height": resize[0], "width": resize[1]}
-    return _official("clip")(size=size)
+    return official_class("clip")(size=size)
 
 
-def _official(family: str) -> Any:
+def official_class(family: str) -> Any:
+    """Transformers' image processor of a family, without torch."""
     # Without torch, transformers would say at import that it has no models; we only want its image processors.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
@@ -285,7 +268,57 @@ def _official(family: str) -> Any:
         "clip": transformers.CLIPImageProcessorPil,
         "blip": transformers.BlipImageProcessorPil,
         "siglip": transformers.SiglipImageProcessorPil,
+        "qwen2_vl": transformers.Qwen2VLImageProcessorPil,
     }[family]
+
+
+def official(family: str, options: Mapping[str, Any], passed_on: Sequence[str], others: Sequence[str] = ()) -> Any:
+    """Transformers' image processor as a ``preprocessor_config.json`` describes it.
+
+    Args:
+      family: of the processor.
+      options: the decoded JSON object.
+      passed_on: options that it is made with.
+      others: further ones that are known.
+
+    Raises:
+      InputError: the file describes a processor of another family, or asks for something that is not supported.
+    """
+    named = {options.get(key) for key in _KINDS} - {None}
+    if strange := sorted(
+        str(name) for name in named if str(name).removesuffix("Fast").removesuffix("Pil") not in _NAMES[family]
+    ):
+        raise InputError(
+            f"the image processor is a {strange[0]}, not a {_NAMES[family][0]}", code="wrong-kind-of-processor"
+        )
+    for key, value in options.items():
+        # SigLIP 2 leaves it to its users whether images are made RGB; here they always are.
+        if key in _SWITCHES and value is not True and not (key == "do_convert_rgb" and value is None):
+            raise InputError(f"unsupported option {key}={value!r}: only true is implemented", code="unsupported-option")
+        if not (key in (*_SWITCHES, *_KINDS, *passed_on, *others) or key in _NO_EFFECT or key.startswith("_")):
+            raise InputError(f"unknown option {key}={value!r}; remove it if it is idle", code="unknown-option")
+    return official_class(family)(**{key: options[key] for key in passed_on if key in options})
+
+
+@contextlib.contextmanager
+def one_sentence() -> Iterator[None]:
+    """Makes InputErrors of what the library's checks raise, which may be anything."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            str(error).strip().splitlines()[0] if str(error).strip() else repr(error), code="bad-processor"
+        ) from error
+
+
+def byte_table(rescale: float, mean: Sequence[float], std: Sequence[float]) -> np.ndarray:
+    """What each byte becomes in each channel: float32 [256, 3], by the published processors' own arithmetic."""
+    processor = _processor(1)
+    values = np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None], (3, 256, 1))
+    values = processor.normalize(processor.rescale(values, rescale), list(mean), list(std))
+    return np.ascontiguousarray(values[..., 0].T, np.float32)
 
 
 def _three(name: str, values: Any) -> tuple[float, float, float]:

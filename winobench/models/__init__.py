@@ -23,6 +23,8 @@ from winobench.models.llava import LlavaConfig, LlavaForConditionalGeneration
 from winobench.models.opt import OPTForCausalLM
 from winobench.models.opt_config import OPTConfig
 from winobench.models.qwen3_text import Qwen3Model, Qwen3TextConfig, Qwen3TextEncoder
+from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
+from winobench.models.qwen3_vl_config import Qwen3VLConfig
 from winobench.models.siglip import SiglipConfig, SiglipModel, SiglipTextConfig, SiglipVisionConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
@@ -71,6 +73,8 @@ __all__ = [
     "Qwen3Model",
     "Qwen3TextConfig",
     "Qwen3TextEncoder",
+    "Qwen3VLConfig",
+    "Qwen3VLForConditionalGeneration",
     "SiglipConfig",
     "SiglipModel",
     "SiglipTextConfig",

@@ -135,7 +135,7 @@ class Places:
       cosines, sines: [B, s, 1, head_dim / 2] float32, of the tokens' rotations; None where nothing is rotated.
       allowed: bool [B, s, slots], which slots each token attends to.
       slots: int32 [B, s], where keys and values go; a number beyond the last slot for padding.
-      prefix: bool [slots of the prefix], which of them hold a token; None without a prefix.
+      prefix: bool [1 or B, slots of the prefix], which of them hold a token; None without a prefix.
     """
 
     cosines: jax.Array | None
@@ -145,13 +145,18 @@ class Places:
     prefix: jax.Array | None
 
 
-def _rotate(x: jax.Array, places: Places) -> jax.Array:
-    """Turns each pair (i, i + head_dim / 2) of every head by its position's angle; [B, s, heads, head_dim]."""
+def rotate(x: jax.Array, cosines: jax.Array, sines: jax.Array) -> jax.Array:
+    """Turns each pair (i, i + head_dim / 2) of every head by its position's angle, in float32.
+
+    Args:
+      x: [B, s, heads, head_dim].
+      cosines, sines: [B, s, 1, head_dim / 2] float32, of the angles.
+
+    Returns:
+      The same shape and dtype as ``x``.
+    """
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    turned = (
-        first * places.cosines - second * places.sines,
-        second * places.cosines + first * places.sines,
-    )
+    turned = (first * cosines - second * sines, second * cosines + first * sines)
     return jnp.concatenate(turned, axis=-1).astype(x.dtype)
 
 
@@ -173,8 +178,8 @@ def _attend(
       query: [B, s, heads, head_dim].
       own: keys and values of each row.
       allowed: bool [B, s, slots].
-      shared: keys and values of the prefix, of one row, which all tokens attend to; None without a prefix.
-      shared_allowed: bool [slots of the prefix].
+      shared: keys and values of the prefix, of one row or of each, which all tokens attend to; None without a prefix.
+      shared_allowed: bool [1 or B, slots of the prefix].
 
     Returns:
       [B, s, heads, head_dim] in the dtype of ``query``.
@@ -194,7 +199,9 @@ def _attend(
         result = _matmul(flat, matrix[0], jnp.float32)
         return jnp.moveaxis(result.reshape(*rows.shape[:-1], -1), 1, 0)
 
-    parts = [(own, allowed[:, None, None])] + ([] if shared is None else [(shared, shared_allowed)])
+    parts = [(own, allowed[:, None, None])]
+    if shared is not None:
+        parts.append((shared, shared_allowed[:, None, None, None]))
     scores = [jnp.where(mask, product(query_rows, key) * width**-0.5, _NOWHERE) for (key, _), mask in parts]
     largest = functools.reduce(jnp.maximum, (jnp.max(part, axis=-1, keepdims=True) for part in scores))
     weights = [jnp.exp(part - largest) for part in scores]
@@ -235,7 +242,7 @@ class DecoderAttention(nnx.Module):
         if self.q_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
         if places.cosines is not None:
-            query, key = _rotate(query, places), _rotate(key, places)
+            query, key = (rotate(x, places.cosines, places.sines) for x in (query, key))
         if stored is None:
             own = jnp.moveaxis(key, 1, 3), jnp.moveaxis(value, 1, 2)
         else:
@@ -340,6 +347,8 @@ class Decoder(nnx.Module):
         cache: Cache | None = None,
         mask: jax.Array | None = None,
         prefix: jax.Array | None = None,
+        rotations: jax.Array | None = None,
+        additions: Sequence[jax.Array] = (),
     ) -> tuple[jax.Array, Cache | None]:
         """Computes the states of some tokens.
 
@@ -355,7 +364,10 @@ class Decoder(nnx.Module):
           mask: bool [B, s, slots of the cache, or s without one]; where False, a token does not attend although it
             otherwise would. The prefix has none.
           prefix: [B, P, hidden_size], what stands before the embeddings of the tokens, such as an image; positions,
-            mask and result are then those of P + s.
+            mask, rotations, additions and result are then those of P + s.
+          rotations: int32 [B, s, head_dim / 2], the positions that the pairs of each token's heads are turned by; None
+            for those of ``positions``, and what the cache has them ahead.
+          additions: of the first layers, what is added to the states behind each, [B, s, hidden_size].
 
         Returns:
           [B, s, hidden_size] in the compute dtype, after the last norm, and the cache with the new tokens in it (None
@@ -365,24 +377,26 @@ class Decoder(nnx.Module):
           ValueError: if the texts are longer than the model can compute.
         """
         check_length(self.config, positions.shape[1])
-        places, written = self._places(positions, cache, mask)
+        places, written = self._places(positions, cache, mask, rotations)
         x = self.embed(input_ids)
         if prefix is not None:
             x = jnp.concatenate([prefix.astype(x.dtype), x], axis=1)
         x = self.enter(x, positions)
-        if cache is None:
-            for layer in self.layers:
-                x, _ = layer(x, places, None, None)
-            return self.norm(x), None
-        shared = [None] * len(self.layers)
-        if cache.prefix is not None:
-            shared = zip(cache.prefix.keys, cache.prefix.values, strict=True)
+        before = shared = [None] * len(self.layers)
+        if cache is not None:
+            before = zip(cache.keys, cache.values, strict=True)
+            if cache.prefix is not None:
+                shared = zip(cache.prefix.keys, cache.prefix.values, strict=True)
         stored = []
-        for layer, before, prefix in zip(self.layers, zip(cache.keys, cache.values, strict=True), shared, strict=True):
-            x, after = layer(x, places, before, prefix)
+        for number, (layer, own, prefix) in enumerate(zip(self.layers, before, shared, strict=True)):
+            x, after = layer(x, places, own, prefix)
             stored.append(after)
+            if number < len(additions):
+                x = x + additions[number].astype(x.dtype)
+        if cache is None:
+            return self.norm(x), None
         keys, values = zip(*stored, strict=True)
-        return self.norm(x), Cache(keys, values, written, cache.prefix)
+        return self.norm(x), dataclasses.replace(cache, keys=keys, values=values, written=written)
 
     def states_after(
         self, counts: Sequence[int], input_ids: jax.Array, positions: jax.Array, mask: jax.Array | None = None
@@ -431,13 +445,16 @@ class Decoder(nnx.Module):
         return x
 
     def _places(
-        self, positions: jax.Array, cache: Cache | None, mask: jax.Array | None
+        self, positions: jax.Array, cache: Cache | None, mask: jax.Array | None, rotations: jax.Array | None = None
     ) -> tuple[Places, jax.Array | None]:
         """Where the tokens are, and the slots that are written once they are."""
         batch, length = positions.shape
         cosines = sines = prefix = None
         if self.config.rotary:
-            angles = jnp.maximum(positions, 0).astype(jnp.float32)[..., None] * inverse_wavelengths(self.config)
+            if rotations is None:
+                ahead = 0 if cache is None or cache.ahead is None else cache.ahead[:, None]
+                rotations = jnp.maximum(positions + ahead, 0)[..., None]
+            angles = rotations.astype(jnp.float32) * inverse_wavelengths(self.config)
             cosines, sines = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
         if cache is None:
             slots, written = positions, None
@@ -445,8 +462,8 @@ class Decoder(nnx.Module):
         else:
             own = positions
             if cache.prefix is not None:
-                prefix = cache.prefix.written[0]
-                own = positions - jnp.sum(prefix, dtype=positions.dtype)
+                prefix = cache.prefix.written
+                own = positions - jnp.sum(prefix, axis=1, keepdims=True, dtype=positions.dtype)
             # Each padding gets a number of its own, so that the indices are unique.
             slots = jnp.where(positions < 0, cache.length + jnp.arange(length), own)
             rows = jnp.arange(batch)[:, None]

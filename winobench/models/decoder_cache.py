@@ -27,13 +27,15 @@ class Cache:
       written: bool [B, length], which slots hold a token. A token's slot is its position, counted from the end of the
         prefix.
       prefix: a cache of one row, the text that all rows begin with; None where nothing is shared. It is read where it
-        is, not once for every row. Or one of B rows, all as long, what each row begins with.
+        is, not once for every row. Or one of B rows, what each row begins with.
+      ahead: int32 [B], how far the rotations of a row's tokens are ahead of their positions; None for not at all.
     """
 
     keys: tuple[jax.Array, ...]
     values: tuple[jax.Array, ...]
     written: jax.Array
     prefix: Cache | None = None
+    ahead: jax.Array | None = None
 
     @property
     def length(self) -> int:
@@ -57,6 +59,7 @@ class Cache:
             tuple(jnp.pad(array, ((0, 0), (0, 0), (0, more), (0, 0)))[:, :, :length] for array in self.values),
             jnp.pad(self.written, ((0, 0), (0, more)))[:, :length],
             self.prefix,
+            self.ahead,
         )
 
 
@@ -71,7 +74,8 @@ def make_cache(
       length: number of slots, at least the number of tokens of the longest text with its continuation, without those
         of the prefix.
       dtype: of keys and values, the network's compute dtype.
-      prefix: what the texts begin with, a cache of one row or of as many, without a prefix of its own.
+      prefix: what the texts begin with, a cache of one row or of as many, without a prefix of its own. Rotations are
+        as far ahead of positions as it says.
 
     Raises:
       ValueError: if the model cannot compute texts of this length.
@@ -84,7 +88,8 @@ def make_cache(
         )
 
     written = jnp.zeros((batch, length), bool)
-    return Cache(layers(config.head_dim, length), layers(length, config.head_dim), written, prefix)
+    ahead = None if prefix is None else prefix.ahead
+    return Cache(layers(config.head_dim, length), layers(length, config.head_dim), written, prefix, ahead)
 
 
 def check_length(config: DecoderConfig, length: int) -> None:

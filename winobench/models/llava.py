@@ -263,15 +263,6 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         self, prefix: KeysValues, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
         """As of `VisionLanguageNetwork`; a question has a token at least."""
-        model, (keys, values) = self.language_model, prefix
-        rows, width = input_ids.shape
-        length = keys[0].shape[-1]
-        decoder_cache.check_length(model.config, length + width)
-        longest = model.config.longest
-        slots = width + more if longest is None else min(width + more, longest - length)
-        read = Cache(keys, values, jnp.ones((rows, length), bool))
-        cache = decoder_cache.make_cache(model.config, rows, slots, self.dtype, read)
-        column = jnp.arange(width)
-        positions = jnp.where(column < lengths[:, None], length + column, -1)
-        hidden, cache = model(input_ids, positions, cache)
-        return hidden[jnp.arange(rows), lengths - 1], cache, length + lengths
+        keys, values = prefix
+        read = Cache(keys, values, jnp.ones((len(input_ids), keys[0].shape[-1]), bool))
+        return vision_language.continue_reading(self.language_model, read, input_ids, lengths, more)

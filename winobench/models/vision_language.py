@@ -15,12 +15,12 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh
 
 from winobench import parallel
-from winobench.models import decoder, opt, t5
+from winobench.models import decoder, decoder_cache, opt, t5
 from winobench.models.base import Network
 from winobench.models.decoder_cache import Cache
 
 IMAGE_TOKEN = "<image>"
-"""What stands in texts for the tokens that hold an image's place."""
+"""What stands in most families' texts for the tokens that hold an image's place."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +34,14 @@ class PromptForm:
       text_tokens: longest question of VQAScore in tokens; longer ones lose their beginning.
       template: what a prompt for a text stands in; ``{}`` stands for the prompt.
       caption: what the empty prompt asks for.
-      names_image: whether these texts have ``<image>`` where the image is read; otherwise it comes before all of them.
+      names_image: whether these texts have ``image_token`` where the image is read; otherwise it comes before all of
+        them.
       on_square: whether VQAScore is published with images that are filled up to squares, not cropped.
       own_question: what a question is put in that has an answer of its own, where the image comes before all texts.
       before_answer: what is between a question and its answer, such as a blank that is part of the answer's token.
+      image_token: what stands in texts for the tokens that hold an image's place.
+      tokens: further tokens that these texts are made of, and that a tokenizer is to know.
+      scores_end: whether VQAScore is published with the token that ends an answer as a part of it.
     """
 
     question: str
@@ -50,6 +54,9 @@ class PromptForm:
     on_square: bool = False
     own_question: str = "{}"
     before_answer: str = ""
+    image_token: str = IMAGE_TOKEN
+    tokens: tuple[str, ...] = ()
+    scores_end: bool = True
 
     def around(self, question: str) -> str:
         """What a question is put in that is asked as it is: `own_question`, or the template with VQAScore's beginning.
@@ -59,7 +66,8 @@ class PromptForm:
         """
         if not self.names_image:
             return self.own_question
-        return question.partition(IMAGE_TOKEN)[0] + IMAGE_TOKEN + self.template.partition(IMAGE_TOKEN)[2]
+        token = self.image_token
+        return question.partition(token)[0] + token + self.template.partition(token)[2]
 
 
 class VisionLanguageNetwork(Network):
@@ -83,11 +91,12 @@ class VisionLanguageNetwork(Network):
         return cls.form
 
     @abc.abstractmethod
-    def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
+    def see(self, pixels: Any, before: tuple[int, ...] = ()) -> Any:
         """What all questions about images share.
 
         Args:
-          pixels: [B, height, width, 3], RGB, normalised by the image processor.
+          pixels: as the image processor normalises them: [B, height, width, 3], RGB; or, of a network that takes images
+            of any shape, the `winobench.data.patches.Patches` of B of them.
           before: tokens of the language model that are read before the image.
 
         Returns:
@@ -135,7 +144,7 @@ class VisionLanguageNetwork(Network):
 
         Args:
           prefix, input_ids, lengths: as of `continue_from`.
-          answers: the tokens of each answer, the one that ends it included.
+          answers: the tokens of each answer, with the one that ends it where that is to count.
 
         Returns:
           For each answer, float32 [B, number of its tokens], in nats.
@@ -153,11 +162,37 @@ class VisionLanguageNetwork(Network):
                 before = jnp.concatenate([jnp.full((rows, 1), start, jnp.int32), tokens[:, :-1]], axis=1)
                 logits, _ = model.decode(before, cache=cache)
             else:
-                hidden, _ = model(tokens[:, :-1], after[:, None] + jnp.arange(len(answer) - 1), cache)
-                logits = model.logits(jnp.concatenate([last[:, None], hidden], axis=1))
+                states = last[:, None]
+                if len(answer) > 1:
+                    hidden, _ = model(tokens[:, :-1], after[:, None] + jnp.arange(len(answer) - 1), cache)
+                    states = jnp.concatenate([states, hidden], axis=1)
+                logits = model.logits(states)
             chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
             results.append(chosen - jax.nn.logsumexp(logits, axis=-1))
         return tuple(results)
+
+
+def continue_reading(
+    model: decoder.Decoder, read: Cache, input_ids: jax.Array, lengths: jax.Array, more: int
+) -> tuple[jax.Array, Cache, jax.Array]:
+    """`VisionLanguageNetwork.continue_from` of a decoder that has read beginnings and images.
+
+    Args:
+      model: the language model.
+      read: what it has read, a cache of B rows without a prefix of its own; all of its slots count for what a model
+        with a longest text can compute.
+      input_ids, lengths, more: as of `VisionLanguageNetwork.continue_from`; a question has a token at least.
+    """
+    rows, width = input_ids.shape
+    decoder_cache.check_length(model.config, read.length + width)
+    longest = model.config.longest
+    slots = width + more if longest is None else min(width + more, longest - read.length)
+    cache = decoder_cache.make_cache(model.config, rows, slots, model.dtype, read)
+    before = jnp.sum(read.written, axis=1, dtype=jnp.int32)
+    column = jnp.arange(width)
+    positions = jnp.where(column < lengths[:, None], before[:, None] + column, -1)
+    hidden, cache = model(input_ids, positions, cache)
+    return hidden[jnp.arange(rows), lengths - 1], cache, before + lengths
 
 
 def check_pixels(name: str, pixels: jax.Array, size: int) -> None:

@@ -55,9 +55,10 @@ class Captioner:
 
         Args:
           loaded: the model; it computes in the dtype that it was loaded in.
-          template: what prompts stand in, with ``{}`` once, where a prompt comes, and, of a model such as LLaVA, with
-            ``<image>`` before it; when None, that of the model: prompts as they are for BLIP-2 and InstructBLIP,
-            ``USER: <image>``, a new line and ``{} ASSISTANT:`` for LLaVA.
+          template: what prompts stand in, with ``{}`` once, where a prompt comes, and before it, of a model such as
+            LLaVA, ``<image>``, or of Qwen3-VL ``<|image_pad|>``; when None, that of the model: prompts as they are for
+            BLIP-2 and InstructBLIP, ``USER: <image>``, a new line and ``{} ASSISTANT:`` for LLaVA, a conversation of
+            the published chat template for Qwen3-VL.
           batch_size: pictures that each device works on at once; chosen for the kind of device when None.
           seed: of texts that are drawn.
           mesh: the devices, each of which gets a copy of the parameters; None for those that the model is on.
@@ -95,6 +96,7 @@ class Captioner:
         *,
         mesh: Mesh | None = None,
         int8: bool = False,
+        max_pixels: int | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
         **others: Any,
@@ -104,7 +106,7 @@ class Captioner:
         Args:
           source: a name in `winobench.registry.MODELS`, a folder as transformers' model and processor write it, or a
             hub id such as ``Salesforce/blip2-flan-t5-xl``.
-          dtype, mesh, int8, revision, allow_pickle: as of `winobench.VQAScore.from_pretrained`.
+          dtype, mesh, int8, max_pixels, revision, allow_pickle: as of `winobench.VQAScore.from_pretrained`.
           **others: options of `Captioner`.
 
         Raises:
@@ -117,7 +119,9 @@ class Captioner:
             vision_language.check_template("template", others["template"], form)
         # Copies for other devices are made when it is known how large they are.
         first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
-        loaded = vision_language.load_vision_language(resolved, dtype, mesh=first, int8=int8, allow_pickle=allow_pickle)
+        loaded = vision_language.load_vision_language(
+            resolved, dtype, mesh=first, int8=int8, max_pixels=max_pixels, allow_pickle=allow_pickle
+        )
         spread = parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if mesh is None else None
         return cls(loaded, mesh=spread, **others)
 
@@ -198,8 +202,9 @@ class Captioner:
                 loaded = [next(pictures) for _ in range(count)]
                 # What fills the batch up is its first picture once more, about which nothing is written.
                 filled = np.where(np.arange(rows) < count, np.arange(rows), 0)
-                pixels, places = np.stack([loaded[row] for row in filled]), start + filled
-                draws = self._draws(pixels, [prompts[place] for place in places], temperature, sample)
+                chosen, places = [loaded[row] for row in filled], start + filled
+                pixels = jax.tree.map(lambda *rows: np.stack(rows), *chosen)
+                draws = self._draws(chosen, [prompts[place] for place in places], temperature, sample)
                 limits = np.where(np.arange(rows) < count, limit, 0).astype(np.int32)
                 asked = [(ids[places], lengths[places]) for ids, lengths in columns]
                 texts, counts = self._run(pixels, asked, limits, draws)
@@ -208,7 +213,7 @@ class Captioner:
 
     def _run(
         self,
-        pixels: np.ndarray,
+        pixels: Any,
         columns: list[tuple[np.ndarray, np.ndarray]],
         limits: np.ndarray,
         draws: tuple[np.ndarray, np.ndarray] | None,
@@ -250,14 +255,15 @@ class Captioner:
         return columns
 
     def _draws(
-        self, pixels: np.ndarray, prompts: Sequence[str], temperature: float, sample: int
+        self, pictures: Sequence[Any], prompts: Sequence[str], temperature: float, sample: int
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """What texts are drawn with: of the seed, the picture and the prompt alone."""
         if not temperature:
             return None
         keys = np.zeros((len(prompts), 2), np.uint32)
-        for key, picture, prompt in zip(keys, pixels, prompts, strict=True):
-            drawn_of = [self._seed, hashlib.sha256(picture.tobytes()).hexdigest(), prompt, temperature, sample]
+        for key, picture, prompt in zip(keys, pictures, prompts, strict=True):
+            content = b"".join(part.tobytes() for part in jax.tree.leaves(picture))
+            drawn_of = [self._seed, hashlib.sha256(content).hexdigest(), prompt, temperature, sample]
             key[:] = np.frombuffer(hashlib.sha256(json.dumps(drawn_of).encode()).digest()[:8], "<u4")
         return keys, np.full(len(prompts), temperature, np.float32)
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
+from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.models import decoder, decoder_cache, functional, t5
 from winobench.models.decoder_cache import Cache
@@ -50,7 +51,7 @@ class Program:
     dtype: str
     start: int | None = None
     ends: tuple[int, ...] = ()
-    processor: ImageProcessor | None = None
+    processor: ImageProcessor | PatchProcessor | None = None
     before: tuple[int, ...] = ()
 
     def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
@@ -86,14 +87,15 @@ class PicturePrompts(NamedTuple):
     """Prompts of a batch, each behind a picture.
 
     Attributes:
-      pictures: uint8 [rows, height, width, 3], from the image processor.
+      pictures: from the image processor, a pytree of arrays [rows, ...]: uint8 [rows, height, width, 3], or
+        `winobench.data.patches.Patches`.
       ids: int32 [rows, width], the prompt in tokens of the language model, at the left.
       lengths: int32 [rows], how many of them there are.
       question: (int32 [rows, width], int32 [rows]), the prompt in tokens of a Q-Former that reads it, and their number;
         empty where it reads none.
     """
 
-    pictures: jax.Array
+    pictures: Any
     ids: jax.Array
     lengths: jax.Array
     question: tuple[jax.Array, ...]

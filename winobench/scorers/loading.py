@@ -48,7 +48,9 @@ SCORERS: dict[str, Kind] = {
     ),
     "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
     "vqa_score": Kind(
-        "winobench.scorers.vqa_score:VQAScore", "language model that sees", ("blip-2", "instructblip", "llava")
+        "winobench.scorers.vqa_score:VQAScore",
+        "language model that sees",
+        ("blip-2", "instructblip", "llava", "qwen3_vl"),
     ),
 }
 
@@ -62,6 +64,7 @@ def load_scorer(
     allow_pickle: bool = False,
     batch_size: int | str | None = None,
     model_parallel: int = 1,
+    max_pixels: int | None = None,
     diffusion: dict[str, Any] | None = None,
 ) -> Scorer | SampledScorer:
     """Loads a model and makes it a scorer.
@@ -74,21 +77,23 @@ def load_scorer(
       allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
       batch_size: of the scorer; chosen for the kind of device when None. Diffusion models also take ``search``.
       model_parallel: devices of this process that share one copy of the parameters; 1 gives each its own.
+      max_pixels: of language models that see images of any shape: as of `winobench.VQAScore.from_pretrained`.
       diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``; those that are None are
         left out.
 
     Raises:
-      InputError: there is no such model, its kind is not known, or it is a baseline and an option is for diffusion
-        models.
+      InputError: there is no such model, its kind is not known, or an option is for another kind.
     """
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
     kind = scorer_kind(name, revision)
-    _check_options(name, kind, given, variant=variant, revision=revision, model_parallel=model_parallel)
+    _check_options(name, kind, given, max_pixels, variant=variant, revision=revision, model_parallel=model_parallel)
     if kind is None:
         return registry.plugged_in()[name].load()()
     source = registry.model_source(name)
     model = registry.MODELS.get(name)
     options = {**(model.options if model is not None else {}), **given}
+    if max_pixels is not None:
+        options["max_pixels"] = max_pixels
     if model_parallel != 1:
         import jax
 
@@ -137,6 +142,7 @@ def check_scorer(
     variant: str | None = None,
     revision: str | None = None,
     model_parallel: int = 1,
+    max_pixels: int | None = None,
     diffusion: Mapping[str, Any] | None = None,
     timesteps: str | Sequence[int] | None = None,
     of_samples: Mapping[str, Any] | None = None,
@@ -145,7 +151,7 @@ def check_scorer(
     """Refuses a model for which its options are none, reading small files alone: before any of several models runs.
 
     Args:
-      name, dtype, variant, revision, model_parallel, diffusion: as of `load_scorer`.
+      name, dtype, variant, revision, model_parallel, max_pixels, diffusion: as of `load_scorer`.
       timesteps: the rule, or timesteps that the model's schedule must have.
       of_samples: options of an evaluation that only scorers with samples of noise have, such as ``mode``, where they
         are given; of plugged-in scorers only the evaluation itself can tell.
@@ -157,7 +163,7 @@ def check_scorer(
     options.DTYPE.check("dtype", dtype)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
     kind = scorer_kind(name, revision)
-    _check_options(name, kind, given, variant=variant, revision=revision, model_parallel=model_parallel)
+    _check_options(name, kind, given, max_pixels, variant=variant, revision=revision, model_parallel=model_parallel)
     if kind is None:
         return
     if kind != "diffusion_itm":
@@ -187,8 +193,13 @@ def check_scorer(
         memory_checks.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
-def _check_options(name: str, kind: str | None, given: dict[str, Any], **others: Any) -> None:
+def _check_options(name: str, kind: str | None, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
     """Refuses options that a kind of scorer does not have."""
+    if max_pixels is not None and kind != "vqa_score":
+        raise InputError(
+            f"max_pixels is an option of language models that see, but {name!r} is none: leave it out",
+            code="option-of-others",
+        )
     if kind is None:
         others["model_parallel"] = others["model_parallel"] != 1
         _refuse(name, given | {option: value for option, value in others.items() if value})

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from winobench import parallel
+from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
@@ -40,7 +41,7 @@ class PairScorer(abc.ABC):
 
     def __init__(
         self,
-        processor: ImageProcessor,
+        processor: ImageProcessor | PatchProcessor,
         encode_image: NetworkFunction,
         encode_text: NetworkFunction,
         params: list[jax.Array],
@@ -54,7 +55,7 @@ class PairScorer(abc.ABC):
 
         Args:
           processor: makes images ready for the network.
-          encode_image: uint8 [n, height, width, 3] -> a pytree of arrays [n, ...].
+          encode_image: n of what the processor makes, in one pytree of arrays -> a pytree of arrays [n, ...].
           encode_text: what `_tokenize` gives, n of it in one pytree -> a pytree of arrays [n, ...].
           params: the network's, on the devices.
           mesh: the devices.
@@ -73,7 +74,7 @@ class PairScorer(abc.ABC):
         if rows is not None:
             self._image_rows = self._text_rows = common.positive("table_rows", rows)
         else:
-            self._image_rows = self._default_rows(encode_image, self._blank_image())
+            self._image_rows = self._default_rows(encode_image, processor.blank)
             self._text_rows = self._default_rows(encode_text, example_text)
 
     @property
@@ -133,7 +134,7 @@ class PairScorer(abc.ABC):
             self._image_encoder,
             len(images),
             self._image_rows,
-            self._blank_image(),
+            self.processor.blank,
             lambda numbers: tables.load_ahead(
                 lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
             ),
@@ -174,9 +175,6 @@ class PairScorer(abc.ABC):
         # A batch of pairs may have as many images; with fewer rows it would be cut short. Where images are so large (a
         # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
         return max(min(self._size.total, table_rows(encoded, 2 * room)), table_rows(encoded, room))
-
-    def _blank_image(self) -> np.ndarray:
-        return np.zeros((*self.processor.size, 3), np.uint8)
 
 
 def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:

@@ -1,12 +1,12 @@
 """VQAScore (Lin et al., 2024): how likely a language model that sees answers that an image shows a text.
 
 The model is asked ``Does this figure show "..."?`` about the image. As published, the score is the probability of the
-answer, exp(-the mean of the cross-entropies of its tokens, the one that ends it included).
+answer, exp(-the mean of the cross-entropies of its tokens), the one that ends it included, but of Qwen3-VL.
 
 An image goes through the vision tower once, down to what all questions about it share: of InstructBLIP the keys and
 values that the Q-Former's cross-attentions make of it; of BLIP-2, whose Q-Former reads no question, what the language
-model is given; of LLaVA the language model's keys and values up to the question. A pair then costs a pass of the
-Q-Former, if it reads the question, and the language model's over what is left.
+model is given; of LLaVA and Qwen3-VL the language model's keys and values up to the question. A pair then costs a pass
+of the Q-Former, if it reads the question, and the language model's over what is left.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from winobench import options, parallel
 from winobench.checkpoints import sources, vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.data import question_texts
+from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor, OnSquare
 from winobench.errors import InputError
 from winobench.models import functional
@@ -47,9 +48,9 @@ _MAX_TEXT_TOKENS = 512
 
 
 def _encode_images(
-    model: VisionLanguageNetwork, images: jax.Array, processor: ImageProcessor, before: tuple[int, ...]
+    model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> Any:
-    """Images as the pairs need them: uint8 [n, size, size, 3] -> a pytree of arrays [n, ...]."""
+    """Images as the pairs need them: n of what the processor makes -> a pytree of arrays [n, ...]."""
     return model.see(processor.normalize(images), before)
 
 
@@ -130,14 +131,14 @@ class VQAScore(PairScorer):
 
         Args:
           loaded: the model; it computes in the dtype that it was loaded in.
-          question: with ``{}`` once, where the text comes, and, of a model such as LLaVA, with ``<image>`` before it;
-            that of the published evaluation when None, and so for both answers; of an OPT, for which none is published,
-            `winobench.models.blip_2.OPT_FORM`'s.
+          question: with ``{}`` once, where the text comes, and before it, of a model such as LLaVA, ``<image>``, or of
+            Qwen3-VL ``<|image_pad|>``; that of the published evaluation when None, and so for both answers; of an OPT,
+            for which none is published, `winobench.models.blip_2.OPT_FORM`'s.
           answer: the answer whose probability counts.
           opposite: what log-odds are against.
           score: one of ``SCORES``.
           max_text_tokens: longer questions lose their beginning, though not what is before the image. When None, 128 as
-            published of InstructBLIP, or as many as the Q-Former has positions for; 512 of LLaVA.
+            published of InstructBLIP, or as many as the Q-Former has positions for; 512 of LLaVA and Qwen3-VL.
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
           table_rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed
             amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
@@ -198,6 +199,7 @@ class VQAScore(PairScorer):
         *,
         mesh: Mesh | None = None,
         int8: bool = False,
+        max_pixels: int | None = None,
         variant: str | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
@@ -213,6 +215,9 @@ class VQAScore(PairScorer):
             the parameters. All of this process when None, or those CPU devices among them that there is memory for
             copies of the parameters for.
           int8: whether most of the language model's weights are rounded to 8 bits.
+          max_pixels: of a model that takes images of any shape, such as Qwen3-VL, pixels beyond which one is made
+            smaller; every image takes as much work and memory as one of so many. 1,003,520, or what the model's files
+            allow if that is less, when None.
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
@@ -231,7 +236,13 @@ class VQAScore(PairScorer):
         # Copies for other devices are made when it is known how large they are.
         first = parallel.make_mesh(jax.local_devices()[:1]) if mesh is None else parallel.as_mesh(mesh)
         loaded = vision_language.load_vision_language(
-            resolved, dtype, mesh=first, int8=int8, variant=variant, allow_pickle=allow_pickle
+            resolved,
+            dtype,
+            mesh=first,
+            int8=int8,
+            max_pixels=max_pixels,
+            variant=variant,
+            allow_pickle=allow_pickle,
         )
         spread = parallel.default_mesh(jax.tree.leaves(loaded.network[1])) if mesh is None else None
         return cls(loaded, mesh=spread, **others)
@@ -262,7 +273,7 @@ class VQAScore(PairScorer):
 
     def _tokens_of(self, name: str, answer: Any) -> tuple[int, ...]:
         loaded = self._loaded
-        around = {"before": loaded.form.before_answer, "end": loaded.end}
+        around = {"before": loaded.form.before_answer, "end": loaded.end if loaded.form.scores_end else None}
         return _answer_tokens(name, answer, loaded.tokenizer, loaded.config.start is None, **around)
 
     def fingerprint(self) -> dict[str, Any]:
@@ -341,7 +352,7 @@ def _answer_by_answer(
 def _answer_tokens(
     name: str, answer: Any, tokenizer: Any, follows: bool, *, before: str = "", end: int | None = None
 ) -> tuple[int, ...]:
-    """The tokens of an answer, the one that ends it included; raises InputError for one that the model cannot give.
+    """The tokens of an answer; raises InputError for one that the model cannot give.
 
     Args:
       name: of the option.
@@ -349,11 +360,11 @@ def _answer_tokens(
       tokenizer: of the language model.
       follows: whether the answer follows the question in one text, so that the tokenizer puts nothing around it.
       before: what is between the question and the answer.
-      end: the token that ends an answer that follows.
+      end: the token that ends an answer that follows; None where it is not scored.
     """
     check_texts([answer])
     ids = tuple(tokenizer(before + answer, add_special_tokens=not follows)["input_ids"])
-    ids += (end,) * follows
+    ids += (end,) * (follows and end is not None)
     words = set(tokenizer(answer, add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids)
     if not words or tokenizer.unk_token_id in ids:
         raise InputError(

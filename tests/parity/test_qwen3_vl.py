@@ -1,0 +1,339 @@
+"""Qwen3-VL against torch transformers: from published folders to pixels, states, logits, scores and texts.
+
+Images of a batch differ in shape. Float32, relative to the largest expected value.
+"""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax import nnx
+from PIL import Image
+
+from tests import tiny_language_models
+from tests.expectations import raises
+from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
+from tests.tiny_vision_language import QWEN_IMAGES, write_vision_language
+from winobench import parallel
+from winobench.checkpoints import models, vision_language, weights
+from winobench.data.patches import MAX_PIXELS, PatchProcessor
+from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
+from winobench.models.qwen3_vl_config import Qwen3VLConfig
+from winobench.responders.captioner import Captioner
+from winobench.scorers import loading, vqa_score
+from winobench.scorers.vqa_score import VQAScore
+
+TOLERANCE = 1e-5
+# Height and width: a grid of 4 x 12 patches, the largest one, one that is enlarged, and a gray one.
+SIZES = ((17, 50), (40, 48), (9, 5), (31, 31))
+TEXTS = ["a red cube", "the blue ball left of a red cube", ""]
+ANSWERS = ((17, 3), (30, 31, 3))
+
+
+def pictures():
+    rng = np.random.default_rng(4)
+    *colours, gray = (rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in SIZES)
+    return [*map(Image.fromarray, colours), Image.fromarray(gray[..., 0])]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    step = vqa_score._score_pairs.__wrapped__
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        compiled = jax.jit(step, static_argnames="how", compiler_options=QUICK_COMPILATION)
+        patch.setattr(vqa_score, "_score_pairs", compiled)
+        tiny_language_models.compile_quickly(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_vision_language(tmp_path_factory.mktemp("qwen3-vl"), "qwen3_vl")
+
+
+@pytest.fixture(scope="module")
+def network(folder):
+    return transformers.Qwen3VLForConditionalGeneration.from_pretrained(folder).eval()
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return vision_language.load_vision_language(folder, mesh=parallel.make_mesh(jax.devices()[:1]))
+
+
+def torch_inputs(folder, picture, question, more=()):
+    """What the published processor makes of one picture and a question in the chat template, and tokens behind it."""
+    images = transformers.Qwen2VLImageProcessorPil.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = images(picture.convert("RGB"), return_tensors="pt")
+    content = [{"type": "image"}, {"type": "text", "text": question}]
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+    )
+    count = int(inputs["image_grid_thw"].prod()) // images.merge_size**2
+    ids = tokenizer(text.replace("<|image_pad|>", "<|image_pad|>" * count))["input_ids"]
+    ids = torch.tensor([[*ids, *more]])
+    is_image = ids == tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    return {**inputs, "input_ids": ids, "mm_token_type_ids": is_image.int()}
+
+
+def asked(text):
+    return f'Does this figure show "{text}"? Please answer Yes or No.'
+
+
+def test_states_logits_and_answers(network, loaded, folder):
+    """Vision tower and language model, with questions of unlike lengths about pictures of unlike shapes."""
+    graph, state = loaded.network
+    patches = [loaded.processor(picture) for picture in pictures()[:3]]
+    assert [each.grid.tolist() for each in patches] == [[4, 12], [8, 10], [6, 4]]
+    assert loaded.processor.most_patches == 96
+    before, found = loaded.tokens(loaded.form.template, [asked(text) for text in TEXTS])
+    lengths = np.array([len(ids) for ids in found], np.int32)
+    ids = np.array([[*ids, *[7] * (lengths.max() + 2 - len(ids))] for ids in found], np.int32)
+
+    def run(state, patches, ids, lengths):
+        model = nnx.merge(graph, state)
+        pixels = loaded.processor.normalize(patches)
+        states, deep = model.visual(pixels)
+        read = (model.ask(model.see(pixels, before)), ids, lengths)
+        logits = model.language_model.logits(model.continue_from(*read, 0)[0])
+        return [states, *deep], logits, model.answer_log_probabilities(*read, ANSWERS)
+
+    batch = jax.tree.map(lambda *rows: np.stack(rows), *patches)
+    with jax.default_matmul_precision("highest"):
+        states, logits, answers = jax.jit(run, compiler_options=QUICK_COMPILATION)(state, batch, ids, lengths)
+    for row, (picture, text) in enumerate(zip(pictures(), TEXTS, strict=False)):
+        for number, answer in enumerate(ANSWERS):
+            inputs = torch_inputs(folder, picture, asked(text), answer[:-1])
+            seen = network.model.visual(inputs["pixel_values"], inputs["image_grid_thw"])
+            for ours, theirs in zip(states, [seen.pooler_output, *seen.deepstack_features], strict=True):
+                assert relative_error(ours[row, : len(theirs)], theirs) < TOLERANCE
+            expected = network(**inputs).logits[0, -len(answer) :]
+            assert relative_error(logits[row], expected[0]) < TOLERANCE
+            likelihoods = torch.log_softmax(expected, dim=-1)[range(len(answer)), list(answer)]
+            assert relative_error(answers[number][row], likelihoods) < TOLERANCE
+    # Otherwise nothing would show that picture and question are looked at.
+    assert np.ptp(np.asarray(logits), axis=0).max() > 0.1
+
+
+def test_published_score(network, loaded, folder):
+    """The probability of "Yes" as the first token, for pairs of several pictures in a batch; and the log-odds."""
+    tokenizer = loaded.tokenizer
+    yes, no = (tokenizer(word)["input_ids"] for word in ("Yes", "No"))
+    assert len(yes) == len(no) == 1
+    expected = np.zeros((len(SIZES), len(TEXTS), 2))
+    for row, picture in enumerate(pictures()):
+        for column, text in enumerate(TEXTS):
+            logits = network(**torch_inputs(folder, picture, asked(text))).logits[0, -1]
+            expected[row, column] = torch.log_softmax(logits, dim=-1)[[*yes, *no]]
+    wanted = {"probability": np.exp(expected[..., 0]), "log_odds": expected[..., 0] - expected[..., 1]}
+    for kind, scores in wanted.items():
+        scorer = VQAScore(loaded, score=kind, batch_size=4)
+        assert relative_error(scorer.score(pictures(), TEXTS), scores) < TOLERANCE
+        assert np.ptp(scores, axis=0).min() > 1e-3 * np.abs(scores).max()
+        assert np.ptp(scores, axis=1).min() > 1e-3 * np.abs(scores).max()
+
+
+def test_greedy_texts(network, loaded, folder):
+    """Texts that grow behind pictures of unlike shapes, as alone."""
+    captioner = Captioner(loaded, batch_size=2)
+    prompts = ["", "Is the ball left of the red cube?", "a cube", ""]
+    expected = []
+    for picture, prompt in zip(pictures(), prompts, strict=True):
+        inputs = torch_inputs(folder, picture, prompt or "Describe this image.")
+        ids = network.generate(**inputs, do_sample=False, max_new_tokens=12)
+        written = ids[0, inputs["input_ids"].shape[1] :]
+        expected.append(loaded.tokenizer.decode(written, skip_special_tokens=True).strip())
+    assert captioner.write(pictures(), prompts, max_tokens=12) == expected
+    assert len(set(expected)) == len(expected)
+    with raises("image-slot-in-text", "'a <|image_pad|>'"):
+        captioner.write(pictures()[:1], "a <|image_pad|>")
+
+
+def test_layouts_of_the_weights(network, loaded, folder, tmp_path):
+    """The published names, those of the installed transformers, and a head that is the embeddings."""
+    tensors = weights.read_weights([str(path) for path in sorted(folder.glob("*.safetensors"))])
+    assert tensors.keys() == network.state_dict().keys()
+    shapes = sorted(shape for _, shape in models.torch_names(loaded.module()).values())
+    assert shapes == sorted(tuple(tensor.shape) for tensor in network.state_dict().values())
+    network.save_pretrained(tmp_path)
+    saved = weights.read_weights([str(tmp_path / "model.safetensors")])
+
+    def build(tensors):
+        cls = Qwen3VLForConditionalGeneration
+        return vision_language.build_vision_language(cls, loaded.config, tensors)
+
+    assert len({build(each)[2] for each in (tensors, saved)}) == 1
+    without = {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"}
+    assert len(without) == len(tensors) - 1
+    config, (_, state), _ = build(without)
+    assert config.text_config.tie_word_embeddings
+    assert "lm_head" not in state["language_model"]
+
+
+@pytest.mark.parametrize("options", [QWEN_IMAGES, json.loads(json.dumps(QWEN_IMAGES)) | {"patch_size": 16}])
+def test_preprocessing(options):
+    """Pictures of odd shapes, gray, and with an alpha channel that is opaque; transparent ones are on white."""
+    options = options | {"size": {"shortest_edge": 4096, "longest_edge": 100_000}}
+    official = transformers.Qwen2VLImageProcessorPil(**options)
+    ours = PatchProcessor.from_config(options)
+    rng = np.random.default_rng(4)
+    shapes = ((351, 470), (20, 9), (1, 3), (337, 335), (3, 500))
+    images = [Image.fromarray(rng.integers(0, 256, (*shape, 3), dtype=np.uint8)) for shape in shapes]
+    images += [Image.fromarray(rng.integers(0, 256, (33, 47), dtype=np.uint8)), images[0].copy()]
+    images[-1].putalpha(255)
+    for image in images:
+        expected = official(image.convert("RGB"), return_tensors="np")
+        found = ours(image)
+        assert [1, *found.grid.tolist()] == expected["image_grid_thw"][0].tolist()
+        count = found.grid.prod()
+        side = official.patch_size
+        pixels = np.asarray(ours.normalize(found).pixels).reshape(-1, side, side, 3).transpose(0, 3, 1, 2)
+        theirs = expected["pixel_values"].reshape(count, 3, 2, side, side)
+        for frame in range(2):
+            np.testing.assert_array_equal(pixels[:count], theirs[:, :, frame])
+        assert not found.pixels[count:].any()
+    images[0].putalpha(0)
+    found = ours(images[0])
+    assert (found.pixels[: found.grid.prod()] == 255).all()
+
+
+def test_bounds_of_pictures(folder):
+    """What is asked for, what files allow, and what is usual; another bound is another model."""
+    published = QWEN_IMAGES | {"size": {"shortest_edge": 65536, "longest_edge": 16777216}, "patch_size": 16}
+    usual = PatchProcessor.from_config(published)
+    assert (usual.max_pixels, usual.most_patches) == (MAX_PIXELS, 4 * 980)
+    assert PatchProcessor.from_config(QWEN_IMAGES).max_pixels == 32 * 48
+    wide = PatchProcessor.from_config(published, 2**22)
+    assert wide(np.zeros((2048, 2048, 3), np.uint8)).grid.tolist() == [128, 128]
+    assert usual(np.zeros((2048, 2048, 3), np.uint8)).grid.tolist() == [62, 62]
+    for wrong in (1024, 2**25, "many"):
+        with raises("bad-value", "max_pixels", "16,777,216"):
+            PatchProcessor.from_config(published, wrong)
+    with raises("image-too-elongated", "2001 x 10", "200 times"):
+        usual(np.zeros((10, 2001, 3), np.uint8))
+    few = PatchProcessor.from_config(QWEN_IMAGES)
+    with raises("image-too-elongated", "400 x 2", "max_pixels=1536"):
+        few(np.zeros((2, 400, 3), np.uint8))
+    scorers = [loading.load_scorer(str(folder), max_pixels=each) for each in (None, 1024)]
+    assert [scorer.processor.max_pixels for scorer in scorers] == [32 * 48, 1024]
+    assert len({scorer.fingerprint()["model"] for scorer in scorers}) == 2
+    with raises("bad-value", "max_pixels", "1,536"):
+        Captioner.from_pretrained(folder, max_pixels=2000)
+
+
+def published_config(width, inner, layers, heads, vision):
+    """Of Qwen/Qwen3-VL-4B-Instruct and its siblings, as published."""
+    text = {"attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 151643, "dtype": "bfloat16"}
+    text |= {"eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": width}
+    text |= {"initializer_range": 0.02, "intermediate_size": inner, "max_position_embeddings": 262144}
+    text |= {"model_type": "qwen3_vl_text", "num_attention_heads": heads, "num_hidden_layers": layers}
+    text |= {"num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_theta": 5000000, "use_cache": True}
+    text |= {"rope_scaling": {"mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default"}}
+    text |= {"vocab_size": 151936, "tie_word_embeddings": width < 4096}
+    tower = {"hidden_act": "gelu_pytorch_tanh", "in_channels": 3, "initializer_range": 0.02, "model_type": "qwen3_vl"}
+    tower |= {"num_heads": 16, "num_position_embeddings": 2304, "out_hidden_size": width, "patch_size": 16}
+    tower |= {"spatial_merge_size": 2, "temporal_patch_size": 2, **vision}
+    whole = {"architectures": ["Qwen3VLForConditionalGeneration"], "image_token_id": 151655, "model_type": "qwen3_vl"}
+    whole |= {"tie_word_embeddings": width < 4096, "transformers_version": "4.57.0.dev0", "video_token_id": 151656}
+    whole |= {"vision_end_token_id": 151653, "vision_start_token_id": 151652}
+    return whole | {"text_config": text, "vision_config": tower}
+
+
+LARGE = {"depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "deepstack_visual_indexes": [5, 11, 17]}
+SO400M = {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "deepstack_visual_indexes": [8, 16, 24]}
+
+
+@pytest.mark.parametrize(
+    ("values", "parameters"),
+    [
+        (published_config(2048, 6144, 28, 16, LARGE), 2_127_532_032),
+        (published_config(2560, 9728, 36, 32, LARGE), 4_437_815_808),
+        (published_config(4096, 12288, 36, 32, SO400M), 8_767_123_696),
+    ],
+)
+def test_published_sizes(values, parameters):
+    """The hub's numbers of parameters, from shapes."""
+    config = Qwen3VLConfig.from_dict(values)
+    assert Qwen3VLConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    network = vision_language.abstract_vision_language(Qwen3VLForConditionalGeneration, config)
+    assert sum(leaf.size for leaf in jax.tree.leaves(nnx.state(network))) == parameters
+    # Of 64 pairs: time has what the others leave, and all that is behind them.
+    axes = config.text_config.axes
+    assert axes[:7] == (0, 1, 2, 0, 1, 2, 0)
+    assert [axes.count(axis) for axis in range(3)] == [24, 20, 20]
+    assert axes[-4:] == (0, 0, 0, 0)
+
+
+def test_bad_configs():
+    values = published_config(2048, 6144, 28, 16, LARGE)
+    text, tower = values["text_config"], values["vision_config"]
+    section = {"mrope_interleaved": True, "mrope_section": [24, 20], "rope_type": "default"}
+    faults = [
+        ({"text_config": text | {"model_type": "qwen3_vl_moe_text"}}, ("wrong-kind-of-model", "qwen3_vl_moe_text")),
+        ({"text_config": text | {"rope_scaling": section}}, ("unsupported-option", "mrope_section", "64 in all")),
+        (
+            {"text_config": text | {"rope_scaling": section | {"mrope_interleaved": False}}},
+            ("unsupported-option", "mrope_interleaved"),
+        ),
+        ({"vision_config": tower | {"out_hidden_size": 2560}}, ("unsupported-option", "out_hidden_size", "2048")),
+        ({"vision_config": tower | {"num_position_embeddings": 2305}}, ("unsupported-option", "a square")),
+        ({"vision_config": tower | {"deepstack_visual_indexes": [5, 24]}}, ("unsupported-option", "24")),
+        ({"image_token_id": 151936}, ("unsupported-option", "image_token_id", "151936")),
+        ({"model_type": "qwen3_vl_moe"}, ("wrong-kind-of-model", "qwen3_vl_moe")),
+    ]
+    for fault, message in faults:
+        with raises(*message):
+            Qwen3VLConfig.from_dict(values | fault)
+
+
+def test_parts_of_other_models(folder, tmp_path):
+    """An image's place that the tokenizer lacks, tokens that do not agree, patches of another size, a bad template."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+
+    def changed(name, old, new):
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        text = (folder / name).read_text()
+        assert old in text
+        (copy / name).write_text(text.replace(old, new))
+
+    changed("config.json", '"image_token_id": 402', '"image_token_id": 7')
+    with raises("mismatched-parts", "<|image_pad|>", "image_token_id=7"):
+        VQAScore.from_pretrained(copy)
+    changed("preprocessor_config.json", '"patch_size": 4', '"patch_size": 14')
+    with raises("mismatched-parts", "14 x 14", "4 x 4"):
+        VQAScore.from_pretrained(copy)
+    for token in ("<|image_pad|>", "<|vision_start|>"):
+        changed("tokenizer.json", token, "<|other|>")
+        config = (folder / "tokenizer_config.json").read_text().replace(token, "<|other|>")
+        (copy / "tokenizer_config.json").write_text(config)
+        with raises("mismatched-parts", "tokenizer", f"no token {token}"):
+            VQAScore.from_pretrained(copy)
+    for cls, option in ((VQAScore, "question"), (Captioner, "template")):
+        with raises("bad-template", option, "'Is it {}?'", "<|image_pad|>"):
+            cls.from_pretrained(folder, **{option: "Is it {}?"})
+
+
+def test_max_pixels_of_others(tmp_path):
+    folder = write_vision_language(tmp_path, "llava")
+    with raises("option-of-others", "max_pixels", "one size"):
+        VQAScore.from_pretrained(folder, max_pixels=1024)
+    for refuses in (loading.load_scorer, loading.check_scorer):
+        with raises("option-of-others", "max_pixels", "'clip-vit-b32'"):
+            refuses("clip-vit-b32", max_pixels=1024)
+
+
+@pytest.mark.slow
+def test_bfloat16_int8_and_shared_parameters(folder, loaded):
+    whole = VQAScore(loaded, batch_size=4).score(pictures(), TEXTS)
+    for options in ({"dtype": "bfloat16"}, {"int8": True}):
+        scores = VQAScore.from_pretrained(folder, **options).score(pictures(), TEXTS)
+        np.testing.assert_allclose(scores, whole, rtol=0.3)
+        assert not np.array_equal(scores, whole)
+    mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
+    shared = VQAScore.from_pretrained(folder, mesh=mesh, table_rows=2)
+    np.testing.assert_allclose(shared.score(pictures(), TEXTS), whole, rtol=1e-4)

@@ -1,0 +1,242 @@
+"""Images of any shape as patches, for networks that take each picture at a size of its own: Qwen2-VL and its heirs.
+
+A picture is resized to a multiple of some patches that is near its own shape and size, within bounds on the number of
+its pixels, and cut into patches. Programs have one shape: every picture has room for as many patches as the upper bound
+allows, and says how many are its own. As with `winobench.data.processors`, the host resizes and hands over bytes, and
+the device normalises them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import jax.numpy as jnp
+import numpy as np
+
+from winobench import memory, options
+from winobench.data import images as image_files
+from winobench.data import processors
+from winobench.errors import InputError
+
+MAX_PIXELS = 1_003_520
+"""Pixels of a picture beyond which it is made smaller if nobody asks for another bound: 1,280 squares of 28, which is
+the one that Qwen2-VL's processor has by itself. Files of Qwen3-VL allow 16,777,216, and then every picture would have
+room for as many: 16 times the work, whatever its own size."""
+
+FAMILY = "qwen2_vl"
+"""What this kind of image processor is called where the others have the names of `ImageProcessor.from_config`."""
+
+_PASSED_ON = (
+    "size",
+    "min_pixels",
+    "max_pixels",
+    "patch_size",
+    "temporal_patch_size",
+    "merge_size",
+    "resample",
+    "rescale_factor",
+    "image_mean",
+    "image_std",
+)
+_MOST_ELONGATED = 200  # the longer side over the shorter one, in the published code
+# As bytes on the host, and as float32 on the device.
+_BYTES_OF_A_PIXEL = 3 + 3 * 4
+
+
+class Patches(NamedTuple):
+    """Pictures in patches.
+
+    Attributes:
+      pixels: [..., N, patch_size * patch_size * 3], those of a patch row by row, RGB: uint8 from the host, float32 once
+        normalised. Squares of merge_size x merge_size patches follow each other row by row, and so do the patches of a
+        square; behind a picture's own there is padding.
+      grid: int32 [..., 2], how many rows and columns of patches are a picture's own.
+    """
+
+    pixels: Any
+    grid: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class PatchProcessor:
+    """How a picture becomes patches. Hashable; ``dataclasses.asdict`` describes it whole.
+
+    Attributes:
+      patch_size: height and width of a patch in pixels.
+      temporal_patch_size: frames of a patch; a still picture is shown that often.
+      merge_size: the language model reads squares of so many patches in a row.
+      min_pixels: smaller pictures are enlarged to about as many pixels.
+      max_pixels: larger ones are made smaller, to at most as many.
+      mean: of each channel, subtracted from values in [0, 1].
+      std: of each channel, which they are divided by.
+      resample: PIL's number of the filter; 3 is bicubic.
+      rescale: what a byte is multiplied by.
+    """
+
+    patch_size: int = 16
+    temporal_patch_size: int = 2
+    merge_size: int = 2
+    min_pixels: int = 256 * 256
+    max_pixels: int = MAX_PIXELS
+    mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    resample: int = 3
+    rescale: float = 1 / 255
+
+    def __post_init__(self):
+        counts = ("patch_size", "temporal_patch_size", "merge_size", "min_pixels", "max_pixels")
+        for name in counts:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(
+                    f"{name} is {options.shown(value)}, but it must be a positive whole number", code="out-of-range"
+                )
+        least = max(self.min_pixels, self.square**2)
+        if self.max_pixels < least:
+            raise InputError(
+                f"max_pixels is {self.max_pixels}, but pictures have {least} at least (min_pixels, or one square of"
+                " patches): allow more",
+                code="out-of-range",
+            )
+        memory.check(
+            f"a picture of {self.max_pixels:,} pixels (max_pixels)",
+            self.max_pixels * _BYTES_OF_A_PIXEL,
+            "allow fewer",
+        )
+        if len(self.mean) != 3 or len(self.std) != 3 or not all(value > 0 for value in self.std):
+            raise InputError(
+                f"the mean {self.mean!r} and the std {self.std!r} of pixels must be three numbers each, std above 0",
+                code="out-of-range",
+            )
+        if self.resample not in processors.RESAMPLING:
+            raise InputError(
+                f"resample is {self.resample!r}, but must be one of PIL's filters, 0 to 5", code="out-of-range"
+            )
+
+    @classmethod
+    def from_config(cls, values: Mapping[str, Any], max_pixels: int | None = None) -> Self:
+        """Reads the contents of a ``preprocessor_config.json`` of transformers.
+
+        Args:
+          values: the decoded JSON object.
+          max_pixels: of a picture, no more than the file allows; the file's own bound when None, or ``MAX_PIXELS`` if
+            that is less.
+
+        Raises:
+          InputError: if it describes a processor of another family, or asks for something that is not supported.
+        """
+        with processors.one_sentence():
+            described = processors.official(FAMILY, values, _PASSED_ON)
+            least, allowed = described.size.shortest_edge, described.size.longest_edge
+            if max_pixels is not None:
+                options.whole(least, allowed).check("max_pixels", max_pixels)
+            return cls(
+                patch_size=described.patch_size,
+                temporal_patch_size=described.temporal_patch_size,
+                merge_size=described.merge_size,
+                min_pixels=least,
+                max_pixels=min(allowed, MAX_PIXELS) if max_pixels is None else max_pixels,
+                mean=tuple(map(float, described.image_mean)),
+                std=tuple(map(float, described.image_std)),
+                resample=int(described.resample),
+                rescale=float(described.rescale_factor),
+            )
+
+    @property
+    def square(self) -> int:
+        """Height and width in pixels of a square of patches, of which a picture's sides are multiples."""
+        return self.patch_size * self.merge_size
+
+    @property
+    def most_patches(self) -> int:
+        """Patches of the largest picture."""
+        return self.max_pixels // self.square**2 * self.merge_size**2
+
+    @property
+    def blank(self) -> Patches:
+        """What a smallest black picture becomes: an example of the results."""
+        shape = (self.most_patches, self.patch_size**2 * 3)
+        return Patches(np.zeros(shape, np.uint8), np.full(2, self.merge_size, np.int32))
+
+    def __call__(self, image: Any) -> Patches:
+        """Resizes a picture and cuts it up.
+
+        Args:
+          image: anything that `winobench.data.images.open_image` takes.
+
+        Returns:
+          Its patches, with room for ``most_patches``.
+
+        Raises:
+          InputError: as in ``open_image``, or it is too elongated.
+        """
+        picture = image_files.open_image(image)
+        _check_shape(picture.size, image)
+        pixels = np.moveaxis(np.asarray(picture, np.uint8), -1, 0)
+        bounds = _size(self.min_pixels, self.max_pixels)
+        pixels = _resizing().resize(pixels, bounds, self.resample, self.square)
+        rows, columns = (side // self.patch_size for side in pixels.shape[1:])
+        if rows * columns > self.most_patches:
+            width, height = picture.size
+            raise InputError(
+                f"the image {options.shown(image)} of {width} x {height} pixels has {rows} x {columns} patches once"
+                f" resized, more than the {self.most_patches} of max_pixels={self.max_pixels}: allow more pixels",
+                code="image-too-elongated",
+            )
+        cut = pixels.reshape(
+            3,
+            rows // self.merge_size,
+            self.merge_size,
+            self.patch_size,
+            columns // self.merge_size,
+            self.merge_size,
+            self.patch_size,
+        )
+        result = self.blank
+        result.pixels[: rows * columns] = cut.transpose(1, 4, 2, 5, 3, 6, 0).reshape(rows * columns, -1)
+        result.grid[:] = rows, columns
+        return result
+
+    @functools.cached_property
+    def table(self) -> np.ndarray:
+        """What each byte becomes in each channel: float32 [256, 3]."""
+        return processors.byte_table(self.rescale, self.mean, self.std)
+
+    def normalize(self, patches: Patches) -> Patches:
+        """Bytes as the network takes them. Pure: call it inside of `jax.jit`.
+
+        Args:
+          patches: from ``__call__``.
+
+        Returns:
+          The same with float32 pixels.
+        """
+        channels = np.arange(patches.pixels.shape[-1]) % 3
+        values = jnp.asarray(self.table)[patches.pixels.astype(jnp.int32), channels]
+        return Patches(values, patches.grid)
+
+
+def _check_shape(size: tuple[int, int], image: Any) -> None:
+    width, height = size
+    if max(size) > _MOST_ELONGATED * min(size):
+        raise InputError(
+            f"the image {options.shown(image)} has {width} x {height} pixels, but its longer side may be"
+            f" {_MOST_ELONGATED} times its shorter one at most: cut off what is not needed of it",
+            code="image-too-elongated",
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def _size(least: int, most: int) -> Any:
+    from transformers.image_utils import SizeDict
+
+    return SizeDict(shortest_edge=least, longest_edge=most)
+
+
+@functools.cache
+def _resizing() -> Any:
+    """An official processor; what it does is passed to its methods."""
+    return processors.official_class(FAMILY)()

@@ -1,0 +1,123 @@
+"""Qwen3-VL (Bai et al., 2025, arXiv:2511.21631), the dense sizes, in the layout of transformers.
+
+A vision transformer encodes an image at a size of its own; squares of 2 x 2 patches are what a Qwen3 reads in the place
+of ``<|image_pad|>`` in a text. States of some of the tower's layers are added to those of the decoder's first layers at
+the same places. The decoder's rotations follow three coordinates, which of a text are its positions, and of an image
+its time, rows and columns (interleaved M-RoPE).
+
+As with LLaVA, the decoder reads a text's beginning and the image once, and what questions share of an image are its
+keys and values: as many as the largest image has, of which a smaller one leaves the last ones empty.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from winobench.models import decoder_cache, qwen3_vl_vision, vision_language
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_cache import Cache
+from winobench.models.qwen3_vl_config import Qwen3VLConfig
+from winobench.models.qwen3_vl_vision import Qwen3VLVisionModel
+from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
+
+if TYPE_CHECKING:
+    from winobench.data.patches import Patches
+
+# A conversation as the checkpoints' chat template writes it.
+_BEFORE, _BEHIND = (
+    "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>",
+    "<|im_end|>\n<|im_start|>assistant\n",
+)
+
+
+class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
+    """Vision tower and language model. Attribute names equal those of the published weights.
+
+    Args:
+      config: the network's shape.
+      int8: the projections of the language model's layers hold 8-bit numbers.
+      dtype: compute dtype, float32 or bfloat16.
+      param_dtype: dtype of the parameters.
+      rngs: source of the initial parameters.
+    """
+
+    config_class: ClassVar = Qwen3VLConfig
+    image_processor: ClassVar[str] = "qwen2_vl"
+    # Question and answer are those of t2v_metrics, the published VQAScore, for Qwen3-VL. It scores the first token that
+    # the model writes, which "Yes" is to these tokenizers; an answer of several tokens is scored by their mean here.
+    form: ClassVar[PromptForm] = PromptForm(
+        question=f'{_BEFORE}Does this figure show "{{}}"? Please answer Yes or No.{_BEHIND}',
+        answer="Yes",
+        opposite="No",
+        text_tokens=512,
+        template=f"{_BEFORE}{{}}{_BEHIND}",
+        caption="Describe this image.",
+        names_image=True,
+        image_token="<|image_pad|>",
+        tokens=("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"),
+        scores_end=False,
+    )
+
+    def __init__(
+        self,
+        config: Qwen3VLConfig,
+        *,
+        int8: bool = False,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        self.config = config
+        self.dtype = jnp.dtype(dtype)
+        kwargs = {"dtype": self.dtype, "param_dtype": jnp.dtype(param_dtype), "rngs": rngs}
+        self.visual = Qwen3VLVisionModel(config.vision_config, **kwargs)
+        self.language_model = Decoder(config.text_config, int8=int8, **kwargs)
+
+    def see(self, pixels: Patches, before: tuple[int, ...] = ()) -> Cache:
+        """As of `VisionLanguageNetwork`: what the decoder keeps of the tokens before the images and of the images."""
+        model, merge_size = self.language_model, self.config.vision_config.spatial_merge_size
+        states, deep = self.visual(pixels)
+        count, room, width = states.shape
+        text = jnp.broadcast_to(model.embed(jnp.asarray(before, jnp.int32)), (count, len(before), width))
+        squares = pixels.grid // merge_size
+        own = jnp.prod(squares, axis=1)
+        column = jnp.arange(len(before) + room)
+        _, cache = model(
+            jnp.zeros((count, 0), jnp.int32),
+            jnp.where(column < len(before) + own[:, None], column, -1),
+            decoder_cache.make_cache(model.config, count, len(column), self.dtype),
+            prefix=jnp.concatenate([text, states.astype(text.dtype)], axis=1),
+            rotations=coordinates(squares, room, len(before))[..., np.asarray(self.config.text_config.axes)],
+            additions=[jnp.pad(each, ((0, 0), (len(before), 0), (0, 0))) for each in deep],
+        )
+        # What follows an image is as far from its beginning as its longer side is long.
+        return dataclasses.replace(cache, ahead=jnp.max(squares, axis=1) - own)
+
+    def continue_from(
+        self, prefix: Cache, input_ids: jax.Array, lengths: jax.Array, more: int
+    ) -> tuple[jax.Array, Cache, jax.Array]:
+        """As of `VisionLanguageNetwork`; a question has a token at least."""
+        return vision_language.continue_reading(self.language_model, prefix, input_ids, lengths, more)
+
+
+def coordinates(squares: jax.Array, room: int, before: int) -> jax.Array:
+    """Time, row and column of tokens before images and of images.
+
+    Args:
+      squares: int32 [B, 2], rows and columns of images as the language model reads them.
+      room: squares of the largest image.
+      before: number of tokens before the images.
+
+    Returns:
+      int32 [B, before + room, 3]; those of padding are anywhere.
+    """
+    rows, columns = qwen3_vl_vision.places(squares, room, 1)
+    of_images = jnp.stack([jnp.zeros_like(rows), rows, columns], axis=-1) + before
+    of_text = jnp.broadcast_to(jnp.arange(before)[:, None], (len(squares), before, 3))
+    return jnp.concatenate([of_text, of_images], axis=1)

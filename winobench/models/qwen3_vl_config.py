@@ -1,0 +1,253 @@
+"""Shape of a Qwen3-VL, read from transformers' ``config.json``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from winobench.errors import InputError
+from winobench.models import clip
+from winobench.models.config import NetworkConfig, is_count
+from winobench.models.decoder_config import DecoderConfig
+
+_QWEN3 = "qwen3"
+ROPE_THETA = 10000.0
+"""Base of the wavelengths of the vision tower's rotations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Qwen3VLVisionConfig(NetworkConfig):
+    """Shape of the vision tower, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      depth: number of layers.
+      hidden_size: width of the states.
+      hidden_act: activation within the layers' feed-forward, a name in `winobench.models.clip.ACTIVATIONS`.
+      intermediate_size: width within the layers' feed-forward.
+      num_heads: number of heads.
+      patch_size: height and width of the patches in pixels.
+      spatial_merge_size: squares of so many patches in a row become one state of the language model.
+      temporal_patch_size: frames of a patch.
+      out_hidden_size: width of the language model's states.
+      num_position_embeddings: learned positions, a square of them, which are interpolated to an image's patches.
+      deepstack_visual_indexes: numbers of the layers, from 0, whose states are added to the language model's first
+        ones.
+    """
+
+    depth: int = 27
+    hidden_size: int = 1152
+    hidden_act: str = "gelu_pytorch_tanh"
+    intermediate_size: int = 4304
+    num_heads: int = 16
+    patch_size: int = 16
+    spatial_merge_size: int = 2
+    temporal_patch_size: int = 2
+    out_hidden_size: int = 3584
+    num_position_embeddings: int = 2304
+    deepstack_visual_indexes: tuple[int, ...] = (8, 16, 24)
+
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "qwen3_vl_vision"
+    _only: ClassVar = {
+        "in_channels": (3,),
+        "rope_parameters": (None, {"rope_type": "axial", "rope_theta": ROPE_THETA}),
+    }
+    _no_effect: ClassVar = clip.IDLE_OPTIONS
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """As of the base class; published files call the tower as the whole network."""
+        if isinstance(values, Mapping) and values.get("model_type") == Qwen3VLConfig._class_value:
+            values = {**values, "model_type": cls._class_value}
+        return super().from_dict(values)
+
+    def __post_init__(self):
+        self._require_positive(
+            "depth",
+            "hidden_size",
+            "intermediate_size",
+            "num_heads",
+            "patch_size",
+            "spatial_merge_size",
+            "temporal_patch_size",
+            "out_hidden_size",
+            "num_position_embeddings",
+        )
+        self._require(self.hidden_act in clip.ACTIVATIONS, "hidden_act", " or ".join(map(repr, clip.ACTIVATIONS)))
+        # A quarter of a head's numbers turns by rows, another by columns, each in a pair with one of the other half.
+        self._require(
+            self.hidden_size % (4 * self.num_heads) == 0,
+            "num_heads",
+            f"a divisor of a quarter of hidden_size={self.hidden_size}",
+        )
+        self._require(self.positions_a_side**2 == self.num_position_embeddings, "num_position_embeddings", "a square")
+        layers = self.deepstack_visual_indexes
+        self._require(
+            isinstance(layers, tuple)
+            and all(type(layer) is int and 0 <= layer < self.depth for layer in layers)
+            and list(layers) == sorted(set(layers)),
+            "deepstack_visual_indexes",
+            f"ascending numbers of layers below {self.depth}",
+        )
+
+    @property
+    def positions_a_side(self) -> int:
+        """Learned positions along each side of an image."""
+        return math.isqrt(self.num_position_embeddings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Qwen3VLTextConfig(DecoderConfig):
+    """Shape of the language model, a Qwen3 whose rotations follow three coordinates.
+
+    Attributes:
+      mrope_section: of the pairs of a head, how many turn by time, by rows and by columns.
+      others: as of `DecoderConfig`.
+    """
+
+    model_type: str = _QWEN3
+    mrope_section: tuple[int, int, int] = (24, 20, 20)
+
+    _file_type: ClassVar[str] = "qwen3_vl_text"
+    _rope_theta: ClassVar[float] = 500000.0  # where a file leaves it out
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """As of the base class; with either way to write rotary options, of which some are this network's own."""
+        if not isinstance(values, Mapping):
+            return super().from_dict(values)
+        values = dict(values)
+        found = values.get("model_type", cls._file_type)
+        if found != cls._file_type:
+            raise InputError(
+                f"{cls.__name__}: the language model is a {found!r}, not a {cls._file_type!r}; name a dense Qwen3-VL.",
+                code="wrong-kind-of-model",
+            )
+        values["model_type"] = _QWEN3
+        for key in ("rope_scaling", "rope_parameters"):
+            part = values.get(key)
+            if not isinstance(part, Mapping):
+                continue
+            part = dict(part)
+            if part.pop("mrope_interleaved", True) is not True:
+                raise InputError(
+                    f"{cls.__name__}: unsupported option mrope_interleaved=False; winobench implements True only.",
+                    code="unsupported-option",
+                )
+            if "mrope_section" in part:
+                values["mrope_section"] = part.pop("mrope_section")
+            values[key] = part
+        parts = [values, *(values.get(key) or {} for key in ("rope_scaling", "rope_parameters"))]
+        if not any(isinstance(part, Mapping) and "rope_theta" in part for part in parts):
+            values["rope_theta"] = cls._rope_theta
+        return super().from_dict(values)
+
+    def __post_init__(self):
+        super().__post_init__()
+        section = self.mrope_section
+        self._require(
+            isinstance(section, tuple)
+            and len(section) == 3
+            and all(type(count) is int and count >= 0 for count in section)
+            and sum(section) == self.head_dim // 2,
+            "mrope_section",
+            f"three numbers of pairs, {self.head_dim // 2} in all",
+        )
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The coordinate that each pair of a head turns by: 0 for time, 1 for rows, 2 for columns.
+
+        They alternate, beginning with time, which has the rest where the others are used up.
+        """
+        return tuple(pair % 3 if pair < 3 * self.mrope_section[pair % 3] else 0 for pair in range(self.head_dim // 2))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        values = super().to_dict()
+        for key in ("architectures", "mrope_section"):
+            values.pop(key)
+        own = {"mrope_interleaved": True, "mrope_section": list(self.mrope_section)}
+        return values | {"model_type": self._file_type, "rope_parameters": values["rope_parameters"] | own}
+
+
+@dataclasses.dataclass(frozen=True)
+class Qwen3VLConfig(NetworkConfig):
+    """Shape of the whole network, with the names and defaults of the published ``config.json``.
+
+    Attributes:
+      vision_config: of the vision tower.
+      text_config: of the language model.
+      image_token_id: id of the token that holds an image's place.
+    """
+
+    vision_config: Qwen3VLVisionConfig = dataclasses.field(
+        default_factory=lambda: Qwen3VLVisionConfig(out_hidden_size=4096)
+    )
+    text_config: Qwen3VLTextConfig = dataclasses.field(
+        default_factory=lambda: Qwen3VLTextConfig(vocab_size=151936, head_dim=128)
+    )
+    image_token_id: int = 151655
+
+    architecture: ClassVar[str] = "Qwen3VLForConditionalGeneration"
+    _class_key: ClassVar = "model_type"
+    _class_value: ClassVar = "qwen3_vl"
+    # What the files say of the head is not relied on; the other tokens are those of texts and of videos.
+    _no_effect: ClassVar = clip.IDLE_OPTIONS | {
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "tie_word_embeddings",
+        "use_cache",
+        "video_token_id",
+        "vision_end_token_id",
+        "vision_start_token_id",
+    }
+
+    def __post_init__(self):
+        token, vocab_size = self.image_token_id, self.text_config.vocab_size
+        self._require(is_count(token) and token < vocab_size, "image_token_id", f"a token id below {vocab_size}")
+        width, layers = self.text_config.hidden_size, self.text_config.num_hidden_layers
+        vision = self.vision_config
+        vision._require(vision.out_hidden_size == width, "out_hidden_size", f"the language model's hidden_size={width}")
+        vision._require(
+            len(vision.deepstack_visual_indexes) <= layers,
+            "deepstack_visual_indexes",
+            f"no more than the language model's {layers} layers",
+        )
+
+    @property
+    def start(self) -> None:
+        """An answer begins with no token of its own: it goes on from the question."""
+        return None
+
+    @property
+    def image_token_index(self) -> int:
+        """``image_token_id``, as other families call it."""
+        return self.image_token_id
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``; as the base class says.
+
+        Raises:
+          InputError: if an option is unknown or unsupported, or if the file describes another network.
+        """
+        if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
+            parts = {
+                "vision_config": Qwen3VLVisionConfig.from_dict(values.get("vision_config") or {}),
+                "text_config": Qwen3VLTextConfig.from_dict(values.get("text_config") or {}),
+            }
+            values = {**values, **parts}
+        return super().from_dict(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of a ``config.json`` that describes this network, ready for ``json.dump``."""
+        parts = ("vision_config", "text_config")
+        return (
+            {"architectures": [self.architecture]}
+            | super().to_dict()
+            | {part: getattr(self, part).to_dict() for part in parts}
+        )
