@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from winobench import parallel
 from winobench.models import decoder, t5
@@ -84,6 +84,14 @@ class VisionLanguageNetwork(Network):
         Returns:
           A pytree of arrays [B, ...].
         """
+
+    def image_spec(self, parts: int) -> PartitionSpec:
+        """What each of some devices that share the parameters keeps of results of `see`: of each array all.
+
+        Args:
+          parts: how many devices share.
+        """
+        return PartitionSpec()
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
         """What a language model reads of images; with ``reads_text`` this depends on the question.

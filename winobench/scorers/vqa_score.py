@@ -67,6 +67,14 @@ class _Step:
     mesh: Mesh
 
 
+def _chosen(table: jax.Array, rows: jax.Array, mesh: Mesh) -> jax.Array:
+    """Rows of a table of images, [n, ...]."""
+    if mesh.devices.flat[0].platform != "tpu":
+        return table[rows]
+    # XLA's gather for TPUs first copies the table, all rows of it, in parts that its loops over rows can take.
+    return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(table, row, keepdims=False), rows)
+
+
 @functools.partial(jax.jit, static_argnames="how")
 def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Array) -> jax.Array:
     """One score for each column of ``index``, int32 [2, n]: image row, text row. Float32 [n].
@@ -75,10 +83,8 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
     """
 
     def pairs_of_one_device(params, images, texts, index):
-        images, (ids, *question) = (
-            jax.tree.map(lambda table, rows=rows: table[rows], tree)
-            for tree, rows in zip((images, texts), index, strict=True)
-        )
+        images = jax.tree.map(lambda table: _chosen(table, index[0], how.mesh), images)
+        ids, *question = (table[index[1]] for table in texts)
         model = how.structure.module(params)
         with functional.precision(model.dtype):
             prefix = model.ask(images, *(part for rows in question for part in (rows[:, :-1], rows[:, -1])))
@@ -90,6 +96,26 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
     whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
     in_specs = (whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS))
     return parallel.map_over_data(pairs_of_one_device, how.mesh, in_specs, split)(params, images, texts, index)
+
+
+def image_function(
+    structure: functional.Structure, processor: ImageProcessor, before: tuple[int, ...]
+) -> NetworkFunction:
+    """What makes of images, uint8 [n, size, size, 3], what all questions about them share, read behind some tokens."""
+    return NetworkFunction(structure, _encode_images, (processor, before))
+
+
+def lower_step(
+    structure: functional.Structure,
+    answers: tuple[tuple[int, ...], ...],
+    mesh: Mesh,
+    params: Any,
+    images: Any,
+    texts: Any,
+    index: Any,
+) -> jax.stages.Lowered:
+    """What a `VQAScore` compiles for pairs, for shapes at their places; the arguments are those of its step."""
+    return _score_pairs.lower(_Step(structure, answers, mesh), params, images, texts, index)
 
 
 class VQAScore(PairScorer):
@@ -181,13 +207,14 @@ class VQAScore(PairScorer):
             processor = OnSquare(**{part.name: getattr(processor, part.name) for part in dataclasses.fields(processor)})
         super().__init__(
             processor,
-            NetworkFunction(structure, _encode_images, (processor, before)),
+            image_function(structure, processor, before),
             NetworkFunction(structure, _encode_texts),
             params,
             mesh,
             example_text=(blank,) * (1 + self._reads_text),
             batch_size=batch_size,
             rows=table_rows,
+            image_spec=network.image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1)),
         )
 
     @classmethod

@@ -1,0 +1,215 @@
+"""A language model that sees ahead of time: what VQAScore has on some devices, and the two programs that it runs there.
+
+One sees images, into a table of what all questions about an image share; the other scores pairs of a row of that table
+and a question. Both are the scorer's own, of shapes in place of numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding
+
+from winobench import memory, parallel
+from winobench.checkpoints import vision_language as checkpoints
+from winobench.data.processors import ImageProcessor
+from winobench.engine import tables
+from winobench.models import functional, vision_language
+from winobench.models.config import NetworkConfig
+from winobench.models.vision_language import IMAGE_TOKEN, PromptForm, VisionLanguageNetwork
+from winobench.planning.programs import Program, placed, rows_like
+from winobench.scorers import pairs, vqa_score
+
+IMAGE, PAIR = "image", "pair"
+"""The nouns of the two programs."""
+
+# Which tokens answer makes no difference; a word and the end are two.
+_ANSWER = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """How long the question is.
+
+    Attributes:
+      before: tokens that the language model reads before the image.
+      behind: tokens behind it, or of the whole question where the image comes before all of it, with padding.
+    """
+
+    before: int
+    behind: int
+
+    @classmethod
+    def of(cls, form: PromptForm, characters: float, text_tokens: int) -> Asked:
+        """That of VQAScore.
+
+        Args:
+          form: how the model is spoken to.
+          characters: of the question for each of its tokens.
+          text_tokens: of the longest text that is asked about.
+        """
+        before, named, behind = form.question.rpartition(IMAGE_TOKEN)
+        tokens = math.ceil((len(behind) - len("{}")) / characters) + text_tokens
+        width = min(math.ceil(tokens / pairs.TEXT_STEP) * pairs.TEXT_STEP, form.text_tokens)
+        return cls(math.ceil(len(before) / characters) if named else 0, width)
+
+
+@dataclasses.dataclass(frozen=True)
+class Viewer:
+    """A `VQAScore` on some devices, not yet compiled.
+
+    Attributes:
+      weights: bytes of the parameters on a device.
+      rows: of the table of images, which is on every device.
+      row: bytes of one of them on a device.
+      texts: bytes of the table of questions.
+      copies: of the parameters, each of which works on images and pairs of its own.
+      images, pairs: the programs.
+    """
+
+    weights: int
+    rows: int
+    row: int
+    texts: int
+    copies: int
+    images: Program
+    pairs: Program
+
+    @property
+    def resident(self) -> int:
+        """Bytes on a device, whatever runs there."""
+        return self.weights + self.rows * self.row + self.texts
+
+    def seen(self, items: int) -> int:
+        """Bytes on a device of what all devices have seen of a batch, before it is in the table."""
+        return items * self.copies * self.row
+
+
+@dataclasses.dataclass(frozen=True)
+class _Network:
+    """A network of shapes, at its places on the devices."""
+
+    structure: functional.Structure
+    params: list[jax.ShapeDtypeStruct]
+    size: int
+
+    @classmethod
+    def of(cls, config: NetworkConfig, mesh: Mesh, dtype: str) -> _Network:
+        """That of a config."""
+        graph, state = nnx.split(checkpoints.abstract_vision_language(network_class(config), config, dtype))
+        arrays = placed(state, vision_language.parameter_shardings(state, mesh))
+        params, tree = jax.tree.flatten(arrays)
+        return cls(functional.Structure(graph, tree), params, config.vision_config.image_size)
+
+    def module(self) -> VisionLanguageNetwork:
+        """As one object."""
+        return self.structure.module(self.params)
+
+
+def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:
+    """The network that a config is of."""
+    return next(cls for cls in checkpoints.NETWORKS.values() if cls.config_class is type(config))
+
+
+def make_viewer(
+    config: NetworkConfig,
+    mesh: Mesh,
+    asked: Asked,
+    *,
+    dtype: str = "float32",
+    batch_size: int | None = None,
+    blocks: Sequence[int] = (),
+    shallow: Sequence[tuple[tuple[int, ...], NetworkConfig]] = (),
+) -> Viewer:
+    """What a `VQAScore` has on some devices.
+
+    Args:
+      config: the network's.
+      mesh: of devices that need not be at hand.
+      asked: how long the question is.
+      dtype: as of `VQAScore.from_pretrained`.
+      batch_size: as of `VQAScore`.
+      blocks: as of `winobench.planning.programs.Program`.
+      shallow: numbers of blocks and configs that have them, of which the programs are extrapolated.
+    """
+    batch = batch_size or pairs.PAIRS.on(mesh)
+    network = _Network.of(config, mesh, dtype)
+    image, text = _seen(network, asked), _question(network, asked)
+    rows, text_rows = (pairs.usual_rows(one, batch * parallel.data_parallelism(mesh), mesh) for one in (image, text))
+    table = _table(network, image, rows, mesh)
+
+    def program(name: str, noun: str, items: int, lower: Callable[..., jax.stages.Lowered]) -> Program:
+        def lowering(network: _Network) -> Callable[[int], jax.stages.Lowered]:
+            return lambda items: lower(network, asked, mesh, rows, text_rows, items)
+
+        few = tuple((counts, lowering(_Network.of(one, mesh, dtype))) for counts, one in shallow)
+        return Program(name, noun, items, lowering(network), tuple(blocks) if few else (), few)
+
+    return Viewer(
+        weights=sum(map(_bytes_there, network.params)),
+        rows=rows,
+        row=sum(_bytes_there(each) // rows for each in jax.tree.leaves(table)),
+        texts=text_rows * memory.of_arrays(text),
+        copies=parallel.data_parallelism(mesh),
+        images=program("image encoder", IMAGE, pairs.IMAGES.on(mesh), _lower_images),
+        pairs=program("scoring of pairs", PAIR, batch, _lower_pairs),
+    )
+
+
+def _bytes_there(leaf: jax.ShapeDtypeStruct) -> int:
+    """Bytes of an array on one of its devices."""
+    return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
+
+
+def _image_function(network: _Network, asked: Asked) -> Any:
+    processor = ImageProcessor(resize=(network.size, network.size))
+    return vqa_score.image_function(network.structure, processor, (0,) * asked.before)
+
+
+def _pixels(network: _Network) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((1, network.size, network.size, 3), np.uint8)
+
+
+def _question(network: _Network, asked: Asked) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """A question as a row of the table of texts."""
+    return (jax.ShapeDtypeStruct((1, asked.behind + 1), np.int32),) * (1 + network.module().reads_text)
+
+
+def _seen(network: _Network, asked: Asked) -> Any:
+    """What is kept of an image, as shapes [1, ...]."""
+    return jax.eval_shape(_image_function(network, asked), network.params, _pixels(network))
+
+
+def _table(network: _Network, image: Any, rows: int, mesh: Mesh) -> Any:
+    """The table of images at its place."""
+    spec = network.module().image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1))
+    return rows_like(image, rows, NamedSharding(mesh, spec))
+
+
+def _lower_images(
+    network: _Network, asked: Asked, mesh: Mesh, rows: int, text_rows: int, items: int
+) -> jax.stages.Lowered:
+    total = items * parallel.data_parallelism(mesh)
+    pixels = rows_like(_pixels(network), total, parallel.split_axis(mesh))
+    return tables.lower_encoder(_image_function(network, asked), mesh, network.params, pixels)
+
+
+def _lower_pairs(
+    network: _Network, asked: Asked, mesh: Mesh, rows: int, text_rows: int, items: int
+) -> jax.stages.Lowered:
+    total = items * parallel.data_parallelism(mesh)
+    return vqa_score.lower_step(
+        network.structure,
+        (_ANSWER,),
+        mesh,
+        network.params,
+        _table(network, _seen(network, asked), rows, mesh),
+        rows_like(_question(network, asked), text_rows, parallel.replicated(mesh)),
+        jax.ShapeDtypeStruct((2, total), np.int32, sharding=parallel.split_axis(mesh, axis=1)),
+    )
