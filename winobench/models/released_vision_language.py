@@ -5,7 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from winobench.models import released
-from winobench.models.blip_2_config import Blip2Config, Blip2QFormerConfig, InstructBlipConfig, InstructBlipQFormerConfig
+from winobench.models.blip_2_config import (
+    Blip2Config,
+    Blip2QFormerConfig,
+    InstructBlipConfig,
+    InstructBlipQFormerConfig,
+)
 from winobench.models.config import NetworkConfig
 from winobench.models.llava import LlavaConfig
 from winobench.models.t5_config import T5Config

@@ -21,7 +21,16 @@ from winobench.checkpoints import vision_language as checkpoints
 from winobench.data.processors import ImageProcessor
 from winobench.engine import tables
 from winobench.models import functional, vision_language
+from winobench.models.blip_2_config import (
+    Blip2QFormerConfig,
+    Blip2VisionConfig,
+    InstructBlipQFormerConfig,
+    InstructBlipVisionConfig,
+)
 from winobench.models.config import NetworkConfig
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.llava import LlavaVisionConfig
+from winobench.models.t5_config import T5Config
 from winobench.models.vision_language import IMAGE_TOKEN, PromptForm, VisionLanguageNetwork
 from winobench.planning.programs import Program, placed, rows_like
 from winobench.scorers import pairs, vqa_score
@@ -29,6 +38,16 @@ from winobench.scorers import pairs, vqa_score
 IMAGE, PAIR = "image", "pair"
 """The nouns of the two programs."""
 
+# Config of a part -> the fields that say how many layers, all alike, it has.
+_DEPTHS: dict[type[NetworkConfig], tuple[str, ...]] = {
+    Blip2QFormerConfig: ("num_hidden_layers",),
+    Blip2VisionConfig: ("num_hidden_layers",),
+    DecoderConfig: ("num_hidden_layers",),
+    InstructBlipQFormerConfig: ("num_hidden_layers",),
+    InstructBlipVisionConfig: ("num_hidden_layers",),
+    LlavaVisionConfig: ("num_hidden_layers",),
+    T5Config: ("num_layers", "num_decoder_layers"),
+}
 # Which tokens answer makes no difference; a word and the end are two.
 _ANSWER = (0, 0)
 
@@ -66,10 +85,11 @@ class Viewer:
 
     Attributes:
       weights: bytes of the parameters on a device.
-      rows: of the table of images, which is on every device.
+      rows: of the table of images.
       row: bytes of one of them on a device.
-      texts: bytes of the table of questions.
+      texts: bytes of the table of questions, which is on every device.
       copies: of the parameters, each of which works on images and pairs of its own.
+      sharing: devices of each copy.
       images, pairs: the programs.
     """
 
@@ -78,17 +98,31 @@ class Viewer:
     row: int
     texts: int
     copies: int
+    sharing: int
     images: Program
     pairs: Program
 
     @property
-    def resident(self) -> int:
-        """Bytes on a device, whatever runs there."""
-        return self.weights + self.rows * self.row + self.texts
+    def table(self) -> int:
+        """Bytes on a device of both tables."""
+        return self.rows * self.row + self.texts
 
-    def seen(self, items: int) -> int:
-        """Bytes on a device of what all devices have seen of a batch, before it is in the table."""
-        return items * self.copies * self.row
+    def needed(self, noun: str, items: int, own: int = 0) -> int:
+        """Bytes on a device, at most, while a program runs and what it gives is taken over.
+
+        Args:
+          noun: what the program works on.
+          items: how many there are on each device.
+          own: bytes of the program itself and its temporaries.
+        """
+        there = self.weights + self.table
+        if noun != IMAGE:
+            return there + own
+        seen = items * self.row
+        # What all devices have seen is handed to each (`winobench.parallel.held_by_all`), and becomes one array there.
+        handed = items * self.copies * self.row * (self.copies > 1 or self.sharing > 1)
+        joined = handed * (self.sharing == 1)
+        return there + seen + max(own, handed + joined)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +151,37 @@ def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:
     return next(cls for cls in checkpoints.NETWORKS.values() if cls.config_class is type(config))
 
 
+def block_counts(config: NetworkConfig) -> tuple[int, ...]:
+    """How many layers each part of a network has, those of a Q-Former from one that attends to the image to the next.
+
+    Nothing for a network with a part whose layers are not alike.
+    """
+    found = []
+    for _, part in _parts(config):
+        if type(part) not in _DEPTHS:
+            return ()
+        found.append(getattr(part, _DEPTHS[type(part)][0]) // _period(part))
+    return tuple(found)
+
+
+def with_block_counts(config: NetworkConfig, counts: Sequence[int]) -> NetworkConfig:
+    """The same network with other numbers of layers, as `block_counts` counts them."""
+    changed = {}
+    for (name, part), count in zip(_parts(config), counts, strict=True):
+        depths = dict.fromkeys(_DEPTHS[type(part)], count * _period(part))
+        changed[name] = dataclasses.replace(part, **depths)
+    return dataclasses.replace(config, **changed)
+
+
+def _parts(config: NetworkConfig) -> list[tuple[str, NetworkConfig]]:
+    found = ((field.name, getattr(config, field.name)) for field in dataclasses.fields(config))
+    return [(name, part) for name, part in found if isinstance(part, NetworkConfig)]
+
+
+def _period(part: NetworkConfig) -> int:
+    return getattr(part, "cross_attention_frequency", 1)
+
+
 def make_viewer(
     config: NetworkConfig,
     mesh: Mesh,
@@ -124,7 +189,6 @@ def make_viewer(
     *,
     dtype: str = "float32",
     batch_size: int | None = None,
-    blocks: Sequence[int] = (),
     shallow: Sequence[tuple[tuple[int, ...], NetworkConfig]] = (),
 ) -> Viewer:
     """What a `VQAScore` has on some devices.
@@ -135,7 +199,6 @@ def make_viewer(
       asked: how long the question is.
       dtype: as of `VQAScore.from_pretrained`.
       batch_size: as of `VQAScore`.
-      blocks: as of `winobench.planning.programs.Program`.
       shallow: numbers of blocks and configs that have them, of which the programs are extrapolated.
     """
     batch = batch_size or pairs.PAIRS.on(mesh)
@@ -149,7 +212,7 @@ def make_viewer(
             return lambda items: lower(network, asked, mesh, rows, text_rows, items)
 
         few = tuple((counts, lowering(_Network.of(one, mesh, dtype))) for counts, one in shallow)
-        return Program(name, noun, items, lowering(network), tuple(blocks) if few else (), few)
+        return Program(name, noun, items, lowering(network), block_counts(config) if few else (), few)
 
     return Viewer(
         weights=sum(map(_bytes_there, network.params)),
@@ -157,7 +220,8 @@ def make_viewer(
         row=sum(_bytes_there(each) // rows for each in jax.tree.leaves(table)),
         texts=text_rows * memory.of_arrays(text),
         copies=parallel.data_parallelism(mesh),
-        images=program("image encoder", IMAGE, pairs.IMAGES.on(mesh), _lower_images),
+        sharing=mesh.size // parallel.data_parallelism(mesh),
+        images=program("image encoder", IMAGE, pairs.images_at_once(rows, mesh), _lower_images),
         pairs=program("scoring of pairs", PAIR, batch, _lower_pairs),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,10 +21,11 @@ from winobench.scorers import common
 from winobench.scorers.networks import NetworkFunction
 from winobench.texts import checked_list, checked_texts
 
-PAIRS, IMAGES = Limit(32, cpu=4), Limit(16, cpu=2)
-"""Pairs and images that each device works on at once."""
+PAIRS = Limit(32, cpu=4)
+"""Pairs that each device works on at once."""
 
-# The same of texts.
+# The same of images and of texts.
+_IMAGES = Limit(16, cpu=2)
 _TEXTS = Limit(64, cpu=16)
 # Memory of the tables of images and of texts. At full size an image's keys and values take 42 MB in float32 for BLIP.
 _TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
@@ -71,13 +73,14 @@ class PairScorer(abc.ABC):
         self._params = params
         pairs = common.positive("batch_size", PAIRS.on(mesh) if batch_size is None else batch_size)
         self._size = batch_sizes.BatchSize(pairs, mesh, "pair")
-        self._image_encoder = tables.Encoder(encode_image, params, mesh, IMAGES.on(mesh), "image", image_spec or PartitionSpec())
         self._text_encoder = tables.Encoder(encode_text, params, mesh, _TEXTS.on(mesh), "text")
         if rows is not None:
             self._image_rows = self._text_rows = common.positive("table_rows", rows)
         else:
             self._image_rows = self._default_rows(encode_image, self._blank_image())
             self._text_rows = self._default_rows(encode_text, example_text)
+        images, spec = images_at_once(self._image_rows, mesh), image_spec or PartitionSpec()
+        self._image_encoder = tables.Encoder(encode_image, params, mesh, images, "image", spec)
 
     @property
     def batch_size(self) -> int:
@@ -190,6 +193,16 @@ def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
     # A batch of pairs may have as many images; with fewer rows it would be cut short. Where images are so large (a
     # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
     return max(min(batch_size, table_rows(encoded, 2 * room)), table_rows(encoded, room))
+
+
+def images_at_once(rows: int, mesh: Mesh) -> int:
+    """Images that each device encodes at once: no more than there is room for in the table, of all devices' together.
+
+    Args:
+      rows: of the table.
+      mesh: the devices.
+    """
+    return min(_IMAGES.on(mesh), math.ceil(rows / parallel.data_parallelism(mesh)))
 
 
 def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:

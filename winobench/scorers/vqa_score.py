@@ -67,14 +67,6 @@ class _Step:
     mesh: Mesh
 
 
-def _chosen(table: jax.Array, rows: jax.Array, mesh: Mesh) -> jax.Array:
-    """Rows of a table of images, [n, ...]."""
-    if mesh.devices.flat[0].platform != "tpu":
-        return table[rows]
-    # XLA's gather for TPUs first copies the table, all rows of it, in parts that its loops over rows can take.
-    return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(table, row, keepdims=False), rows)
-
-
 @functools.partial(jax.jit, static_argnames="how")
 def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Array) -> jax.Array:
     """One score for each column of ``index``, int32 [2, n]: image row, text row. Float32 [n].
@@ -83,8 +75,10 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
     """
 
     def pairs_of_one_device(params, images, texts, index):
-        images = jax.tree.map(lambda table: _chosen(table, index[0], how.mesh), images)
-        ids, *question = (table[index[1]] for table in texts)
+        images, (ids, *question) = (
+            jax.tree.map(lambda table, rows=rows: table[rows], tree)
+            for tree, rows in zip((images, texts), index, strict=True)
+        )
         model = how.structure.module(params)
         with functional.precision(model.dtype):
             prefix = model.ask(images, *(part for rows in question for part in (rows[:, :-1], rows[:, -1])))
