@@ -8,7 +8,7 @@ All get the same random weights of the published structure and do two things: VQ
 some texts, and a caption of each image, the most likely token at each place.
 
 * winobench: `VQAScore.score` and `Captioner.write`, from images and texts to scores and words.
-* torch, published: transformers as the published evaluation calls it, image and question anew for each pair, in batches.
+* torch, published: transformers as the published evaluation has it, image and question anew for each pair, in batches.
 * torch, images once: the vision tower once for each image and, of LLaVA, the language model's keys and values up to the
   question, repeated for the rows, which takes code of one's own.
 

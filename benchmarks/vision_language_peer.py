@@ -426,19 +426,15 @@ class TorchPeer:
         length = len(inputs.answer)
         rows = [[*question, *inputs.answer[:-1]] for question in inputs.questions]
         for image in range(len(inputs.pixels)):
-            seen = self._model(
-                pixel_values=self._pixels(inputs, slice(image, image + 1)),
-                input_ids=head,
-                use_cache=True,
-                logits_to_keep=1,
-            ).past_key_values
+            pixels = self._pixels(inputs, slice(image, image + 1))
+            found = self._model(pixel_values=pixels, input_ids=head, use_cache=True, logits_to_keep=1)
+            seen = found.past_key_values
             for start in range(0, len(rows), batch_size):
                 ids, mask = self._padded(rows[start : start + batch_size], left=True)
                 past = copy.deepcopy(seen)
                 past.batch_repeat_interleave(len(ids))
-                whole = torch.cat(
-                    [torch.ones((len(ids), head.shape[1]), dtype=mask.dtype, device=self._device), mask], 1
-                )
+                there = torch.ones((len(ids), head.shape[1]), dtype=mask.dtype, device=self._device)
+                whole = torch.cat([there, mask], dim=1)
                 found = self._model(
                     input_ids=ids,
                     attention_mask=whole,

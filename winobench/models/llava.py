@@ -199,6 +199,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
 
     config_class: ClassVar = LlavaConfig
     image_processor: ClassVar[str] = "clip"
+    image_axes: ClassVar[int] = 2  # images and heads
     # Question, answer and squares are those of LLaVA 1.5's published VQAScore; the template is that of its checkpoints
     # for transformers; what asks for a caption is in the manner of the brief descriptions that it was trained on.
     form: ClassVar[PromptForm] = PromptForm(

@@ -66,12 +66,15 @@ class VisionLanguageNetwork(Network):
       form: how it is spoken to.
       reads_text: whether `ask` takes the question in tokens of a second tokenizer.
       language_model: the language model, a T5 or a decoder.
+      image_axes: of each array that `see` gives, how many axes in front are kept in a table of images, those of
+        `image_spec` among them. What lies behind them stands there in one line, as it is read.
     """
 
     weights_name: ClassVar[str] = "model"
     image_processor: ClassVar[str]
     form: ClassVar[PromptForm]
     reads_text: ClassVar[bool] = False
+    image_axes: ClassVar[int] = 1
 
     @abc.abstractmethod
     def see(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:

@@ -50,8 +50,9 @@ def make_plan(
     """Plans a config for some devices.
 
     Args:
-      config: of images and texts, such as gdbench, for one diffusion model or language model that sees; of
-        fine-tuning, hardneg, for one diffusion model; of texts, such as wscplus, for one language model; or of pictures, for one or several diffusion models.
+      config: of images and texts, such as gdbench, for one diffusion model or language model that sees; of fine-tuning,
+        hardneg, for one diffusion model; of texts, such as wscplus, for one language model; or of pictures, for one or
+        several diffusion models.
       target: the devices.
       devices: numbers of them to estimate the time for; those of the target when empty.
       price: dollars per device and hour.
@@ -59,7 +60,8 @@ def make_plan(
         the config's is not raised.
       assumed: what no compiler knows.
       few: compile a diffusion transformer's step with few blocks and extrapolate (`winobench.planning.few_blocks`),
-        without the encoders, or the programs of a language model that sees with few layers; a network whose blocks are no more than these is compiled as it is.
+        without the encoders, or a language model that sees; a network whose blocks are no more than these is compiled
+        as it is.
       say: is told what is compiled next.
 
     Raises:

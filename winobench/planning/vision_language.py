@@ -272,6 +272,7 @@ def _lower_pairs(
         network.structure,
         (_ANSWER,),
         mesh,
+        vqa_score.image_shapes(network.structure, network.params, *_image_function(network, asked).settings),
         network.params,
         _table(network, _seen(network, asked), rows, mesh),
         rows_like(_question(network, asked), text_rows, parallel.replicated(mesh)),

@@ -1,4 +1,4 @@
-"""What VQAScore takes of some devices: a language model's memory, its two programs, images and pairs a second, hours."""
+"""What VQAScore takes of some devices: memory of a language model that sees, its two programs, hours and dollars."""
 
 from __future__ import annotations
 
