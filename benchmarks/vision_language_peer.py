@@ -207,7 +207,7 @@ def _write_processor(folder: pathlib.Path, size: Size) -> None:
     form, side = _FORMS[size.family], size.network["vision_config"]["image_size"]
     asked = " ".join((form.question, form.answer, form.opposite, form.template, form.caption)).replace("<image>", " ")
     pieces = dict.fromkeys(re.findall(r"\w+|[^\w\s]+", asked.replace("{}", "")))
-    words = [*pieces, '"?', *(f"w{number}" for number in range(_WORDS))]
+    words = [*pieces, '"', '"?', *(f"w{number}" for number in range(_WORDS))]
     known = _SPECIAL | {word: len(_SPECIAL) + number for number, word in enumerate(dict.fromkeys(words))}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="<unk>"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
