@@ -7,6 +7,7 @@ and a question. Both are the scorer's own, of shapes in place of numbers.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -203,16 +204,17 @@ def make_viewer(
     """
     batch = batch_size or pairs.PAIRS.on(mesh)
     network = _Network.of(config, mesh, dtype)
+    few = [(counts, _Network.of(one, mesh, dtype)) for counts, one in shallow]
     image, text = _seen(network, asked), _question(network, asked)
     rows, text_rows = (pairs.usual_rows(one, batch * parallel.data_parallelism(mesh), mesh) for one in (image, text))
     table = _table(network, image, rows, mesh)
 
-    def program(name: str, noun: str, items: int, lower: Callable[..., jax.stages.Lowered]) -> Program:
-        def lowering(network: _Network) -> Callable[[int], jax.stages.Lowered]:
-            return lambda items: lower(network, asked, mesh, rows, text_rows, items)
-
-        few = tuple((counts, lowering(_Network.of(one, mesh, dtype))) for counts, one in shallow)
-        return Program(name, noun, items, lowering(network), block_counts(config) if few else (), few)
+    def program(
+        name: str, noun: str, items: int, lower: Callable[[_Network, Asked, Mesh, int], jax.stages.Lowered]
+    ) -> Program:
+        whole = functools.partial(lower, network, asked, mesh)
+        of_few = tuple((counts, functools.partial(lower, one, asked, mesh)) for counts, one in few)
+        return Program(name, noun, items, whole, block_counts(config) if few else (), of_few)
 
     return Viewer(
         weights=sum(map(_bytes_there, network.params)),
@@ -222,7 +224,7 @@ def make_viewer(
         copies=parallel.data_parallelism(mesh),
         sharing=mesh.size // parallel.data_parallelism(mesh),
         images=program("image encoder", IMAGE, pairs.images_at_once(rows, mesh), _lower_images),
-        pairs=program("scoring of pairs", PAIR, batch, _lower_pairs),
+        pairs=program("scoring of pairs", PAIR, batch, functools.partial(_lower_pairs, rows, text_rows)),
     )
 
 
@@ -256,16 +258,14 @@ def _table(network: _Network, image: Any, rows: int, mesh: Mesh) -> Any:
     return rows_like(image, rows, NamedSharding(mesh, spec))
 
 
-def _lower_images(
-    network: _Network, asked: Asked, mesh: Mesh, rows: int, text_rows: int, items: int
-) -> jax.stages.Lowered:
+def _lower_images(network: _Network, asked: Asked, mesh: Mesh, items: int) -> jax.stages.Lowered:
     total = items * parallel.data_parallelism(mesh)
     pixels = rows_like(_pixels(network), total, parallel.split_axis(mesh))
     return tables.lower_encoder(_image_function(network, asked), mesh, network.params, pixels)
 
 
 def _lower_pairs(
-    network: _Network, asked: Asked, mesh: Mesh, rows: int, text_rows: int, items: int
+    rows: int, text_rows: int, network: _Network, asked: Asked, mesh: Mesh, items: int
 ) -> jax.stages.Lowered:
     total = items * parallel.data_parallelism(mesh)
     return vqa_score.lower_step(

@@ -142,7 +142,7 @@ def make_plan(
             parallel.make_mesh(target.devices, model_parallel=parts),
             asked,
             dtype=config.dtype,
-            batch_size=config.batch_size,
+            batch_size=config.batch_size if isinstance(config.batch_size, int) else None,
             shallow=shallow,
         )
         plan = _fitting(viewer, model, target, parts, price, say)
