@@ -27,10 +27,12 @@ over the compiled kernels of a GPU, which is a bound.
   python -m launch.plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
   python -m launch.plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \
       --accelerator=h100:1,v5e:2x2                                   drawing: text encoders, the sampler's loop, decoder
+  python -m launch.plan --config=gdbench:full --config.model=llava-1.5-7b --config.dtype=bfloat16 \
+      --accelerator=h100,v5e:2x2                                     VQAScore: images seen, pairs scored
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install
 "winobench[cuda]"). A TPU's program takes minutes to compile; what a compiler has said is kept for the next time.
---few_blocks shortens it for diffusion transformers of many blocks, such as FLUX.1's.
+--few_blocks shortens it for transformers of many blocks, such as FLUX.1 or the language models that see.
 """
 
 _ACCELERATOR = flags.DEFINE_list(
@@ -43,8 +45,11 @@ _LARGEST = flags.DEFINE_bool("largest", False, "Find the largest step that fits,
 _ANSWER = flags.DEFINE_integer(
     "answer_tokens", None, "Tokens of a language model's answers, the longest of a batch; else all that are allowed.", 1
 )
+_TEXT = flags.DEFINE_integer(
+    "text_tokens", 32, "Tokens of the longest text that a language model is asked about an image.", 1
+)
 _FEW = flags.DEFINE_bool(
-    "few_blocks", False, "Compile diffusion transformers of few blocks, without encoders, and extrapolate."
+    "few_blocks", False, "Compile transformers of few blocks, diffusion ones without encoders, and extrapolate."
 )
 _DETAILS = flags.DEFINE_bool("details", False, "Show every program's kernels, and every part of the time.")
 _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this file, too.")
@@ -60,9 +65,9 @@ def main(config: ml_collections.ConfigDict) -> None:
     topologies.prepare()
 
     from winobench import files
-    from winobench.planning import drawing_table, language_table, plans, table, training_table
+    from winobench.planning import drawing_table, language_table, plans, table, training_table, vision_language_table
 
-    assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value)
+    assumed = plans.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value, text_tokens=_TEXT.value)
     found = []
     for text in _ACCELERATOR.value:
         target = topologies.find(text)
@@ -81,6 +86,7 @@ def main(config: ml_collections.ConfigDict) -> None:
         plans.LanguagePlan: language_table,
         plans.TrainingPlan: training_table,
         plans.DrawingPlan: drawing_table,
+        plans.VisionLanguagePlan: vision_language_table,
     }
     printed = tables.get(type(found[0]), table)
     printed.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)

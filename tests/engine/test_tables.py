@@ -133,7 +133,7 @@ def test_a_lost_table_is_filled_anew(monkeypatch, when):
     harness.check([0, 1])
     if when == "at once":
 
-        def failing(mesh, table, rows, values):
+        def failing(mesh, spec, table, rows, values):
             jax.tree.map(lambda leaf: leaf.delete(), table)
             out_of_memory()
 
@@ -168,12 +168,12 @@ def test_scoring_goes_on_after_failures_of_every_kind(monkeypatch):
     write = tables._write
     writes = []
 
-    def failing_write(mesh, table, rows, values):
+    def failing_write(mesh, spec, table, rows, values):
         writes.append(None)
         if len(writes) in (5, 20):
             jax.tree.map(lambda leaf: leaf.delete(), table)
             out_of_memory()
-        return write(mesh, table, rows, values)
+        return write(mesh, spec, table, rows, values)
 
     monkeypatch.setattr(tables, "_write", failing_write)
     results = []

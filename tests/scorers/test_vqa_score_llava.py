@@ -100,7 +100,12 @@ def test_what_questions_share_of_an_image(scorer):
     np.testing.assert_array_equal(ids[: ids[-1]], whole[len(before) + 1 :])
     keys, values = scorer._image_encoder.empty_table(2, scorer.processor.blank)
     length = len(before) + scorer.config.image_states
-    assert {key.shape[-1] for key in keys} == {value.shape[-2] for value in values} == {length}
+    language = scorer.config.text_config
+    heads, width = language.num_key_value_heads, language.head_dim
+    layers = language.num_hidden_layers
+    assert scorer._compiled_for.shapes == ((heads, width, length),) * layers + ((heads, length, width),) * layers
+    # In the table each head's are in one line.
+    assert {each.shape for each in (*keys, *values)} == {(2, heads, width * length)}
 
 
 def test_questions_with_answers_of_their_own(loaded, scorer):

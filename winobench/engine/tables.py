@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from winobench import parallel
 from winobench.engine import batch_size as batch_sizes
@@ -28,6 +28,7 @@ from winobench.engine import batch_size as batch_sizes
 _LOADING_THREADS = min(8, os.cpu_count() or 1)
 # Steps that may be under way before a result is waited for.
 _STEPS_AHEAD = 4
+_WHOLE = PartitionSpec()
 
 LOADING, WAITING_FOR_ITEMS, WAITING_FOR_RESULTS = (
     "winobench: load an item",
@@ -88,8 +89,8 @@ def lower_encoder(function: Callable[[Any, Any], Any], mesh: Mesh, params: Any, 
     return _encode.lower(_Encoding(function, mesh), params, batch)
 
 
-@functools.partial(jax.jit, static_argnames="mesh", donate_argnames="table")
-def _write(mesh: Mesh, table: Any, rows: jax.Array, values: list[Any]) -> Any:
+@functools.partial(jax.jit, static_argnames=("mesh", "spec"), donate_argnames="table")
+def _write(mesh: Mesh, spec: PartitionSpec, table: Any, rows: jax.Array, values: list[Any]) -> Any:
     """Each device writes all parts of the values into its own copy of the table, and waits for no other."""
 
     def write(table: Any, rows: jax.Array, values: list[Any]) -> Any:
@@ -97,17 +98,15 @@ def _write(mesh: Mesh, table: Any, rows: jax.Array, values: list[Any]) -> Any:
         # Rows of padding lie behind the table's end and are dropped.
         return jax.tree.map(lambda whole, part: whole.at[rows].set(part, mode="drop"), table, values)
 
-    whole = PartitionSpec()
-    return jax.shard_map(write, mesh=mesh, in_specs=(whole, whole, whole), out_specs=whole, check_vma=False)(
-        table, rows, values
-    )
+    specs = (spec, PartitionSpec(), spec)
+    return jax.shard_map(write, mesh=mesh, in_specs=specs, out_specs=spec, check_vma=False)(table, rows, values)
 
 
-@functools.partial(jax.jit, static_argnames=("how", "rows"))
-def _empty(how: _Encoding, rows: int, params: Any, batch: Any) -> Any:
+@functools.partial(jax.jit, static_argnames=("how", "rows", "spec"))
+def _empty(how: _Encoding, rows: int, spec: PartitionSpec, params: Any, batch: Any) -> Any:
     shapes = jax.eval_shape(functools.partial(_encode, how), params, batch)
     empty = jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape[1:]), leaf.dtype), shapes)
-    return jax.lax.with_sharding_constraint(empty, parallel.replicated(how.mesh))
+    return jax.lax.with_sharding_constraint(empty, NamedSharding(how.mesh, spec))
 
 
 class Encoder:
@@ -125,6 +124,7 @@ class Encoder:
         mesh: Mesh,
         batch_per_device: int,
         noun: str = "item",
+        spec: PartitionSpec = _WHOLE,
     ):
         """Keeps what encoding needs.
 
@@ -135,7 +135,9 @@ class Encoder:
           mesh: the devices.
           batch_per_device: items that each device encodes at once.
           noun: what messages call an item.
+          spec: what of a table each device has, where several share one copy of the parameters; all by default.
         """
+        self._spec = spec
         self._how = _Encoding(function, mesh)
         self.params = params
         self.size = batch_sizes.BatchSize(batch_per_device, mesh, noun)
@@ -156,7 +158,7 @@ class Encoder:
 
     def empty_table(self, rows: int, example: Any) -> Any:
         """A table of zeros for encoded items like ``example``."""
-        return _empty(self._how, rows, self.params, self._put([example]))
+        return _empty(self._how, rows, self._spec, self.params, self._put([example]))
 
     def encode(self, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items: a pytree of arrays [batch_size, ...], with anything behind the items."""
@@ -164,10 +166,11 @@ class Encoder:
 
     def write(self, table: Any, rows: np.ndarray, items: Sequence[Any]) -> Any:
         """Encodes at most a batch of items into rows of a table, whose buffers are given up; returns the new table."""
-        values = parallel.held_by_all(self.encode(items), self._how.mesh)
+        mesh = self._how.mesh
+        values = parallel.held_by_all(self.encode(items), mesh, self._spec)
         padded = np.full(self.batch_size, np.iinfo(np.int32).max, np.int32)
         padded[: len(rows)] = rows
-        return _write(self._how.mesh, table, parallel.put(padded, parallel.replicated(self._how.mesh)), values)
+        return _write(mesh, self._spec, table, parallel.put(padded, parallel.replicated(mesh)), values)
 
 
 class DeviceTable:

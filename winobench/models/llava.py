@@ -14,7 +14,9 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import PartitionSpec
 
+from winobench import parallel
 from winobench.errors import InputError
 from winobench.models import clip, decoder_cache, vision_language
 from winobench.models.base import linear
@@ -197,6 +199,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
 
     config_class: ClassVar = LlavaConfig
     image_processor: ClassVar[str] = "clip"
+    image_axes: ClassVar[int] = 2  # images and heads
     # Question, answer and squares are those of LLaVA 1.5's published VQAScore; the template is that of its checkpoints
     # for transformers; what asks for a caption is in the manner of the brief descriptions that it was trained on.
     form: ClassVar[PromptForm] = PromptForm(
@@ -258,6 +261,11 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         cache = decoder_cache.make_cache(model.config, count, length, self.dtype)
         _, cache = model(jnp.zeros((count, 0), jnp.int32), positions, cache, prefix=read)
         return cache.keys, cache.values
+
+    def image_spec(self, parts: int) -> PartitionSpec:
+        """As of `VisionLanguageNetwork`: its share of the heads, which is what it reads of them."""
+        divisible = self.config.text_config.num_key_value_heads % parts == 0
+        return PartitionSpec(None, parallel.MODEL_AXIS) if parts > 1 and divisible else PartitionSpec()
 
     def continue_from(
         self, prefix: KeysValues, input_ids: jax.Array, lengths: jax.Array, more: int

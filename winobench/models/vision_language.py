@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from winobench import parallel
 from winobench.models import decoder, decoder_cache, opt, t5
@@ -78,12 +78,15 @@ class VisionLanguageNetwork(Network):
       form: how it is spoken to.
       reads_text: whether `ask` takes the question in tokens of a second tokenizer.
       language_model: the language model, a T5 or a decoder.
+      image_axes: of each array that `see` gives, how many axes in front are kept in a table of images, those of
+        `image_spec` among them. What lies behind them stands there in one line, as it is read.
     """
 
     weights_name: ClassVar[str] = "model"
     image_processor: ClassVar[str]
     form: ClassVar[PromptForm]
     reads_text: ClassVar[bool] = False
+    image_axes: ClassVar[int] = 1
 
     @classmethod
     def form_of(cls, config: Any) -> PromptForm:
@@ -102,6 +105,14 @@ class VisionLanguageNetwork(Network):
         Returns:
           A pytree of arrays [B, ...].
         """
+
+    def image_spec(self, parts: int) -> PartitionSpec:
+        """What each of some devices that share the parameters keeps of results of `see`: of each array all.
+
+        Args:
+          parts: how many devices share.
+        """
+        return PartitionSpec()
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
         """What a language model reads of images; with ``reads_text`` this depends on the question.

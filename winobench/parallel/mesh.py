@@ -24,6 +24,8 @@ from winobench.errors import InputError
 DATA_AXIS = "data"
 MODEL_AXIS = "model"
 
+_WHOLE = PartitionSpec()
+
 # Memory that copies of the parameters may take where the devices are the cores of one CPU.
 _CPU_COPIES_BYTES = 1 << 31
 
@@ -220,7 +222,7 @@ def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> A
     )
 
 
-def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
+def held_by_all(tree: Any, mesh: Mesh, spec: PartitionSpec = _WHOLE) -> list[Any]:
     """Hands what the devices of a mesh have computed, each a part of it, to all of them.
 
     Parts are copied from device to device. A program that gathers them would have every device wait for all others:
@@ -231,6 +233,7 @@ def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
     Args:
       tree: a pytree of arrays whose first axis is split over the data axis of the mesh.
       mesh: the mesh.
+      spec: what of each array a device gets, where several share one copy of the parameters; all of it by default.
 
     Returns:
       Pytrees of arrays that every device holds; their concatenation is the tree's arrays.
@@ -238,7 +241,7 @@ def held_by_all(tree: Any, mesh: Mesh) -> list[Any]:
     leaves, structure = jax.tree.flatten(tree)
     whole = replicated(mesh)
     if is_multihost(mesh) or mesh.shape.get(MODEL_AXIS, 1) > 1:
-        parts = [take_turns(mesh, _gathered(whole, take_turns(mesh, leaves)))]
+        parts = [take_turns(mesh, _gathered(NamedSharding(mesh, spec), take_turns(mesh, leaves)))]
     elif mesh.size == 1:
         parts = [leaves]
     else:

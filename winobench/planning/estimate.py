@@ -22,6 +22,7 @@ class Assumptions:
       rounds: groups of tasks with the same samples, each of which ends with a step that is not full.
       characters_a_token: of a prompt in English.
       answer_tokens: until all texts of a batch have ended; None for as many as the task allows.
+      text_tokens: of the longest text that a language model is asked about an image.
     """
 
     storage_rate: float = 1e9
@@ -29,6 +30,7 @@ class Assumptions:
     rounds: int = 2
     characters_a_token: float = 4.0
     answer_tokens: int | None = None
+    text_tokens: int = 32
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from winobench.planning import (
     language_plan,
     programs,
     training_plan,
+    vision_language_plan,
     work,
 )
 from winobench.planning.drawing_plan import DrawingPlan
@@ -26,14 +27,13 @@ from winobench.planning.programs import Scoring
 from winobench.planning.table import Plan
 from winobench.planning.topologies import Target
 from winobench.planning.training_plan import TrainingPlan
-from winobench.tasks import TASKS, groups
+from winobench.planning.vision_language_plan import VisionLanguagePlan
+from winobench.scorers import loading
 
 if TYPE_CHECKING:
     import ml_collections
 
     from winobench.diffusion.folders import Description
-
-_ALL_TASKS = "ready"
 
 
 def make_plan(
@@ -46,12 +46,13 @@ def make_plan(
     assumed: Assumptions | None = None,
     few: bool = False,
     say: Callable[[str], None] = print,
-) -> Plan | LanguagePlan | TrainingPlan | DrawingPlan:
+) -> Plan | LanguagePlan | TrainingPlan | DrawingPlan | VisionLanguagePlan:
     """Plans a config for some devices.
 
     Args:
-      config: of images and texts, such as gdbench, or of fine-tuning, hardneg, for one diffusion model; of texts, such
-        as wscplus, for one language model; or of pictures, for one or several diffusion models.
+      config: of images and texts, such as gdbench, for one diffusion model or language model that sees; of fine-tuning,
+        hardneg, for one diffusion model; of texts, such as wscplus, for one language model; or of pictures, for one or
+        several diffusion models.
       target: the devices.
       devices: numbers of them to estimate the time for; those of the target when empty.
       price: dollars per device and hour.
@@ -59,7 +60,8 @@ def make_plan(
         the config's is not raised.
       assumed: what no compiler knows.
       few: compile a diffusion transformer's step with few blocks and extrapolate (`winobench.planning.few_blocks`),
-        without the encoders; a network whose blocks are no more than these is compiled as it is.
+        without the encoders, or a language model that sees; a network whose blocks are no more than these is compiled
+        as it is.
       say: is told what is compiled next.
 
     Raises:
@@ -80,6 +82,8 @@ def make_plan(
             "a plan is for configs that evaluate or fine-tune a model or have it draw, such as gdbench, wscplus,"
             " winoviz, hardneg or pictures: name one"
         )
+    if loading.scorer_kind(model, config.revision) == "vqa_score":
+        return vision_language_plan.make_plan(config, model, target, devices, price, assumed, few, say)
     return _plan_scoring(config, model, target, devices, price, largest, assumed, few, say)
 
 
@@ -100,9 +104,9 @@ def _plan_scoring(
     description = abstract.read_description(model, revision=config.revision, settings=settings)
     scoring = _programs(config, description, target, few)
     found = fit.fit_scorer(scoring, target, largest=largest, say=say)
-    words = [] if config.tasks == _ALL_TASKS else config.tasks.split(",")
-    tasks = [name for word in words for name in (groups.members(word, TASKS) if word.startswith("@") else [word])]
-    total = work.total(tasks, config.sampling.num_samples, config.sampling.num_bias_samples, config.limit)
+    total = work.total(
+        work.names(config.tasks), config.sampling.num_samples, config.sampling.num_bias_samples, config.limit
+    )
     notes = [f"tasks of unknown size are left out: {', '.join(total.unknown)}"] if total.unknown else []
     notes += _notes(found, config, target)
     durations = ()

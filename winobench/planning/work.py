@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from winobench.tasks import TASKS
+from winobench.tasks import TASKS, groups
+
+_ALL_TASKS = "ready"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +93,14 @@ def _declared(name: str) -> Work | None:
     images = questions * num_images
     pairs = images * (num_texts + task.images_compete)
     return Work(questions, images, pairs, _ROWS, is_bias=task.association is not None)
+
+
+def names(words: str) -> list[str]:
+    """The tasks of a config, with those of a group in the place of its name; none where it asks all that are ready."""
+    found = [] if words == _ALL_TASKS else words.split(",")
+    return [
+        name for word in found for name in (groups.members(word, TASKS) if word.startswith(groups.MARK) else [word])
+    ]
 
 
 def total(tasks: Sequence[str], num_samples: int, num_bias_samples: int, limit: int | None = None) -> Total:

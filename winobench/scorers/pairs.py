@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 from winobench import parallel
@@ -21,14 +22,16 @@ from winobench.scorers import common
 from winobench.scorers.networks import NetworkFunction
 from winobench.texts import checked_list, checked_texts
 
-# Pairs, images and texts that each device works on at once, on accelerators and on CPUs.
-_PAIRS = Limit(32, cpu=4)
+PAIRS = Limit(32, cpu=4)
+"""Pairs that each device works on at once."""
+
+# The same of images and of texts.
 _IMAGES = Limit(16, cpu=2)
 _TEXTS = Limit(64, cpu=16)
 # Memory of the tables of images and of texts. At full size an image's keys and values take 42 MB in float32 for BLIP.
 _TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
 # Texts are padded to a multiple of this.
-_TEXT_STEP = 8
+TEXT_STEP = 8
 
 
 class PairScorer(abc.ABC):
@@ -50,6 +53,7 @@ class PairScorer(abc.ABC):
         example_text: Any,
         batch_size: int | None,
         rows: int | None,
+        image_spec: PartitionSpec | None = None,
     ):
         """Prepares the tables' encoders.
 
@@ -63,19 +67,21 @@ class PairScorer(abc.ABC):
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
           rows: how many encoded images, and how many texts, are kept on the device; as many as fit into a fixed amount
             of memory, and those of one batch if they take at most twice as much, when None.
+          image_spec: what each device has of the table of images, where several share the parameters; all when None.
         """
         self.processor = processor
         self.mesh = mesh
         self._params = params
-        pairs = common.positive("batch_size", _PAIRS.on(mesh) if batch_size is None else batch_size)
+        pairs = common.positive("batch_size", PAIRS.on(mesh) if batch_size is None else batch_size)
         self._size = batch_sizes.BatchSize(pairs, mesh, "pair")
-        self._image_encoder = tables.Encoder(encode_image, params, mesh, _IMAGES.on(mesh), "image")
         self._text_encoder = tables.Encoder(encode_text, params, mesh, _TEXTS.on(mesh), "text")
         if rows is not None:
             self._image_rows = self._text_rows = common.positive("table_rows", rows)
         else:
             self._image_rows = self._default_rows(encode_image, processor.blank)
             self._text_rows = self._default_rows(encode_text, example_text)
+        images, spec = images_at_once(self._image_rows, mesh), image_spec or PartitionSpec()
+        self._image_encoder = tables.Encoder(encode_image, params, mesh, images, "image", spec)
 
     @property
     def batch_size(self) -> int:
@@ -170,11 +176,31 @@ class PairScorer(abc.ABC):
 
     def _default_rows(self, encode: NetworkFunction, example: Any) -> int:
         one = jax.tree.map(lambda array: np.asarray(array)[None], example)
-        encoded = jax.eval_shape(encode, self._params, one)
-        room = _TABLE_BYTES.on(self.mesh)
-        # A batch of pairs may have as many images; with fewer rows it would be cut short. Where images are so large (a
-        # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
-        return max(min(self._size.total, table_rows(encoded, 2 * room)), table_rows(encoded, room))
+        return usual_rows(jax.eval_shape(encode, self._params, one), self._size.total, self.mesh)
+
+
+def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
+    """How many rows a table has on each device if nobody says.
+
+    Args:
+      encoded: one encoded image or text, a tree of arrays or of their shapes.
+      batch_size: pairs of a batch, of all devices together.
+      mesh: the devices.
+    """
+    room = _TABLE_BYTES.on(mesh)
+    # A batch of pairs may have as many images; with fewer rows it would be cut short. Where images are so large (a
+    # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
+    return max(min(batch_size, table_rows(encoded, 2 * room)), table_rows(encoded, room))
+
+
+def images_at_once(rows: int, mesh: Mesh) -> int:
+    """Images that each device encodes at once: no more than there is room for in the table, of all devices' together.
+
+    Args:
+      rows: of the table.
+      mesh: the devices.
+    """
+    return min(_IMAGES.on(mesh), math.ceil(rows / parallel.data_parallelism(mesh)))
 
 
 def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:
@@ -186,7 +212,7 @@ def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarr
       longest: tokens of the longest row.
     """
     # As long as the longest text of the call and no longer: a pair's work grows with it.
-    width = min(-(-max(map(len, ids)) // _TEXT_STEP) * _TEXT_STEP, longest)
+    width = min(-(-max(map(len, ids)) // TEXT_STEP) * TEXT_STEP, longest)
     rows = np.full((len(ids), width + 1), pad, np.int32)
     for row, one in zip(rows, ids, strict=True):
         row[: len(one)] = one

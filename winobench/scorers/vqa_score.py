@@ -47,11 +47,23 @@ SCORES = ("probability", "log_odds")
 _MAX_TEXT_TOKENS = 512
 
 
-def _encode_images(
+def _see(
     model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> Any:
     """Images as the pairs need them: n of what the processor makes -> a pytree of arrays [n, ...]."""
     return model.see(processor.normalize(images), before)
+
+
+def _encode_images(
+    model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
+) -> Any:
+    """As `_see`, with arrays as they stand in the table.
+
+    Where a row is one line, taking some of them copies these alone. TPUs lie the axes of a larger array in an order of
+    their own, and XLA would turn the whole table around, at each step, before it takes a row.
+    """
+    kept = model.image_axes
+    return jax.tree.map(lambda x: x.reshape(*x.shape[:kept], -1), _see(model, images, processor, before))
 
 
 def _encode_texts(model: VisionLanguageNetwork, texts: Any) -> Any:
@@ -61,11 +73,19 @@ def _encode_texts(model: VisionLanguageNetwork, texts: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """What the step over pairs is compiled for: equal values share a compilation."""
+    """What the step over pairs is compiled for: equal values share a compilation.
+
+    Attributes:
+      structure: of the network.
+      answers: the tokens of each answer.
+      mesh: the devices.
+      shapes: of what the network gives of an image; see `image_shapes`.
+    """
 
     structure: functional.Structure
     answers: tuple[tuple[int, ...], ...]
     mesh: Mesh
+    shapes: tuple[tuple[int, ...], ...]
 
 
 @functools.partial(jax.jit, static_argnames="how")
@@ -80,6 +100,9 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
             jax.tree.map(lambda table, rows=rows: table[rows], tree)
             for tree, rows in zip((images, texts), index, strict=True)
         )
+        leaves, tree = jax.tree.flatten(images)
+        seen = (leaf.reshape(-1, *shape) for leaf, shape in zip(leaves, how.shapes, strict=True))
+        images = jax.tree.unflatten(tree, seen)
         model = how.structure.module(params)
         with functional.precision(model.dtype):
             prefix = model.ask(images, *(part for rows in question for part in (rows[:, :-1], rows[:, -1])))
@@ -91,6 +114,44 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
     whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
     in_specs = (whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS))
     return parallel.map_over_data(pairs_of_one_device, how.mesh, in_specs, split)(params, images, texts, index)
+
+
+def image_function(
+    structure: functional.Structure, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
+) -> NetworkFunction:
+    """What makes of images, n of what the processor makes, what all questions about them share, read behind some tokens."""
+    return NetworkFunction(structure, _encode_images, (processor, before))
+
+
+def image_shapes(
+    structure: functional.Structure, params: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
+) -> tuple[tuple[int, ...], ...]:
+    """The shapes of what `VisionLanguageNetwork.see` gives of an image, in the order of the pytree's leaves."""
+    images = jax.tree.map(lambda array: np.asarray(array)[None], processor.blank)
+    found = jax.eval_shape(NetworkFunction(structure, _see, (processor, before)), params, images)
+    return tuple(leaf.shape[1:] for leaf in jax.tree.leaves(found))
+
+
+def lower_step(
+    structure: functional.Structure,
+    answers: tuple[tuple[int, ...], ...],
+    mesh: Mesh,
+    shapes: tuple[tuple[int, ...], ...],
+    params: Any,
+    images: Any,
+    texts: Any,
+    index: Any,
+) -> jax.stages.Lowered:
+    """What a `VQAScore` compiles for pairs, for arrays without numbers at their places.
+
+    Args:
+      structure: of the network.
+      answers: the tokens of each answer.
+      mesh: the devices.
+      shapes: from `image_shapes`.
+      params, images, texts, index: the step's.
+    """
+    return _score_pairs.lower(_Step(structure, answers, mesh, shapes), params, images, texts, index)
 
 
 class VQAScore(PairScorer):
@@ -174,21 +235,23 @@ class VQAScore(PairScorer):
         structure = functional.Structure(graph, tree)
         network = loaded.module()
         self._dtype, self._reads_text = network.dtype.name, network.reads_text
-        self._compiled_for = _Step(structure, answers, mesh)
         blank = np.zeros(self.max_text_tokens + 1, np.int32)
         before, _ = loaded.tokens(self.question, [""])
         processor = loaded.processor
         if form.on_square:
             processor = OnSquare(**{part.name: getattr(processor, part.name) for part in dataclasses.fields(processor)})
+        shapes = image_shapes(structure, params, processor, before)
+        self._compiled_for = _Step(structure, answers, mesh, shapes)
         super().__init__(
             processor,
-            NetworkFunction(structure, _encode_images, (processor, before)),
+            image_function(structure, processor, before),
             NetworkFunction(structure, _encode_texts),
             params,
             mesh,
             example_text=(blank,) * (1 + self._reads_text),
             batch_size=batch_size,
             rows=table_rows,
+            image_spec=network.image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1)),
         )
 
     @classmethod
