@@ -20,6 +20,8 @@ HELP = {
     "api.attempts": "how often a call is tried",
     "api.send_temperature": "false for models that refuse the field",
     "api.extra_body": 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',
+    "api.logprobs": "options about pictures: by log-probabilities (true) or by votes (false); none goes by the name",
+    "api.votes": "options about pictures: answers that vote where there are no log-probabilities; none for 5",
     "api.price": "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
 }
 
@@ -42,4 +44,6 @@ def add_fields(config: ml_collections.ConfigDict) -> None:
     config.api.attempts = 8
     config.api.send_temperature = True
     config.api.extra_body = config_dict.placeholder(str)
+    config.api.logprobs = config_dict.placeholder(bool)
+    config.api.votes = config_dict.placeholder(int)
     config.api.price = config_dict.placeholder(tuple)

@@ -332,6 +332,8 @@ RESPONDER: Mapping[str, Range] = {
     "api.attempts": whole(1, 1_000),
     "api.send_temperature": flag(),
     "api.extra_body": text().or_none(),
+    "api.logprobs": flag().or_none(),
+    "api.votes": whole(1, 1_000).or_none(),
     "api.price": items(number(0, 1e6), 2, 2).or_none(),
 }
 """Of configs that ask models which answer questions."""

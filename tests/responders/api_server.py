@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import math
 import socket
 import struct
 import threading
@@ -32,7 +33,7 @@ class Server:
     body). When none is left, all is well. ``seconds`` is how long each answer takes; while ``holds`` is cleared, there
     are none, and ``held`` counts the calls that wait. ``calls`` lists (path, headers, body) of each call, ``times``
     when it came, ``answered`` the last user turns that a whole answer was sent to; ``most`` is how many calls there
-    were at a time.
+    were at a time. ``answer`` makes the text, or the whole body, from the last user turn's content.
     """
 
     def __init__(self, address: str):
@@ -124,6 +125,14 @@ def openai_body(text, finish="stop", **message):
     }
 
 
+def likely_body(text, **probabilities):
+    """A chat completion whose first token has these probabilities."""
+    top = [{"token": token, "logprob": math.log(value), "bytes": None} for token, value in probabilities.items()]
+    body = openai_body(text)
+    body["choices"][0]["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
+    return body
+
+
 def anthropic_body(*texts, stop="end_turn"):
     """A message."""
     return {
@@ -185,7 +194,9 @@ def _answer(handler, server):
         content = content if isinstance(content, str) else json.dumps(content)
     else:
         text = server.answer(prompt)
-        content = json.dumps(openai_body(text) if is_openai else anthropic_body(text))
+        content = json.dumps(
+            text if isinstance(text, dict) else openai_body(text) if is_openai else anthropic_body(text)
+        )
     data = content.encode()
     handler.send_response(status)
     handler.send_header("Content-Type", "text/html" if step == "html" else "application/json")
