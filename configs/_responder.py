@@ -5,15 +5,7 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
-HELP = {
-    "dtype": "compute dtype: float32 or bfloat16",
-    "int8": "keep the weights of dense layers in 8 bits",
-    "model_parallel": "devices that share one copy of the model; 1 gives each its own",
-    "chat_template": "auto, tokenizer, or plain",
-    "revision": "the hub repository's branch, tag or commit",
-    "allow_pickle": "load .bin weights through a restricted unpickler",
-    "batch_size": "requests at once on each device; none chooses by their length",
-    "seed": "random seed for sampled texts",
+API_HELP = {
     "api.base_url": "URL of the server; none for the one in the model's name, or the provider's own",
     "api.concurrency": "calls under way at a time",
     "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",
@@ -23,6 +15,18 @@ HELP = {
     "api.logprobs": "options about pictures: by log-probabilities (true) or by votes (false); none goes by the name",
     "api.votes": "options about pictures: answers that vote where there are no log-probabilities; none for 5",
     "api.price": "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
+}
+
+HELP = {
+    "dtype": "compute dtype: float32 or bfloat16",
+    "int8": "keep the weights of dense layers in 8 bits",
+    "model_parallel": "devices that share one copy of the model; 1 gives each its own",
+    "chat_template": "auto, tokenizer, or plain",
+    "revision": "the hub repository's branch, tag or commit",
+    "allow_pickle": "load .bin weights through a restricted unpickler",
+    "batch_size": "requests at once on each device; none chooses by their length",
+    "seed": "random seed for sampled texts",
+    **API_HELP,
 }
 
 
@@ -36,7 +40,11 @@ def add_fields(config: ml_collections.ConfigDict) -> None:
     config.allow_pickle = False
     config.batch_size = config_dict.placeholder(int)
     config.seed = 0
+    add_api(config)
 
+
+def add_api(config: ml_collections.ConfigDict) -> None:
+    """Adds the fields of hosted models alone, as ``API_HELP`` explains and `winobench.options.API` limits them."""
     config.api = ml_collections.ConfigDict()
     config.api.base_url = config_dict.placeholder(str)
     config.api.concurrency = 8

@@ -62,7 +62,7 @@ def main(
     for protocol in questions.protocols_of(config.protocol, tasks, frozenset(KINDS)):
         for task in tasks:
             questions.choose_protocol(task, protocol, frozenset(KINDS))
-    api = _api_options(config)
+    api = api_options(config)
     labels = dict(zip(models, registry.model_labels(models, model_label), strict=True))
     runs, incomplete = [], []
     for model in models:
@@ -146,7 +146,7 @@ def load_responder(config: ml_collections.ConfigDict, model: str, api: dict[str,
         model_parallel=config.model_parallel,
         chat_template=config.chat_template,
         seed=config.seed,
-        hosted=_api_options(config) if api is None else api,
+        hosted=api_options(config) if api is None else api,
     )
 
 
@@ -163,13 +163,19 @@ def display_name(model: str) -> str:
     prefix, _, rest = model.partition(":")
     if prefix == "recorded":
         return pathlib.Path(rest).stem
-    if prefix in ("openai", "anthropic") and rest:
+    if is_hosted(model):
         return rest.partition("@http")[0]
     folder = pathlib.Path(user_path(model))
     if not folder.is_dir():
         return model
     folder = folder.absolute()
     return registry.model_label((folder.parent if folder.name == _EXPORTED else folder).name)
+
+
+def is_hosted(model: str) -> bool:
+    """Whether a model's name is one of an API."""
+    prefix, _, rest = model.partition(":")
+    return prefix in ("openai", "anthropic") and bool(rest)
 
 
 def spent_line(results: dict[str, Any]) -> str:
@@ -258,7 +264,7 @@ def _meant(word: str) -> list[str]:
     return [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
 
 
-def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The options of hosted models, as their class has them.
 
     Raises:

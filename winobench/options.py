@@ -317,15 +317,7 @@ CHECKPOINT: Mapping[str, Range] = {
 }
 """Of configs that load a checkpoint."""
 
-RESPONDER: Mapping[str, Range] = {
-    "dtype": DTYPE,
-    "int8": flag(),
-    "model_parallel": DEVICES,
-    "chat_template": choice("auto", "tokenizer", "plain"),
-    "revision": text(255).or_none(),
-    "allow_pickle": flag(),
-    "batch_size": BATCH_SIZE.or_none(),
-    "seed": SEED,
+API: Mapping[str, Range] = {
     "api.base_url": text(4_096).or_none(),
     "api.concurrency": whole(1, 1_024),
     "api.timeout": number(above=0, high=86_400),
@@ -335,6 +327,19 @@ RESPONDER: Mapping[str, Range] = {
     "api.logprobs": flag().or_none(),
     "api.votes": whole(1, 1_000).or_none(),
     "api.price": items(number(0, 1e6), 2, 2).or_none(),
+}
+"""Of configs that may ask hosted models."""
+
+RESPONDER: Mapping[str, Range] = {
+    "dtype": DTYPE,
+    "int8": flag(),
+    "model_parallel": DEVICES,
+    "chat_template": choice("auto", "tokenizer", "plain"),
+    "revision": text(255).or_none(),
+    "allow_pickle": flag(),
+    "batch_size": BATCH_SIZE.or_none(),
+    "seed": SEED,
+    **API,
 }
 """Of configs that ask models which answer questions."""
 

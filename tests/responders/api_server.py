@@ -5,6 +5,7 @@ import http.server
 import json
 import math
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -94,6 +95,19 @@ def running() -> Iterator[Server]:
         listener.shutdown()
         thread.join()
         listener.server_close()
+
+
+@contextlib.contextmanager
+def running_with_keys(monkeypatch) -> Iterator[Server]:
+    """As `running`, with an environment in which its clients are set up at once."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    # Reading the certificates of a client that will not need them takes longer than most of the tests.
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+    with running() as server:
+        yield server
 
 
 def openai_error(message, code=None, kind="invalid_request_error"):

@@ -6,7 +6,6 @@ import io
 import json
 import math
 import pathlib
-import ssl
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from PIL import Image
 
 from tests.expectations import raises
 from tests.responders import api_server
-from tests.responders.api_server import KEY, likely_body, openai_error
+from tests.responders.api_server import likely_body, openai_error
 from winobench.evaluation import asking, responses
 from winobench.responders.hosted import HostedModel, choices, pictures
 from winobench.responders.language import Picture, PictureOptions, PictureText
@@ -24,12 +23,7 @@ YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name in ("OPENAI", "ANTHROPIC"):
-        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
-        monkeypatch.setenv(f"{name}_API_KEY", KEY)
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
-    with api_server.running() as server:
+    with api_server.running_with_keys(monkeypatch) as server:
         yield server
 
 

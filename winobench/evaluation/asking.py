@@ -21,12 +21,14 @@ class Answers:
       read: answers, read.
       failed: why a call failed, of those made now.
       asked: number of calls made now.
+      made: their keys.
       seconds: that the run's own answers took when an earlier call of it asked for them.
     """
 
     read: dict[str, Response] = dataclasses.field(default_factory=dict)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     asked: int = 0
+    made: set[str] = dataclasses.field(default_factory=set)
     seconds: float = 0.0
 
 
@@ -102,7 +104,7 @@ def _ask_calls(
         if stored.origin is None:
             answers.seconds += stored.seconds
     missing = {key: request for key, request in wanted.items() if key not in answers.read}
-    answers.asked = len(missing)
+    answers.asked, answers.made = len(missing), set(missing)
     _ask(responder, store, missing, answers, len(wanted), progress)
 
 

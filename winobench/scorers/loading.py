@@ -23,12 +23,14 @@ class Kind:
       name: what messages call its checkpoints.
       model_types: of the ``config.json`` in transformers' folders; empty where there are none.
       file: a file that no other kind has; None where there is none.
+      prefixes: what its models' names begin with, where they are no checkpoints.
     """
 
     path: str
     name: str
     model_types: tuple[str, ...] = ()
     file: str | None = None
+    prefixes: tuple[str, ...] = ()
 
     def files(self) -> str:
         """The files that tell the kind, for messages."""
@@ -50,6 +52,9 @@ SCORERS: dict[str, Kind] = {
     "vqa_score": Kind(
         "winobench.scorers.vqa_score:VQAScore", "language model that sees", ("blip-2", "instructblip", "llava")
     ),
+    "hosted_vqa_score": Kind(
+        "winobench.evaluation.hosted_vqa_score:HostedVQAScore", "hosted model", prefixes=("openai:", "anthropic:")
+    ),
 }
 
 
@@ -63,11 +68,13 @@ def load_scorer(
     batch_size: int | str | None = None,
     model_parallel: int = 1,
     diffusion: dict[str, Any] | None = None,
+    hosted: dict[str, Any] | None = None,
 ) -> Scorer | SampledScorer:
     """Loads a model and makes it a scorer.
 
     Args:
-      name: a name in `winobench.registry.MODELS` or of a plugged-in scorer, a folder, or a hub id.
+      name: a name in `winobench.registry.MODELS` or of a plugged-in scorer, a folder, a hub id, ``openai:MODEL`` or
+        ``anthropic:MODEL``.
       dtype: ``float32`` or ``bfloat16``.
       variant: of the weight files, such as ``fp16``.
       revision: branch, tag or commit of a hub id.
@@ -76,6 +83,7 @@ def load_scorer(
       model_parallel: devices of this process that share one copy of the parameters; 1 gives each its own.
       diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``; those that are None are
         left out.
+      hosted: options of a hosted model (`winobench.responders.hosted.HostedModel`), of no meaning for others.
 
     Raises:
       InputError: there is no such model, its kind is not known, or it is a baseline and an option is for diffusion
@@ -86,10 +94,13 @@ def load_scorer(
     _check_options(name, kind, given, variant=variant, revision=revision, model_parallel=model_parallel)
     if kind is None:
         return registry.plugged_in()[name].load()()
-    source = registry.model_source(name)
+    is_hosted = bool(SCORERS[kind].prefixes)
+    source = name if is_hosted else registry.model_source(name)
     model = registry.MODELS.get(name)
     options = {**(model.options if model is not None else {}), **given}
-    if model_parallel != 1:
+    if is_hosted:
+        options["api"] = hosted
+    elif model_parallel != 1:
         import jax
 
         from winobench import parallel
@@ -118,6 +129,9 @@ def scorer_kind(name: str, revision: str | None = None) -> str | None:
     Raises:
       InputError: there is no such model, or its kind is not known.
     """
+    for kind, described in SCORERS.items():
+        if isinstance(name, str) and described.prefixes and name.startswith(described.prefixes):
+            return kind
     source = registry.model_source(name)
     # Some names are of both: what sees may also be asked without pictures.
     if name in registry.MODELS:
@@ -218,7 +232,7 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
     _refuse_without_eyes(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
-    *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values())
+    *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if not kind.prefixes)
     raise InputError(
         f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
     )

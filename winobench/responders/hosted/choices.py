@@ -28,9 +28,9 @@ _LEAST = math.log(1e-9)
 def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
     """The question as it is sent, and what stands for each option in an answer.
 
-    A question that says itself what to answer with, such as "... Please answer yes or no.", is sent as it is: behind
-    its last "answer" stands every option. Otherwise the options are named behind it, and with letters before them where
-    the first words of two are the same.
+    A question that says itself what to answer with is sent as it is: behind its last "answer" stands every option, as
+    in "... Please answer yes or no.", or it asks for the letter of options that are letters. Otherwise the options are
+    named behind it, with letters before them where the first words of two are the same.
 
     Raises:
       InputError: there are fewer than two options, two are the same, or there are more than letters.
@@ -48,6 +48,8 @@ def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
         listed = "\n".join(f"{letter}) {option}" for letter, option in zip(letters, options, strict=True))
         return f"{request.question}\n{listed}\nAnswer with one letter and nothing else.", letters
     _, asks, behind = _normal(request.question).rpartition("answer")
+    if all(len(option) == 1 for option in options) and re.search(r"\bletter\b", _normal(request.question)):
+        return request.question, options
     if asks and all(re.search(rf"\b{re.escape(_normal(option))}\b", behind) for option in options):
         return request.question, options
     return f"{request.question}\nAnswer with one of these and nothing else: {'; '.join(options)}.", options
