@@ -21,14 +21,12 @@ class Answers:
       read: answers, read.
       failed: why a call failed, of those made now.
       asked: number of calls made now.
-      made: their keys.
       seconds: that the run's own answers took when an earlier call of it asked for them.
     """
 
     read: dict[str, Response] = dataclasses.field(default_factory=dict)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)
     asked: int = 0
-    made: set[str] = dataclasses.field(default_factory=set)
     seconds: float = 0.0
 
 
@@ -55,41 +53,13 @@ def ask(
     Raises:
       InputError: the store cannot be written, or every further call would fail.
     """
-    parts = _parts(responder, wanted)
-    calls = {key: request for key, request in wanted.items() if key not in parts}
-    for own in parts.values():
-        calls |= own
-    _ask_calls(responder, store, calls, answers, reuse=reuse, progress=progress)
-    for key, own in parts.items():
-        failed = [answers.failed.pop(part) for part in own if part in answers.failed]
-        if failed:
-            answers.failed[key] = failed[0]
-        else:
-            answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
-
-
-def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:
-    """Key of a request that takes several -> theirs."""
-    if not hasattr(responder, "parts"):
-        return {}
-    fingerprint = responder.fingerprint()
-    found = {}
-    for key, request in wanted.items():
-        own = responder.parts(request)
-        if own != (request,):
-            found[key] = {responses.key(fingerprint, part): part for part in own}
-    return found
-
-
-def _ask_calls(
-    responder: Responder,
-    store: responses.ResponseStore,
-    wanted: Mapping[str, Request],
-    answers: Answers,
-    *,
-    reuse: bool,
-    progress: bool,
-) -> None:
+    if parts := _parts(responder, wanted):
+        calls = {key: request for key, request in wanted.items() if key not in parts}
+        for own in parts.values():
+            calls |= own
+        ask(responder, store, calls, answers, reuse=reuse, progress=progress)
+        _combine(responder, wanted, parts, answers)
+        return
     if reuse:
         store.share(store.neighbours(), wanted)
     for key, request in wanted.items():
@@ -104,7 +74,7 @@ def _ask_calls(
         if stored.origin is None:
             answers.seconds += stored.seconds
     missing = {key: request for key, request in wanted.items() if key not in answers.read}
-    answers.asked, answers.made = len(missing), set(missing)
+    answers.asked = len(missing)
     _ask(responder, store, missing, answers, len(wanted), progress)
 
 
@@ -146,6 +116,33 @@ def _ask(
             advance(1)
     if left:
         raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
+
+
+def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:
+    """Key of a request that takes several -> theirs."""
+    if not hasattr(responder, "parts"):
+        return {}
+    fingerprint = responder.fingerprint()
+    found = {}
+    for key, request in wanted.items():
+        own = responder.parts(request)
+        if own != (request,):
+            found[key] = {responses.key(fingerprint, part): part for part in own}
+    return found
+
+
+def _combine(
+    responder: Responder,
+    wanted: Mapping[str, Request],
+    parts: Mapping[str, Mapping[str, Request]],
+    answers: Answers,
+) -> None:
+    for key, own in parts.items():
+        failed = [answers.failed.pop(part) for part in own if part in answers.failed]
+        if failed:
+            answers.failed[key] = failed[0]
+        else:
+            answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
 
 
 def read(responder: Responder, request: Request, raw: Raw) -> Response:

@@ -221,11 +221,11 @@ class HostedVQAScore:
                     request = PictureOptions(pictures[image], *asked[text][:2])
                     keys.append(responses.key(fingerprint, request))
                     wanted[keys[-1]] = request
-                answers = asking.Answers()
+                answers, before = asking.Answers(), set(store.keys())
                 try:
                     asking.ask(self._responder, store, wanted, answers, reuse=self._reuse, progress=False)
                 finally:
-                    self._count(answers)
+                    self._count(answers, store, before)
                 failed |= answers.failed
                 rows = [row for row, key in enumerate(keys) if key in answers.read]
                 own = [asked[text][2] for text in pairs[start : start + size, 1].tolist()]
@@ -265,11 +265,13 @@ class HostedVQAScore:
                     pathlib.Path(unfinished).write_bytes(content.getvalue())
         return Picture(str(path), sha256)
 
-    def _count(self, answers: asking.Answers) -> None:
-        """Adds up what the calls of this scorer have taken; answers that were there already have taken nothing."""
+    def _count(self, answers: asking.Answers, store: responses.ResponseStore, before: set[str]) -> None:
+        """Adds up what calls have taken; answers that were there, or come from other runs, have taken nothing."""
         spent = self._spent
         spent["calls"] += answers.asked
-        for key in answers.made & answers.read.keys():
+        for key in set(store.keys()) - before:
+            if key not in answers.read or store.get(key).origin is not None:
+                continue
             response = answers.read[key]
             spent["input"] += response.input_tokens or 0
             spent["output"] += response.output_tokens or 0
