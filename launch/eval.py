@@ -261,6 +261,8 @@ def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool =
         of_samples=of_samples,
         deeply=deeply,
     )
+    if deeply and text.is_hosted(model):
+        load_scorer(config, model)  # nothing is sent, but a key that is missing is found
 
 
 def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tests.responders.api_server import likely_body, openai_error
 from winobench.data import question_texts
 from winobench.evaluation.evaluate import evaluate
 from winobench.evaluation.hosted_vqa_score import HostedVQAScore
+from winobench.responders import hosted
 from winobench.scorers import loading
 
 PROBABILITIES = {"a dog": 0.75, "a cat": 0.125}
@@ -99,6 +100,7 @@ def test_a_hosted_model_is_a_scorer_by_its_name(server):
     scorer = loading.load_scorer(f"openai:m@{server.address}/v1", hosted={"votes": 3, "logprobs": None})
     assert isinstance(scorer, HostedVQAScore)
     assert scorer.fingerprint()["votes"] == 3
+    assert {f"{api}:" for api in hosted.APIS} == set(loading.SCORERS["hosted_vqa_score"].prefixes)
     with raises("option-of-others", "diffusion"):
         loading.check_scorer("anthropic:claude-x", diffusion={"lora": "x"})
     with raises("option-of-others", "revision"):

@@ -67,6 +67,8 @@ def test_a_model_with_weights_writes_about_a_folder(sees, photos, tmp_path):
     status, out, err = caption(*words)
     assert (status, "4 texts about 4 pictures, 1 of them written now" in out) == (0, True), err
     assert lines(tmp_path / "run")[1:] == written
+    status, _, err = caption(*words, "--question=Why?")
+    assert (status, "whose question is ''" in err) == (2, True), err
 
 
 def test_a_hosted_model_answers_about_a_run_of_pictures(monkeypatch, tmp_path):

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from winobench import csv_cells, files
+from winobench import csv_cells, files, json_files
 from winobench import progress as progress_bars
 from winobench.data import images
 from winobench.data.pictures import reading
@@ -93,7 +93,8 @@ def write(
       written) and "cost" in dollars of all texts, None where not known; "path" of the JSONL file.
 
     Raises:
-      InputError: the model writes no texts about pictures, every call would fail, or the folder cannot be written.
+      InputError: the model writes no texts about pictures, every call would fail, or the folder cannot be written, or
+        holds something else.
     """
     if PictureText.kind not in responder.kinds:
         raise InputError(
@@ -105,6 +106,7 @@ def write(
     requests = [PictureText(one.picture, question, max_tokens) for one in shown]
     keys = [responses.key(fingerprint, request) for request in requests]
     wanted = dict(zip(keys, requests, strict=True))
+    _check_folder(pathlib.Path(folder), {"model": model, "question": question})
     lines = _Lines(pathlib.Path(folder) / f"{CAPTIONS}.jsonl", model, question, shown, keys)
     store = responses.ResponseStore(
         pathlib.Path(folder) / records.RESPONSES, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS
@@ -138,6 +140,26 @@ def write(
         "path": lines.path,
         **_spent(responder, read.values()),
     }
+
+
+def _check_folder(folder: pathlib.Path, about: Mapping[str, str]) -> None:
+    """Raises InputError for a folder of another kind of run, or with texts by another model or to another question."""
+    if (folder / "config.json").exists():
+        raise InputError(f"{folder} holds another kind of run: choose another --workdir", code="another-run")
+    path = folder / f"{CAPTIONS}.jsonl"
+    if not path.exists():
+        return
+    try:
+        with open(path, encoding="utf-8") as file:
+            first = json_files.parse(file.readline() or "{}")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): choose another --workdir", code="cannot-read") from error
+    for name, wanted in about.items():
+        if isinstance(first, dict) and first.get(name, wanted) != wanted:
+            raise InputError(
+                f"{path} has texts whose {name} is {first[name]!r}, not {wanted!r}: choose another --workdir",
+                code="another-run",
+            )
 
 
 def _asked(
