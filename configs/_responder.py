@@ -5,7 +5,15 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
-API_HELP = {
+HELP = {
+    "dtype": "compute dtype: float32 or bfloat16",
+    "int8": "keep the weights of dense layers in 8 bits",
+    "model_parallel": "devices that share one copy of the model; 1 gives each its own",
+    "chat_template": "auto, tokenizer, or plain",
+    "revision": "the hub repository's branch, tag or commit",
+    "allow_pickle": "load .bin weights through a restricted unpickler",
+    "batch_size": "requests at once on each device; none chooses by their length",
+    "seed": "random seed for sampled texts",
     "api.base_url": "URL of the server; none for the one in the model's name, or the provider's own",
     "api.concurrency": "calls under way at a time",
     "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",
@@ -17,17 +25,8 @@ API_HELP = {
     "api.price": "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
 }
 
-HELP = {
-    "dtype": "compute dtype: float32 or bfloat16",
-    "int8": "keep the weights of dense layers in 8 bits",
-    "model_parallel": "devices that share one copy of the model; 1 gives each its own",
-    "chat_template": "auto, tokenizer, or plain",
-    "revision": "the hub repository's branch, tag or commit",
-    "allow_pickle": "load .bin weights through a restricted unpickler",
-    "batch_size": "requests at once on each device; none chooses by their length",
-    "seed": "random seed for sampled texts",
-    **API_HELP,
-}
+API_HELP = {name: text for name, text in HELP.items() if name.startswith("api.")}
+"""Of hosted models alone."""
 
 
 def add_fields(config: ml_collections.ConfigDict) -> None:
@@ -44,7 +43,7 @@ def add_fields(config: ml_collections.ConfigDict) -> None:
 
 
 def add_api(config: ml_collections.ConfigDict) -> None:
-    """Adds the fields of hosted models alone, as ``API_HELP`` explains and `winobench.options.API` limits them."""
+    """Adds the fields that ``API_HELP`` explains and `winobench.options.API` limits, with their usual values."""
     config.api = ml_collections.ConfigDict()
     config.api.base_url = config_dict.placeholder(str)
     config.api.concurrency = 8

@@ -225,7 +225,7 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
         batch_size=config.batch_size,
         model_parallel=config.model_parallel,
         diffusion=_diffusion_options(config),
-        hosted=text.api_options(config) if text.is_hosted(model) else None,
+        hosted=text.hosted_options(config, model),
     )
 
 

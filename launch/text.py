@@ -62,7 +62,7 @@ def main(
     for protocol in questions.protocols_of(config.protocol, tasks, frozenset(KINDS)):
         for task in tasks:
             questions.choose_protocol(task, protocol, frozenset(KINDS))
-    api = api_options(config)
+    api = _api_options(config)
     labels = dict(zip(models, registry.model_labels(models, model_label), strict=True))
     runs, incomplete = [], []
     for model in models:
@@ -146,7 +146,7 @@ def load_responder(config: ml_collections.ConfigDict, model: str, api: dict[str,
         model_parallel=config.model_parallel,
         chat_template=config.chat_template,
         seed=config.seed,
-        hosted=api_options(config) if api is None else api,
+        hosted=_api_options(config) if api is None else api,
     )
 
 
@@ -176,6 +176,15 @@ def is_hosted(model: str) -> bool:
     """Whether a model's name is one of an API."""
     prefix, _, rest = model.partition(":")
     return prefix in ("openai", "anthropic") and bool(rest)
+
+
+def hosted_options(config: ml_collections.ConfigDict, model: str) -> dict[str, Any] | None:
+    """The config's options of a hosted model; None for another one.
+
+    Raises:
+      InputError: as of extra fields that are no JSON, and prices that are none.
+    """
+    return _api_options(config) if is_hosted(model) else None
 
 
 def spent_line(results: dict[str, Any]) -> str:
@@ -264,7 +273,7 @@ def _meant(word: str) -> list[str]:
     return [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
 
 
-def api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The options of hosted models, as their class has them.
 
     Raises:

@@ -95,12 +95,12 @@ def load_scorer(
     if kind is None:
         return registry.plugged_in()[name].load()()
     is_hosted = bool(SCORERS[kind].prefixes)
+    if is_hosted:
+        given["api"], model_parallel = hosted, 1
     source = name if is_hosted else registry.model_source(name)
     model = registry.MODELS.get(name)
     options = {**(model.options if model is not None else {}), **given}
-    if is_hosted:
-        options["api"] = hosted
-    elif model_parallel != 1:
+    if model_parallel != 1:
         import jax
 
         from winobench import parallel
