@@ -20,6 +20,8 @@ from winobench.responders.language import Picture, PictureOptions, PictureText
 
 YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
+NUMBERED = "Output either Option 1 or Option 2, whichever is true.\nOption 1: a dog\nOption 2: a cat\nAnswer:"
+
 
 @pytest.fixture
 def server(monkeypatch):
@@ -125,20 +127,35 @@ def test_log_likelihoods_of_the_first_token(server, picture):
     assert (body["logprobs"], body["top_logprobs"], body["max_tokens"], body["temperature"]) == (True, 20, 1, 1.0)
     assert body["messages"][0]["content"][0]["text"] == YES_OR_NO
     # What is not listed has the most that it can have; where no option is, all are alike.
-    np.testing.assert_allclose(np.exp(choices.from_first_token([("Yes", math.log(0.9))], ("yes", "no"))), [0.9, 0.1])
-    first, second = choices.from_first_token([("I", -0.1), ("Sorry", -3.0)], ("yes", "no"))
+    np.testing.assert_allclose(np.exp(choices.from_likely([("Yes", math.log(0.9))], ("yes", "no"))), [0.9, 0.1])
+    first, second = choices.from_likely([("I", -0.1), ("Sorry", -3.0)], ("yes", "no"))
     assert first == second == pytest.approx(math.log(1 - math.exp(-0.1) - math.exp(-3.0)))
     tokens = [("gre", math.log(0.6)), (" a", math.log(0.1)), ("yell", math.log(0.3)), ("x", -9999.0)]
-    np.testing.assert_allclose(np.exp(choices.from_first_token(tokens, ("green", "yellow"))), [0.6, 0.3])
+    np.testing.assert_allclose(np.exp(choices.from_likely(tokens, ("green", "yellow"))), [0.6, 0.3])
     server.answer = lambda _: "Yes"
     with pytest.raises(ValueError, match="no log-probabilities"):
         answers(make(server), [PictureOptions(picture, YES_OR_NO, ("yes", "no"))])
+
+
+def test_log_likelihoods_behind_what_all_options_begin_with(server, picture):
+    likely = [[("Option", 0.9), ("The", 0.1)], [(" ", 0.8), (":", 0.2)], [("2", 0.75), ("1", 0.125), ("3", 0.0625)]]
+    places = [[{"token": token, "logprob": math.log(value)} for token, value in place] for place in likely]
+    body = likely_body("Option 2", Option=0.9)
+    body["choices"][0]["logprobs"]["content"] = [{**place[0], "top_logprobs": place} for place in places]
+    server.answer = lambda _: body
+    (response,) = answers(make(server), [PictureOptions(picture, NUMBERED, ("Option 1", "Option 2"))])
+    np.testing.assert_allclose(np.exp(response.scores), [0.125, 0.75], rtol=1e-12)
+    assert [server.calls[0][2][name] for name in ("max_tokens", "temperature")] == [8, 0.0]
+    first, second = choices.from_tokens([("The", [("The", -0.1)])], ("Option 1", "Option 2"))
+    assert first == second
 
 
 @pytest.mark.parametrize(
     ("question", "options", "asked", "marks"),
     [
         (YES_OR_NO, ("yes", "no"), YES_OR_NO, ("yes", "no")),
+        (NUMBERED, ("Option 1", "Option 2"), NUMBERED, ("Option 1", "Option 2")),
+        ("Which letter?", ("B", "A"), "Which letter?", ("B", "A")),
         ("Colour?", ("red", "dark blue"), "Colour?\nAnswer with one of these and nothing else: red; dark blue.", None),
         (
             "What?",

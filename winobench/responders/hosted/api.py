@@ -118,8 +118,8 @@ class Api(abc.ABC):
         """
 
     @staticmethod
-    def first_token(content: dict[str, Any]) -> list[tuple[str, float]]:
-        """The most likely first tokens of an answer to `PictureOptions`, and their log-probabilities.
+    def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
+        """The tokens of an answer to `PictureOptions`, each with the likeliest ones there and their log-probabilities.
 
         Raises:
           ValueError: they are not in the body.

@@ -10,6 +10,7 @@ Two ways lead from what such a model gives to a log-likelihood of each answer:
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import string
@@ -28,9 +29,9 @@ _LEAST = math.log(1e-9)
 def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
     """The question as it is sent, and what stands for each option in an answer.
 
-    A question that says itself what to answer with is sent as it is: behind its last "answer" stands every option, as
-    in "... Please answer yes or no.", or it asks for the letter of options that are letters. Otherwise the options are
-    named behind it, with letters before them where the first words of two are the same.
+    A question that says itself what to answer with is sent as it is: in one of its sentences, all options stand behind
+    "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are letters.
+    Otherwise the options are named behind it, with letters before them where the first words of two are the same.
 
     Raises:
       InputError: there are fewer than two options, two are the same, or there are more than letters.
@@ -42,28 +43,58 @@ def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
             f" {len(string.ascii_uppercase)} different ones",
             code="bad-options",
         )
+    if _names(request.question, options):
+        return request.question, options
     words = [_normal(option).split()[0] for option in options]
     if len(set(words)) < len(words):
         letters = tuple(string.ascii_uppercase[: len(options)])
         listed = "\n".join(f"{letter}) {option}" for letter, option in zip(letters, options, strict=True))
         return f"{request.question}\n{listed}\nAnswer with one letter and nothing else.", letters
-    _, asks, behind = _normal(request.question).rpartition("answer")
-    if all(len(option) == 1 for option in options) and re.search(r"\bletter\b", _normal(request.question)):
-        return request.question, options
-    if asks and all(re.search(rf"\b{re.escape(_normal(option))}\b", behind) for option in options):
-        return request.question, options
     return f"{request.question}\nAnswer with one of these and nothing else: {'; '.join(options)}.", options
 
 
-def from_first_token(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[float, ...]:
-    """Log-likelihoods of answers, from the most likely first tokens.
+def _names(question: str, options: Sequence[str]) -> bool:
+    """Whether a question says that one of the options is to be the answer."""
+    if all(len(option) == 1 for option in options) and re.search(r"\bletter\b", question, re.IGNORECASE):
+        return True
+    for sentence in re.split(r"[.?!\n]", question):
+        _, asks, behind = re.sub(r"\boutput\b", "answer", _normal(sentence)).partition("answer")
+        if asks and all(re.search(rf"\b{re.escape(_normal(option))}\b", behind) for option in options):
+            return True
+    return False
+
+
+def beginning(marks: Sequence[str]) -> str:
+    """What all marks begin with, and what no token of an answer can tell apart."""
+    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*map(_normal, marks), strict=False))
+    return "".join(letters[0] for letters in alike)
+
+
+def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks: Sequence[str]) -> tuple[float, ...]:
+    """Log-likelihoods of answers: `from_likely` of the first token, or of the first behind what all marks begin with.
+
+    Args:
+      tokens: that were written, each with the most likely ones in its place and their log-probabilities.
+      marks: what stands for each answer.
+    """
+    written = ""
+    for token, likely in tokens:
+        here = [(written + other, value) for other, value in likely]
+        if not beginning(marks) or any(_begun(text, marks) is not None for text, _ in here):
+            return from_likely(here, marks)
+        written += token
+    return (_LEAST,) * len(marks)
+
+
+def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[float, ...]:
+    """Log-likelihoods of answers, from the most likely tokens.
 
     The probabilities of all tokens that begin one answer alone are added up: "Yes", " yes" and "yes" are one. An answer
     that none begins gets the most that it can have: the probability of the least likely token that is listed, or what
     all of them leave, whichever is less. Where no answer has a token, all are alike.
 
     Args:
-      likely: tokens and their log-probabilities.
+      likely: tokens, with what was written before them, and their log-probabilities.
       marks: what stands for each answer.
 
     Returns:

@@ -338,8 +338,7 @@ class HostedModel:
             raise ValueError("the body is not a JSON object")
         response = self._server.parse(content)
         if isinstance(request, PictureOptions):
-            likely = [(self._blank(token), value) for token, value in self._server.first_token(content)]
-            scores = choices.from_first_token(likely, choices.put(request)[1])
+            scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
             return dataclasses.replace(response, text=None, scores=scores)
         return dataclasses.replace(response, text=self._blank(response.text))
 

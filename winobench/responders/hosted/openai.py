@@ -33,8 +33,12 @@ class OpenAI(Api):
         """As of `Api.body`."""
         settings = self._settings
         if isinstance(request, PictureOptions):
-            # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference.
-            asked = PictureText(request.picture, choices.put(request)[0], max_tokens=1, temperature=1.0)
+            question, marks = choices.put(request)
+            begins = choices.beginning(marks)
+            # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference. What
+            # all answers begin with must be written first, though, as it is likeliest; a letter is a token at most.
+            length, temperature = (1 + len(begins), 0.0) if begins else (1, 1.0)
+            asked = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
             return {**self.body(asked), "logprobs": True, "top_logprobs": _MOST_LIKELY}
         if isinstance(request, PictureText):
             media_type, content = pictures.encode(request.picture, pictures.OPENAI)
@@ -89,13 +93,15 @@ class OpenAI(Api):
         )
 
     @staticmethod
-    def first_token(content: dict[str, Any]) -> list[tuple[str, float]]:
-        """As of `Api.first_token`."""
+    def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
+        """As of `Api.likely_tokens`."""
         try:
-            likely = content["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-            found = [(str(one["token"]), float(one["logprob"])) for one in likely]
+            found = [
+                (str(place["token"]), [(str(one["token"]), float(one["logprob"])) for one in place["top_logprobs"]])
+                for place in content["choices"][0]["logprobs"]["content"]
+            ]
         except (KeyError, IndexError, TypeError, ValueError):
             found = []
-        if not found or not all(math.isfinite(value) for _, value in found):
+        if not found or not all(likely and all(math.isfinite(value) for _, value in likely) for _, likely in found):
             raise ValueError("the answer has no log-probabilities: set logprobs to False")
         return found
