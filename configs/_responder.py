@@ -20,8 +20,13 @@ HELP = {
     "api.attempts": "how often a call is tried",
     "api.send_temperature": "false for models that refuse the field",
     "api.extra_body": 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',
+    "api.logprobs": "options about pictures: by log-probabilities (true) or by votes (false); none goes by the name",
+    "api.votes": "options about pictures: answers that vote where there are no log-probabilities; none for 5",
     "api.price": "dollars per million tokens read and written, such as 0.15,0.60; none for the known prices",
 }
+
+API_HELP = {name: text for name, text in HELP.items() if name.startswith("api.")}
+"""Of hosted models alone."""
 
 
 def add_fields(config: ml_collections.ConfigDict) -> None:
@@ -34,7 +39,11 @@ def add_fields(config: ml_collections.ConfigDict) -> None:
     config.allow_pickle = False
     config.batch_size = config_dict.placeholder(int)
     config.seed = 0
+    add_api(config)
 
+
+def add_api(config: ml_collections.ConfigDict) -> None:
+    """Adds the fields that ``API_HELP`` explains and `winobench.options.API` limits, with their usual values."""
     config.api = ml_collections.ConfigDict()
     config.api.base_url = config_dict.placeholder(str)
     config.api.concurrency = 8
@@ -42,4 +51,6 @@ def add_fields(config: ml_collections.ConfigDict) -> None:
     config.api.attempts = 8
     config.api.send_temperature = True
     config.api.extra_body = config_dict.placeholder(str)
+    config.api.logprobs = config_dict.placeholder(bool)
+    config.api.votes = config_dict.placeholder(int)
     config.api.price = config_dict.placeholder(tuple)

@@ -9,6 +9,7 @@ python -m launch.eval --config=gdbench:table1 --config.model=sd21-base --config.
 python -m launch.eval --config=gdbench:table2 --config.model=sd21-base
 python -m launch.eval --config=gdbench:table3 --config.model=sd15
 python -m launch.eval --config=gdbench:table2 --config.model=sd21-base --config.lora=FOLDER  # fine-tuned by LoRA
+python -m launch.eval --config=gdbench --config.model=openai:gpt-4o  # VQAScore of a hosted model
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import ml_collections
 from ml_collections import config_dict
 
+from configs import _responder
 from winobench import options
 from winobench.errors import InputError
 from winobench.metrics import normalization, sample_mean, timestep_weights
@@ -35,7 +37,7 @@ FORMS = {
 """Form -> (scenes or items a task, samples a pair, tasks)."""
 
 HELP = {
-    "model": "a name of --list_models (clevr-tiny, sd21-base, ...), a folder, or a hub id; several with commas",
+    "model": "a name of --list_models, a folder, a hub id, openai:MODEL or anthropic:MODEL; several with commas",
     "variant": "which of several weight files, such as fp16",
     "revision": "the hub repository's branch, tag or commit",
     "allow_pickle": "load .bin weights through a restricted unpickler",
@@ -68,6 +70,7 @@ HELP = {
     "sampling.timestep_weights": "how much timesteps count: uniform, sigma_sqrt, cosmap, logit_normal, or a file that"
     " launch.report --fit_timesteps wrote",
     "sampling.timestep_range": "first,end of the timesteps that are drawn; all; none for what the model's folder says",
+    **_responder.API_HELP,
 }
 
 RANGES = {
@@ -96,6 +99,7 @@ RANGES = {
     "sampling.timesteps": options.TIMESTEPS.or_none(),
     "sampling.timestep_weights": options.PATH,
     "sampling.timestep_range": options.TIMESTEP_RANGE,
+    **options.API,
 }
 """Field -> what it may be."""
 
@@ -165,4 +169,5 @@ def get_config(form: str = "standard") -> ml_collections.ConfigDict:
     config.sampling.timesteps = config_dict.placeholder(str)
     config.sampling.timestep_weights = "uniform"
     config.sampling.timestep_range = config_dict.placeholder(tuple | str)
+    _responder.add_api(config)
     return config

@@ -12,6 +12,7 @@ import rich.console
 import rich.table
 import rich.text
 
+from launch import text
 from winobench import registry
 from winobench.errors import InputError
 from winobench.files import digest, user_path
@@ -85,7 +86,8 @@ def _judged(compared: Comparison, name: str, dtype: str) -> dict[str, Any]:
     from winobench.pictures import judges
     from winobench.scorers import loading
 
-    return judges.judge(compared, loading.load_scorer(name, dtype), registry.model_label(name))
+    label = text.model_label(name) if text.is_hosted(name) else registry.model_label(name)
+    return judges.judge(compared, loading.load_scorer(name, dtype), label)
 
 
 def print_results(

@@ -104,7 +104,7 @@ def _evaluate_models(config: ml_collections.ConfigDict) -> None:
     models = _models(config)
     for model in models:
         check_model(config, model)
-    labels = dict(zip(models, registry.model_labels(models), strict=True))
+    labels = dict(zip(models, registry.model_labels(models, _model_label), strict=True))
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
     if config.sampling.mode == "race":
         race.check(tasks)
@@ -145,8 +145,9 @@ def _evaluate_model(
 ) -> dict[str, Any]:
     from winobench.evaluation import evaluate
 
-    return evaluate.evaluate(
-        load_scorer(config, model),
+    scorer = load_scorer(config, model)
+    results = evaluate.evaluate(
+        scorer,
         tasks,
         workdir,
         data_dir=config.data_dir,
@@ -167,6 +168,13 @@ def _evaluate_model(
         name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
         config=configuration.plain(config) | {"model": model},
     )
+    if hasattr(scorer, "spent"):
+        print(f"{model}: {scorer.spent()}")
+    return results
+
+
+def _model_label(model: str) -> str:
+    return text.model_label(model) if text.is_hosted(model) else registry.model_label(model)
 
 
 def _models(config: ml_collections.ConfigDict) -> list[str]:
@@ -183,6 +191,8 @@ def _workdir(label: str, num_models: int) -> str | None:
 
 def _display_name(model: str, config: ml_collections.ConfigDict, label: str | None = None) -> str:
     """What reports call a model: its name or hub id, or the label of a folder; and its LoRA, if any."""
+    if text.is_hosted(model):
+        return text.display_name(model)
     is_folder = model not in registry.MODELS and os.path.isdir(user_path(model))
     name = (label or registry.model_label(model)) if is_folder else model
     scale = "" if config.lora_scale == 1 else f" x {config.lora_scale:g}"
@@ -216,6 +226,7 @@ def load_scorer(config: ml_collections.ConfigDict, model: str) -> Scorer | Sampl
         model_parallel=config.model_parallel,
         max_pixels=config.max_pixels,
         diffusion=_diffusion_options(config),
+        hosted=text.hosted_options(config, model),
     )
 
 
@@ -252,6 +263,8 @@ def check_model(config: ml_collections.ConfigDict, model: str, *, deeply: bool =
         of_samples=of_samples,
         deeply=deeply,
     )
+    if deeply and text.is_hosted(model):
+        load_scorer(config, model)  # nothing is sent, but a key that is missing is found
 
 
 def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:

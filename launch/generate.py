@@ -1,4 +1,4 @@
-"""Draws, compares and edits pictures, or has language models write WSC+ items: python -m launch.generate --help"""
+"""Draws, describes, compares, edits pictures, or has WSC+ items written: python -m launch.generate --help"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from launch import comparing, configuration, editing, items, pictures
+from launch import captioning, comparing, configuration, editing, items, pictures
 from winobench import registry
 from winobench.errors import InputError
 
@@ -27,6 +27,14 @@ Draws pictures of a set of prompts with one or several text-to-image models (doc
 Each picture is a PNG file with a record, on disk when it is done; a run that was stopped goes on when the same command
 is given again. pictures.html in the run's folder shows them side by side. With --processes, the same command on several
 machines shares the work. --config=pictures --help explains all fields.
+
+Has a model that sees write a caption of each picture, or answer a question about it (docs/vision_language.md):
+
+  python -m launch.generate --caption PICTURES --model=blip2-flan-t5-xl       a folder, 'photos/*.jpg', files, or a run
+  python -m launch.generate --caption PICTURES --model=openai:gpt-4o --question="What colour is the car?"
+
+Each text is in captions.jsonl of the run's folder as soon as it is written, and captions.csv has them all in the end;
+nothing is asked twice when the same command is given again.
 
 Has people compare the pictures of two models without knowing which is which, on a page of this computer (App. B):
 
@@ -77,6 +85,13 @@ _PORT = flags.DEFINE_integer("port", 8765, "Of the page; 0 for any free one.", l
 _FINISH = flags.DEFINE_bool(
     "finish", False, "Items: keep what every annotator calls valid, and draw the figures. Comparison: print the table."
 )
+_CAPTION = flags.DEFINE_bool("caption", False, "Have --model write about the pictures that follow.")
+_MODEL = flags.DEFINE_string(
+    "model", None, "Captions: who writes; a name, folder, hub id, openai:MODEL, anthropic:MODEL."
+)
+_QUESTION = flags.DEFINE_string("question", None, "Captions: what is asked instead.")
+_MAX_TOKENS = flags.DEFINE_integer("max_tokens", None, "Captions: longest text, 30 by default.", lower_bound=1)
+_DTYPE = flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "Captions: what a model with weights computes in.")
 _COMPARE = flags.DEFINE_bool("compare", False, "Compare the pictures of the two runs that follow.")
 _RATER = flags.DEFINE_string("rater", None, "Comparison: serve the page of this person.")
 _JUDGE = flags.DEFINE_list("judge", [], "Comparison: models that judge automatically, with --finish.")
@@ -87,8 +102,20 @@ def main(config: ml_collections.ConfigDict, words: list[str]) -> None:
 
     Args:
       config: with prompts, to draw; with a method, to edit; otherwise of WSC+ items.
-      words: of the command line that are no flags: what is compared.
+      words: of the command line that are no flags: what is compared, or described.
     """
+    if _CAPTION.value:
+        _refuse([_COMPARE, _RATER, _JUDGE, _CHECK, _ANNOTATE, _FINISH, _PROCESSES, _OVERWRITE], "other steps")
+        captioning.caption(
+            words,
+            model=_MODEL.value,
+            question=_QUESTION.value or "",
+            max_tokens=_MAX_TOKENS.value or 30,
+            dtype=_DTYPE.value or "float32",
+            workdir=_WORKDIR.value,
+        )
+        return
+    _refuse([_MODEL, _QUESTION, _MAX_TOKENS, _DTYPE], "--caption")
     if _COMPARE.value:
         _refuse([_CHECK, _ANNOTATE, _PROCESSES, _OVERWRITE], "other steps than --compare")
         comparing.compare(

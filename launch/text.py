@@ -163,13 +163,28 @@ def display_name(model: str) -> str:
     prefix, _, rest = model.partition(":")
     if prefix == "recorded":
         return pathlib.Path(rest).stem
-    if prefix in ("openai", "anthropic") and rest:
+    if is_hosted(model):
         return rest.partition("@http")[0]
     folder = pathlib.Path(user_path(model))
     if not folder.is_dir():
         return model
     folder = folder.absolute()
     return registry.model_label((folder.parent if folder.name == _EXPORTED else folder).name)
+
+
+def is_hosted(model: str) -> bool:
+    """Whether a model's name is one of an API."""
+    prefix, _, rest = model.partition(":")
+    return prefix in ("openai", "anthropic") and bool(rest)
+
+
+def hosted_options(config: ml_collections.ConfigDict, model: str) -> dict[str, Any] | None:
+    """The config's options of a hosted model; None for another one.
+
+    Raises:
+      InputError: as of extra fields that are no JSON, and prices that are none.
+    """
+    return _api_options(config) if is_hosted(model) else None
 
 
 def spent_line(results: dict[str, Any]) -> str:

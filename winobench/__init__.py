@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
     from winobench.errors import InputError
     from winobench.evaluation.evaluate import evaluate
+    from winobench.evaluation.hosted_vqa_score import HostedVQAScore
     from winobench.evaluation.questions import evaluate_questions
     from winobench.metrics import METRICS
     from winobench.models.autoencoder_kl import AutoencoderKL
@@ -55,6 +56,7 @@ _HOME = {
     "Contrastive": "winobench.scorers.contrastive",
     "DiffusionITM": "winobench.scorers.diffusion_itm",
     "Example": "winobench.tasks.base",
+    "HostedVQAScore": "winobench.evaluation.hosted_vqa_score",
     "InputError": "winobench.errors",
     "ItmHead": "winobench.scorers.itm_head",
     "NoiseSchedule": "winobench.diffusion.schedules",
@@ -100,6 +102,7 @@ __all__ = [
     "Contrastive",
     "DiffusionITM",
     "Example",
+    "HostedVQAScore",
     "InputError",
     "ItmHead",
     "NoiseSchedule",

@@ -318,6 +318,19 @@ CHECKPOINT: Mapping[str, Range] = {
 }
 """Of configs that load a checkpoint."""
 
+API: Mapping[str, Range] = {
+    "api.base_url": text(4_096).or_none(),
+    "api.concurrency": whole(1, 1_024),
+    "api.timeout": number(above=0, high=86_400),
+    "api.attempts": whole(1, 1_000),
+    "api.send_temperature": flag(),
+    "api.extra_body": text().or_none(),
+    "api.logprobs": flag().or_none(),
+    "api.votes": whole(1, 1_000).or_none(),
+    "api.price": items(number(0, 1e6), 2, 2).or_none(),
+}
+"""Of configs that may ask hosted models."""
+
 RESPONDER: Mapping[str, Range] = {
     "dtype": DTYPE,
     "int8": flag(),
@@ -327,13 +340,7 @@ RESPONDER: Mapping[str, Range] = {
     "allow_pickle": flag(),
     "batch_size": BATCH_SIZE.or_none(),
     "seed": SEED,
-    "api.base_url": text(4_096).or_none(),
-    "api.concurrency": whole(1, 1_024),
-    "api.timeout": number(above=0, high=86_400),
-    "api.attempts": whole(1, 1_000),
-    "api.send_temperature": flag(),
-    "api.extra_body": text().or_none(),
-    "api.price": items(number(0, 1e6), 2, 2).or_none(),
+    **API,
 }
 """Of configs that ask models which answer questions."""
 

@@ -3,7 +3,9 @@
 import contextlib
 import http.server
 import json
+import math
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -32,7 +34,7 @@ class Server:
     body). When none is left, all is well. ``seconds`` is how long each answer takes; while ``holds`` is cleared, there
     are none, and ``held`` counts the calls that wait. ``calls`` lists (path, headers, body) of each call, ``times``
     when it came, ``answered`` the last user turns that a whole answer was sent to; ``most`` is how many calls there
-    were at a time.
+    were at a time. ``answer`` makes the text, or the whole body, from the last user turn's content.
     """
 
     def __init__(self, address: str):
@@ -95,6 +97,19 @@ def running() -> Iterator[Server]:
         listener.server_close()
 
 
+@contextlib.contextmanager
+def running_with_keys(monkeypatch) -> Iterator[Server]:
+    """As `running`, with an environment in which its clients are set up at once."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+    # Reading the certificates of a client that will not need them takes longer than most of the tests.
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+    with running() as server:
+        yield server
+
+
 def openai_error(message, code=None, kind="invalid_request_error"):
     """An error as OpenAI writes it."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
@@ -122,6 +137,14 @@ def openai_body(text, finish="stop", **message):
         ],
         "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17},
     }
+
+
+def likely_body(text, **probabilities):
+    """A chat completion whose first token has these probabilities."""
+    top = [{"token": token, "logprob": math.log(value), "bytes": None} for token, value in probabilities.items()]
+    body = openai_body(text)
+    body["choices"][0]["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
+    return body
 
 
 def anthropic_body(*texts, stop="end_turn"):
@@ -185,7 +208,9 @@ def _answer(handler, server):
         content = content if isinstance(content, str) else json.dumps(content)
     else:
         text = server.answer(prompt)
-        content = json.dumps(openai_body(text) if is_openai else anthropic_body(text))
+        content = json.dumps(
+            text if isinstance(text, dict) else openai_body(text) if is_openai else anthropic_body(text)
+        )
     data = content.encode()
     handler.send_response(status)
     handler.send_header("Content-Type", "text/html" if step == "html" else "application/json")

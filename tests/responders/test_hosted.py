@@ -459,7 +459,8 @@ def test_bad_names_and_options(server, name, options, message):
 
 
 def test_names_may_hold_marks(server):
-    assert hosted.model._split("openai:llama3:8b@q4@http://h/v1") == ("openai", "llama3:8b@q4", "http://h/v1")
+    model = HostedModel("openai:llama3:8b@q4@http://h/v1")
+    assert (model.api, model.model, model.base_url) == ("openai", "llama3:8b@q4", "http://h/v1")
     assert hosted.is_hosted("anthropic:claude-x")
     assert not hosted.is_hosted("recorded:x.csv")
     assert not hosted.is_hosted("openai")

@@ -42,7 +42,8 @@ def ask(
     """Reads what the store has, takes what the runs beside it have, and asks for the rest.
 
     Args:
-      responder: the model.
+      responder: the model. It may have ``parts(request)``, which gives the requests that make up one, or itself alone,
+        and ``combine(request, responses)``, the `Response` that follows from theirs: the parts are asked and stored.
       store: of its responses, open.
       wanted: key of `winobench.evaluation.responses.key` -> request.
       answers: filled in while the answers come in, so that it says what is there after an error as well.
@@ -52,6 +53,13 @@ def ask(
     Raises:
       InputError: the store cannot be written, or every further call would fail.
     """
+    if parts := _parts(responder, wanted):
+        calls = {key: request for key, request in wanted.items() if key not in parts}
+        for own in parts.values():
+            calls |= own
+        ask(responder, store, calls, answers, reuse=reuse, progress=progress)
+        _combine(responder, wanted, parts, answers)
+        return
     if reuse:
         store.share(store.neighbours(), wanted)
     for key, request in wanted.items():
@@ -108,6 +116,33 @@ def _ask(
             advance(1)
     if left:
         raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
+
+
+def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:
+    """Key of a request that takes several -> theirs."""
+    if not hasattr(responder, "parts"):
+        return {}
+    fingerprint = responder.fingerprint()
+    found = {}
+    for key, request in wanted.items():
+        own = responder.parts(request)
+        if own != (request,):
+            found[key] = {responses.key(fingerprint, part): part for part in own}
+    return found
+
+
+def _combine(
+    responder: Responder,
+    wanted: Mapping[str, Request],
+    parts: Mapping[str, Mapping[str, Request]],
+    answers: Answers,
+) -> None:
+    for key, own in parts.items():
+        failed = [answers.failed.pop(part) for part in own if part in answers.failed]
+        if failed:
+            answers.failed[key] = failed[0]
+        else:
+            answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
 
 
 def read(responder: Responder, request: Request, raw: Raw) -> Response:

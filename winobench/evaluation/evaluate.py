@@ -155,6 +155,8 @@ def evaluate(
     )
     with contextlib.closing(lifecycle.folder_for(workdir, name, identity)) as folder:
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
+        if hasattr(scorer, "keep_in"):
+            scorer.keep_in(folder.path, reuse=reuse)
         work = runner.Runner(scorer, groups, folder, description["versions"], reuse=reuse, progress=progress)
         results = _score_and_summarise(work, usable, failed, description, started)
     return {**results, "workdir": str(folder.path)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -26,6 +27,8 @@ class Scorer(Protocol):
       score says how likely the answer is. Without it, tasks in question form are refused.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own; one whose mesh has devices of other processes is called by all of them with all of the work.
+    - ``keep_in(folder, reuse=...)``, which is told the run's folder before anything is scored: there it may keep what
+      it has paid for, in a folder of its own; with ``reuse``, it may look into those of the runs beside it.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
       (int [b], which of the pairs; their float32 scores [b]) of batch after batch, each pair once. Without it,
       ``score`` is called for one image at a time, with the texts that are asked about that image.
@@ -81,6 +84,11 @@ class WithoutSamples:
         self.scorer = scorer
         self.mesh = getattr(scorer, "mesh", None)
         self.answers_questions = getattr(scorer, "answers_questions", False)
+
+    def keep_in(self, folder: pathlib.Path, *, reuse: bool) -> None:
+        """Tells the scorer, if it wants to know."""
+        if hasattr(self.scorer, "keep_in"):
+            self.scorer.keep_in(folder, reuse=reuse)
 
     def fingerprint(self) -> dict[str, Any]:
         """The scorer's own, or one that no other scorer has."""

@@ -23,12 +23,14 @@ class Kind:
       name: what messages call its checkpoints.
       model_types: of the ``config.json`` in transformers' folders; empty where there are none.
       file: a file that no other kind has; None where there is none.
+      prefixes: what its models' names begin with, where they are no checkpoints.
     """
 
     path: str
     name: str
     model_types: tuple[str, ...] = ()
     file: str | None = None
+    prefixes: tuple[str, ...] = ()
 
     def files(self) -> str:
         """The files that tell the kind, for messages."""
@@ -52,6 +54,9 @@ SCORERS: dict[str, Kind] = {
         "language model that sees",
         ("blip-2", "instructblip", "llava", "qwen3_vl"),
     ),
+    "hosted_vqa_score": Kind(
+        "winobench.evaluation.hosted_vqa_score:HostedVQAScore", "hosted model", prefixes=("openai:", "anthropic:")
+    ),
 }
 
 
@@ -66,11 +71,13 @@ def load_scorer(
     model_parallel: int = 1,
     max_pixels: int | None = None,
     diffusion: dict[str, Any] | None = None,
+    hosted: dict[str, Any] | None = None,
 ) -> Scorer | SampledScorer:
     """Loads a model and makes it a scorer.
 
     Args:
-      name: a name in `winobench.registry.MODELS` or of a plugged-in scorer, a folder, or a hub id.
+      name: a name in `winobench.registry.MODELS` or of a plugged-in scorer, a folder, a hub id, ``openai:MODEL`` or
+        ``anthropic:MODEL``.
       dtype: ``float32`` or ``bfloat16``.
       variant: of the weight files, such as ``fp16``.
       revision: branch, tag or commit of a hub id.
@@ -80,6 +87,7 @@ def load_scorer(
       max_pixels: of language models that see images of any shape: as of `winobench.VQAScore.from_pretrained`.
       diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``; those that are None are
         left out.
+      hosted: options of a hosted model (`winobench.responders.hosted.HostedModel`), of no meaning for others.
 
     Raises:
       InputError: there is no such model, its kind is not known, or an option is for another kind.
@@ -89,7 +97,10 @@ def load_scorer(
     _check_options(name, kind, given, max_pixels, variant=variant, revision=revision, model_parallel=model_parallel)
     if kind is None:
         return registry.plugged_in()[name].load()()
-    source = registry.model_source(name)
+    is_hosted = bool(SCORERS[kind].prefixes)
+    if is_hosted:
+        given["api"], model_parallel = hosted, 1
+    source = name if is_hosted else registry.model_source(name)
     model = registry.MODELS.get(name)
     options = {**(model.options if model is not None else {}), **given}
     if max_pixels is not None:
@@ -123,6 +134,9 @@ def scorer_kind(name: str, revision: str | None = None) -> str | None:
     Raises:
       InputError: there is no such model, or its kind is not known.
     """
+    for kind, described in SCORERS.items():
+        if isinstance(name, str) and described.prefixes and name.startswith(described.prefixes):
+            return kind
     source = registry.model_source(name)
     # Some names are of both: what sees may also be asked without pictures.
     if name in registry.MODELS:
@@ -229,7 +243,7 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
     _refuse_without_eyes(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
-    *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values())
+    *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if not kind.prefixes)
     raise InputError(
         f"{place} is no {', '.join(others)} or {last}: {found}; name another model", code="unknown-kind-of-model"
     )

@@ -17,8 +17,10 @@ What a server sends is not trusted. A call has a limit of time and of size (`win
 comes in is turned into texts that UTF-8 can hold, and is read with bounds (`winobench.json_files`); an answer that
 cannot be read is a failed call with its reason, and the run goes on.
 
+Pictures are read when their turn comes, and only their paths and SHA-256 are ever recorded.
+
 Files: ``model`` (threads, attempts, pace, interrupts); ``api`` (what protocols share); one for each protocol, and its
-line in `APIS`; ``prices``.
+line in `APIS`; ``pictures`` and ``choices`` (questions about pictures, with options); ``prices``.
 """
 
 from winobench.responders.hosted.model import APIS, HostedModel, is_hosted

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench.errors import InputError
+from winobench.responders.hosted import choices, pictures
 from winobench.responders.hosted.api import Api, body_text, count, join
-from winobench.responders.language import Generation, Response, Turn
+from winobench.responders.language import Generation, PictureText, Response, Turn
 
 
 class Anthropic(Api):
@@ -18,12 +19,23 @@ class Anthropic(Api):
     key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
     package, client, base_error = "anthropic", "Anthropic", "AnthropicError"
 
-    def body(self, request: Generation) -> dict[str, Any]:
+    def body(self, request: Generation | PictureText) -> dict[str, Any]:
         """As of `Api.body`."""
-        system, turns = _without_system(request.turns)
+        system = ""
+        if isinstance(request, PictureText):
+            media_type, content = pictures.encode(request.picture, pictures.ANTHROPIC)
+            # The guide says that pictures before texts are understood best.
+            blocks = [
+                {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}},
+                {"type": "text", "text": request.question or choices.CAPTION},
+            ]
+            messages = [{"role": "user", "content": blocks}]
+        else:
+            system, turns = _without_system(request.turns)
+            messages = [{"role": turn.role, "content": turn.text} for turn in turns]
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": turn.role, "content": turn.text} for turn in turns],
+            "messages": messages,
             "max_tokens": request.max_tokens,
         }
         if system:

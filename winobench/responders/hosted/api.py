@@ -18,7 +18,7 @@ from typing import Any
 from winobench import json_files
 from winobench.errors import InputError
 from winobench.responders import bounded_http
-from winobench.responders.language import Generation, Response
+from winobench.responders.language import Generation, PictureOptions, PictureText, Response
 
 _RETRIED = (408, 409, 429)
 _SECONDS_TO_CONNECT = 20.0
@@ -26,6 +26,12 @@ LARGEST_ANSWER = 4 * 2**20
 """Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
 been billed."""
 
+# How servers say that a model takes no pictures; what is wrong with one picture sounds different.
+_WITHOUT_EYES = re.compile(
+    r"image_url.{0,40} only supported|(?:do|does) ?n[o']t support (?:image|vision|multimodal)|support image input"
+    r"|not a multimodal model|at most 0 image|images? (?:input )?(?:is|are) not supported",
+    re.IGNORECASE,
+)
 
 # No call has so many; more is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
@@ -85,9 +91,18 @@ class Api(abc.ABC):
                 code="cannot-connect",
             ) from error
 
+    @classmethod
+    def tells_likelihoods(cls, model: str) -> bool:
+        """Whether a model's answers come with log-probabilities; only then is ``body`` given `PictureOptions`."""
+        return False
+
     @abc.abstractmethod
-    def body(self, request: Generation) -> dict[str, Any]:
-        """The fields of a request."""
+    def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
+        """The fields of a request; a picture's file is read.
+
+        Raises:
+          InputError: the protocol cannot express it, or the picture cannot be read.
+        """
 
     @abc.abstractmethod
     def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
@@ -101,6 +116,15 @@ class Api(abc.ABC):
         Raises:
           ValueError: it is not what the protocol says.
         """
+
+    @staticmethod
+    def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
+        """The tokens of an answer to `PictureOptions`, each with the likeliest ones there and their log-probabilities.
+
+        Raises:
+          ValueError: they are not in the body.
+        """
+        raise ValueError("the protocol tells no log-probabilities")
 
     def _open(self, key: str | None, url: str, timeout: Any, http_client: Any) -> Any:
         """The package's client, which tries nothing again by itself."""
@@ -158,7 +182,7 @@ class Api(abc.ABC):
             return InputError(
                 f"{self._url} refuses this account ({status}: {message}): {advice}", code="account-refused"
             )
-        if status == 404:
+        if status == 404 and not _WITHOUT_EYES.search(message):
             return InputError(
                 f"{self._url} has no such model or address (404: {message}): correct the model's name or the base URL.",
                 code="no-such-model",
@@ -177,6 +201,8 @@ class Api(abc.ABC):
                 ("temperature", "set send_temperature to False"),
                 ("max_completion_tokens", "set max_tokens_field to max_tokens"),
                 ("max_tokens", "set max_tokens_field to max_completion_tokens"),
+                ("logprobs", "set logprobs to False"),
+                ("top_logprobs", "set logprobs to False"),
             ):
                 # The words differ from model to model; that a field is not wanted at all is common to them.
                 if re.search(rf"\b{field}\b", message) and (
@@ -186,6 +212,11 @@ class Api(abc.ABC):
                     return InputError(
                         f"the model refuses the field {field} ({message}): {advice}.", code="field-refused"
                     )
+        if status in (400, 404, 422) and _WITHOUT_EYES.search(message):
+            return InputError(
+                f"the model is a language model without eyes ({status}: {message}): name one that sees.",
+                code="wrong-kind-of-model",
+            )
         return None
 
 

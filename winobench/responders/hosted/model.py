@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import itertools
-import json
-import math
 import os
 import queue
 import random
-import re
 import threading
 import time
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
 from winobench import json_files
 from winobench.errors import InputError
+from winobench.responders.hosted import choices, settings
 from winobench.responders.hosted.anthropic import Anthropic
 from winobench.responders.hosted.api import Api, exhausted
 from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
-from winobench.responders.hosted.prices import cost, is_price
-from winobench.responders.language import Raw, Request, Response, check_request
+from winobench.responders.hosted.prices import cost
+from winobench.responders.language import PictureOptions, PictureText, Raw, Request, Response, check_request
 
 
 def is_hosted(name: str) -> bool:
@@ -35,19 +35,21 @@ def is_hosted(name: str) -> bool:
 
 
 _LONGEST_BACKOFF = 60.0
-_MOST_SECONDS = 86_400
-# Of calls at a time, attempts, failures in a row: threads and files have their limits.
-_MOST_OF_ANY = 1000
 _SECONDS_WORTH_A_WARNING = 10.0
-# What a request itself says: another value would ask another model, or another question, than is recorded.
-_OWN_FIELDS = {"messages", "model", "system", "stream", "n"}
+# Votes on a question with options, and the longest of them: models that think count that, too.
+_VOTES = 5
+_VOTE_TOKENS = 1024
 _BLANK = "[key]"
-# Shorter ones are stand-ins such as EMPTY, which an answer may well contain.
-_SHORTEST_SECRET = 12
+# Makes the fields of a call.
+_Body = Callable[[], dict[str, Any]]
 
 
 class HostedModel:
-    """A language model behind an API; a `winobench.responders.language.Responder` for generation.
+    """A language model behind an API; a `winobench.responders.language.Responder` for texts, also about pictures.
+
+    Whether a model sees is known when it is asked. Of a question about a picture with options, the log-likelihoods are
+    those of the answer's first token where the API tells them, and otherwise logarithms of shares of votes: then the
+    question is asked several times at temperature 1 (`winobench.responders.hosted.choices`).
 
     Attributes:
       kinds: what it answers.
@@ -56,7 +58,7 @@ class HostedModel:
       base_url: where.
     """
 
-    kinds = frozenset({"generation"})
+    kinds = frozenset({"generation", "picture_text", "picture_options"})
 
     def __init__(
         self,
@@ -74,6 +76,8 @@ class HostedModel:
         send_temperature: bool = True,
         seed: int | None = None,
         extra_body: Mapping[str, Any] | None = None,
+        logprobs: bool | None = None,
+        votes: int = _VOTES,
         prices: Mapping[str, Sequence[float]] | None = None,
         attempts_log: str | os.PathLike | None = None,
     ):
@@ -98,6 +102,9 @@ class HostedModel:
           send_temperature: False for models that refuse the field; they then draw as they please.
           seed: sent to servers of OpenAI's protocol, plus the number of the sample; not sent when None.
           extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``; not for secrets.
+          logprobs: whether options about a picture are judged by log-probabilities, which Anthropic's protocol does not
+            have, and OpenAI's models that think do not tell; for the name to decide when None.
+          votes: how often a question with options about a picture is asked where there are none.
           prices: as of ``cost``.
           attempts_log: a JSONL file to which every attempt is appended: time, request (the first digits of a SHA-256 of
             its content), attempt, status, seconds, outcome, seconds to wait, the server's id. Failed attempts go to
@@ -106,7 +113,7 @@ class HostedModel:
         Raises:
           InputError: the name is none, an option is out of range or not for this API, the key or the client is missing.
         """
-        self.api, self.model, named_url = _split(name)
+        self.api, self.model, named_url = settings.split(name, APIS)
         if base_url is not None and named_url is not None and base_url != named_url:
             raise InputError(
                 f"{name!r} names a server, but base_url is {base_url!r}: give one of them.", code="bad-url"
@@ -114,15 +121,17 @@ class HostedModel:
         kind = APIS[self.api]
         variable = kind.url_variable
         given = base_url or named_url or (os.environ.get(variable) or "").strip() or None
-        self.base_url = _checked_url(given or kind.default_url)
+        self.base_url = settings.checked_url(given or kind.default_url)
         self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(kind.default_url).hostname
-        _check_wholes(name, concurrency=concurrency, attempts=attempts, failures_in_a_row=failures_in_a_row)
-        _check_seconds(name, "above 0", timeout=timeout)
-        _check_seconds(
+        settings.check_wholes(
+            name, concurrency=concurrency, attempts=attempts, failures_in_a_row=failures_in_a_row, votes=votes
+        )
+        settings.check_seconds(name, "above 0", timeout=timeout)
+        settings.check_seconds(
             name, "from 0 on", first_wait=first_wait, longest_wait=longest_wait, seconds_to_finish=seconds_to_finish
         )
-        _check_fields(name, self.api, seed, max_tokens_field)
-        _check_prices(prices)
+        settings.check_fields(name, self.api, seed, max_tokens_field, logprobs)
+        settings.check_prices(prices)
         self.concurrency = concurrency
         self._name = name
         self._attempts, self._first_wait, self._longest_wait = attempts, first_wait, longest_wait
@@ -133,17 +142,22 @@ class HostedModel:
             "max_tokens_field": (max_tokens_field or own_field) if self.api == "openai" else "max_tokens",
             "send_temperature": bool(send_temperature),
             "seed": seed,
-            "extra_body": _checked_fields(extra_body),
+            "extra_body": settings.checked_fields(extra_body),
         }
-        self._key = _read_key(kind, needed=self._is_own)
-        self._secret = _secret(self._key)
+        self._votes = votes
+        self._logprobs = kind.tells_likelihoods(self.model) if logprobs is None else bool(logprobs)
+        unusual = {"logprobs": logprobs, "votes": None if votes == _VOTES else votes}
+        self._of_options = {name: value for name, value in unusual.items() if value is not None}
+        self._key = settings.read_key(kind, needed=self._is_own)
+        self._secret = settings.secret(self._key)
         self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
         self._pace = Pace()
         self._log = AttemptsLog(attempts_log)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change an answer; the key is not among it."""
-        return {"api": self.api, "model": self.model, "base_url": self.base_url, **self._settings}
+        named = {"api": self.api, "model": self.model, "base_url": self.base_url}
+        return {**named, **self._settings, **self._of_options}
 
     def log_attempts(self, path: str | os.PathLike) -> None:
         """Appends every attempt from now on to a JSONL file, unless one was named before."""
@@ -161,19 +175,62 @@ class HostedModel:
             return None
         return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
 
+    def parts(self, request: Request) -> tuple[Request, ...]:
+        """The requests that make up one: its votes, each of which can be asked and kept alone; otherwise itself."""
+        if not isinstance(request, PictureOptions) or self._logprobs:
+            return (request,)
+        question, _ = choices.put(request)
+        return tuple(
+            PictureText(request.picture, question, max_tokens=_VOTE_TOKENS, temperature=1.0, sample=number)
+            for number in range(self._votes)
+        )
+
+    def combine(self, request: Request, responses: Sequence[Response]) -> Response:
+        """The answer to a request that is put to the vote, from those to its ``parts``."""
+        _, marks = choices.put(request)
+        spent = {
+            name: sum(counts) if all(count is not None for count in counts) else None
+            for name in ("input_tokens", "output_tokens")
+            for counts in [[getattr(response, name) for response in responses]]
+        }
+        return Response(scores=choices.from_votes([response.text for response in responses], marks), **spent)
+
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """Yields the answers as they come in.
 
         Each is ``{"body", "status", "request_id", "attempts", "seconds"}``: the text as the server sent it, the HTTP
-        status, the server's name for the call, the number of the attempt that succeeded, and how long that one took.
+        status, the server's name for the call, the number of the attempt that succeeded, and how long that one took. Of
+        a request with several ``parts`` it is ``{"votes"}``, a list of these, or the error of one that has failed; who
+        wants to keep each vote as it comes in asks for the parts.
 
         Raises:
-          InputError: a request is of a kind that no API answers; or an error that every call would meet (key, rights,
-            model, quota, a field that is refused) has come up, or nothing succeeds any more. The answers under way are
-            yielded before it is raised.
+          InputError: as of `ask_parts`.
+        """
+        parts = [self.parts(request) for request in requests]
+        owners = [index for index, own in enumerate(parts) for _ in own]
+        came: dict[int, dict[int, Raw]] = {}
+        with contextlib.closing(self.ask_parts([part for own in parts for part in own])) as incoming:
+            for number, raw in incoming:
+                index = owners[number]
+                votes = came.setdefault(index, {})
+                votes[number] = raw
+                if len(votes) < len(parts[index]):
+                    continue
+                raws = [votes[number] for number in sorted(came.pop(index))]
+                failed = next((raw for raw in raws if "error" in raw), None)
+                is_whole = parts[index] == (requests[index],)
+                yield index, failed or (raws[0] if is_whole else {"votes": raws})
+
+    def ask_parts(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """As of `ask`, of requests that take one call each.
+
+        Raises:
+          InputError: a request is of a kind that no API answers; a picture cannot be read; or an error that every call
+            would meet (key, rights, model, quota, a field that is refused) has come up, or nothing succeeds any more.
+            The answers under way are yielded before it is raised.
         """
         bodies = self._bodies(requests)
-        tasks: queue.SimpleQueue[tuple[int, dict[str, Any]] | None] = queue.SimpleQueue()
+        tasks: queue.SimpleQueue[tuple[int, _Body] | None] = queue.SimpleQueue()
         results = Results()
         stop = threading.Event()
         threads = self._start(min(self.concurrency, len(bodies)), tasks, results, stop)
@@ -226,16 +283,20 @@ class HostedModel:
             for _ in threads:
                 tasks.put(None)
 
-    def _bodies(self, requests: Sequence[Request]) -> dict[int, dict[str, Any]]:
-        bodies = {}
+    def _bodies(self, requests: Sequence[Request]) -> dict[int, _Body]:
+        bodies: dict[int, _Body] = {}
         for index, request in enumerate(requests):
             if request.kind not in self.kinds:
                 raise InputError(
-                    f"{self._name!r} writes texts and answers no {request.kind} requests: choose another protocol.",
+                    f"{self._name!r} answers no {request.kind} requests: choose another protocol.",
                     code="kind-not-answered",
                 )
             check_request(request)
-            bodies[index] = self._server.body(request)
+            if hasattr(request, "picture"):  # which is read when its turn comes: all at once would fill the memory
+                bodies[index] = functools.partial(self._server.body, request)
+            else:
+                body = self._server.body(request)
+                bodies[index] = lambda body=body: body
         return bodies
 
     def _start(
@@ -263,6 +324,9 @@ class HostedModel:
         Raises:
           ValueError: it is not JSON, or not of the form that the API documents.
         """
+        if "votes" in raw:
+            parts = zip(self.parts(request), raw["votes"], strict=True)
+            return self.combine(request, [self.read(part, vote) for part, vote in parts])
         body = raw.get("body")
         if not isinstance(body, str):
             raise ValueError("no body")
@@ -272,14 +336,17 @@ class HostedModel:
             raise ValueError(f"the body is not JSON ({error})") from None
         if not isinstance(content, dict):
             raise ValueError("the body is not a JSON object")
-        response = type(self._server).parse(content)
+        response = self._server.parse(content)
+        if isinstance(request, PictureOptions):
+            scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
+            return dataclasses.replace(response, text=None, scores=scores)
         return dataclasses.replace(response, text=self._blank(response.text))
 
     def _work(self, tasks: queue.SimpleQueue, results: Results, stop: threading.Event) -> None:
         while (task := tasks.get()) is not None:
             index, body = task
             try:
-                outcome = self._call(body, stop)
+                outcome = self._call(body(), stop)
             except BaseException as error:  # else `ask` would wait for ever; it raises it
                 outcome = Outcome(error=error)
             results.put(index, outcome)
@@ -352,115 +419,3 @@ class HostedModel:
 
 
 APIS: dict[str, type[Api]] = {"openai": OpenAI, "anthropic": Anthropic}
-
-
-def _split(name: str) -> tuple[str, str, str | None]:
-    """API, model and base URL in a model's name."""
-    api, _, rest = name.partition(":")
-    # Models' names may hold @ and : themselves.
-    found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>https?://.*))?", rest, re.DOTALL)
-    if api not in APIS or found is None:
-        raise InputError(
-            f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1.",
-            code="unknown-api",
-        )
-    return api, found["model"], found["url"]
-
-
-def _check_fields(name: str, api: str, seed: int | None, max_tokens_field: str | None) -> None:
-    fields = ("max_tokens", "max_completion_tokens")
-    if max_tokens_field is not None and max_tokens_field not in fields:
-        raise InputError(
-            f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.", code="unknown-name"
-        )
-    if api != "openai" and (seed is not None or max_tokens_field is not None):
-        option = "seed" if seed is not None else "max_tokens_field"
-        raise InputError(
-            f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
-            code="option-of-others",
-        )
-
-
-def _check_wholes(name: str, **options: Any) -> None:
-    for option, value in options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_OF_ANY:
-            raise InputError(
-                f"{option} of {name!r} is {value!r}: give a whole number from 1 to {_MOST_OF_ANY:,}.",
-                code="out-of-range",
-            )
-
-
-def _check_seconds(name: str, from_on: str, **options: Any) -> None:
-    for option, value in options.items():
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not (value > 0 if from_on == "above 0" else value >= 0) or value > _MOST_SECONDS:
-            raise InputError(
-                f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day).",
-                code="out-of-range",
-            )
-
-
-def _check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
-    for model, price in (prices or {}).items():
-        if not is_price(price):
-            raise InputError(
-                f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written.",
-                code="out-of-range",
-            )
-
-
-def _checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Further fields of a request as JSON values that can be sent and written down."""
-    if own := sorted(_OWN_FIELDS & set(fields or {})):
-        raise InputError(
-            f"extra_body must not hold {own[0]!r}, which winobench sets itself: leave it out.", code="reserved-field"
-        )
-    try:
-        return json_files.parse(json.dumps(dict(fields or {})))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"extra_body must be an object of JSON values, but {str(error)[:200]}: correct it.", code="not-json"
-        ) from None
-
-
-def _checked_url(url: str) -> str:
-    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
-        raise InputError(
-            f"the base URL {str(url)[:200]!r} holds a character that no URL has: copy it again.", code="bad-url"
-        )
-    try:
-        parts = urllib.parse.urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        valid, parts = False, None
-    if not valid:
-        raise InputError(f"the base URL {url[:200]!r} is none: write it like http://HOST:PORT/v1.", code="bad-url")
-    if parts.username or parts.password or parts.query:
-        # Not quoted: it would land in a log.
-        raise InputError(
-            f"the base URL at {parts.hostname} holds a name, a password or a query, which would be written into the"
-            " run's folder: leave it out and set the key in the environment.",
-            code="bad-url",
-        )
-    return url.rstrip("/")
-
-
-def _read_key(kind: type[Api], needed: bool) -> str | None:
-    key = (os.environ.get(kind.key_variable) or "").strip()
-    if not key and needed:
-        raise InputError(
-            f"the environment variable {kind.key_variable} is not set: set it to your key for {kind.default_url}.",
-            code="no-key",
-        )
-    if not all(0x20 < ord(letter) < 0x7F for letter in key):
-        raise InputError(f"{kind.key_variable} holds a character that no key has: copy the key again.", code="bad-key")
-    return key or None
-
-
-def _secret(key: str | None) -> re.Pattern[str] | None:
-    """Finds a key, also where JSON writes some of its letters as escapes; None where there is none to hide."""
-    if key is None or len(key) < _SHORTEST_SECRET:
-        return None
-    marks = ("" if one.isalnum() else r"\\?" for one in key)
-    letters = (rf"(?:{mark}{re.escape(one)}|\\u00(?i:{ord(one):02x}))" for mark, one in zip(marks, key, strict=True))
-    return re.compile("".join(letters))

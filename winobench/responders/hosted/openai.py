@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from winobench.responders.hosted import choices, pictures
 from winobench.responders.hosted.api import Api, body_text, count, join
-from winobench.responders.language import Generation, Response
+from winobench.responders.language import Generation, PictureOptions, PictureText, Response
+
+# The most that the API tells (its reference of chat completions, "top_logprobs").
+_MOST_LIKELY = 20
+# Those that think before they answer, which tell no log-probabilities.
+_THINKING = re.compile(r"(o\d|gpt-5)")
 
 
 class OpenAI(Api):
@@ -16,12 +24,35 @@ class OpenAI(Api):
     key_variable, url_variable = "OPENAI_API_KEY", "OPENAI_BASE_URL"
     package, client, base_error = "openai", "OpenAI", "OpenAIError"
 
-    def body(self, request: Generation) -> dict[str, Any]:
+    @classmethod
+    def tells_likelihoods(cls, model: str) -> bool:
+        """As of `Api.tells_likelihoods`."""
+        return _THINKING.match(model) is None
+
+    def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
         """As of `Api.body`."""
         settings = self._settings
+        if isinstance(request, PictureOptions):
+            question, marks = choices.put(request)
+            begins = choices.beginning(marks)
+            # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference. What
+            # all answers begin with must be written first, though, as it is likeliest; a letter is a token at most.
+            length, temperature = (1 + len(begins), 0.0) if begins else (1, 1.0)
+            asked = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
+            return {**self.body(asked), "logprobs": True, "top_logprobs": _MOST_LIKELY}
+        if isinstance(request, PictureText):
+            media_type, content = pictures.encode(request.picture, pictures.OPENAI)
+            # In the order of the guide's examples.
+            parts = [
+                {"type": "text", "text": request.question or choices.CAPTION},
+                {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{content}"}},
+            ]
+            messages = [{"role": "user", "content": parts}]
+        else:
+            messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": turn.role, "content": turn.text} for turn in request.turns],
+            "messages": messages,
             settings["max_tokens_field"]: request.max_tokens,
         }
         if settings["send_temperature"]:
@@ -60,3 +91,17 @@ class OpenAI(Api):
             output_tokens=count(usage.get("completion_tokens")),
             finish={"stop": "stop", "length": "length"}.get(str(choices[0].get("finish_reason"))),
         )
+
+    @staticmethod
+    def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
+        """As of `Api.likely_tokens`."""
+        try:
+            found = [
+                (str(place["token"]), [(str(one["token"]), float(one["logprob"])) for one in place["top_logprobs"]])
+                for place in content["choices"][0]["logprobs"]["content"]
+            ]
+        except (KeyError, IndexError, TypeError, ValueError):
+            found = []
+        if not found or not all(likely and all(math.isfinite(value) for _, value in likely) for _, likely in found):
+            raise ValueError("the answer has no log-probabilities: set logprobs to False")
+        return found

@@ -1,0 +1,140 @@
+"""Models that see, from the command line: captions, an automatic judge, and what is no such model."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import launching, tiny_language_models
+from tests.expectations import raises
+from tests.pictures import fakes
+from tests.responders import api_server
+from tests.responders.api_server import openai_error
+from tests.tiny_vision_language import write_vision_language
+from winobench.pictures import captions
+from winobench.pictures.draw import draw_pictures
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    with pytest.MonkeyPatch.context() as patch:
+        tiny_language_models.compile_quickly(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def sees(tmp_path_factory):
+    return write_vision_language(tmp_path_factory.mktemp("sees"), "blip-2")
+
+
+@pytest.fixture(scope="module")
+def blind(tmp_path_factory):
+    return tiny_language_models.write_language_model(tmp_path_factory.mktemp("blind"), "t5")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 256, (20, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    (folder / "notes.txt").write_text("no picture")
+    return folder
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "captions.jsonl").read_text().splitlines()]
+
+
+def caption(*words, cwd=None):
+    return launching.launch("launch.generate", "--caption", *words, cwd=cwd)
+
+
+def test_a_model_with_weights_writes_about_a_folder(sees, photos, tmp_path):
+    words = [photos, f"--model={sees}", "--max_tokens=6", f"--workdir={tmp_path / 'run'}"]
+    status, out, err = caption(*words)
+    assert (status, "3 texts about 3 pictures, 3 of them written now" in out) == (0, True), err
+    written = lines(tmp_path / "run")
+    assert [line["file"] for line in written] == [str(photos / f"{number}.png") for number in range(3)]
+    assert all(line["text"] and line["question"] == "" for line in written)
+    with open(tmp_path / "run" / "captions.csv", newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == [line["text"] for line in written]
+    # One more picture, which comes first; the others are not asked about again.
+    Image.new("RGB", (9, 9), "blue").save(photos / "-1.png")
+    status, out, err = caption(*words)
+    assert (status, "4 texts about 4 pictures, 1 of them written now" in out) == (0, True), err
+    assert lines(tmp_path / "run")[1:] == written
+    status, _, err = caption(*words, "--question=Why?")
+    assert (status, "whose question is ''" in err) == (2, True), err
+
+
+def test_a_hosted_model_answers_about_a_run_of_pictures(monkeypatch, tmp_path):
+    draw_pictures([fakes.drawer(fakes.FakePipeline("a"))], fakes.PROMPTS, tmp_path / "run", progress=False)
+    with api_server.running_with_keys(monkeypatch) as server:
+        server.answer = lambda prompt: f"asked: {prompt[0]['text']}"
+        server.script = ["ok", (400, {}, openai_error("this picture is unwanted"))]
+        model = f"--model=openai:m@{server.address}/v1"
+        words = [tmp_path / "run", model, "--question=What colour?", f"--workdir={tmp_path / 'out'}"]
+        status, out, err = caption(*words)
+        assert (status, "2 texts about 3 pictures" in out) == (2, True)
+        assert "1 pictures have no text" in err
+        assert "this picture is unwanted" in err
+        status, out, err = caption(*words)
+        assert (status, "3 texts about 3 pictures, 1 of them written now" in out) == (0, True), err
+        assert len(server.calls) == 4
+    found = lines(tmp_path / "out")
+    assert {line["text"] for line in found} == {"asked: What colour?"}
+    assert [(line["prompt"], line["drawn_by"], line["seed"]) for line in found] == [
+        (prompt.text, "a", 0) for prompt in fakes.PROMPTS
+    ]
+
+
+def test_each_picture_is_taken_once(photos):
+    found = captions.find([str(photos), str(photos / "*.png"), str(photos / "1.png")])
+    assert [shown.picture.path for shown in found] == [str(photos / f"{number}.png") for number in range(3)]
+
+
+def test_what_has_no_pictures_is_one_sentence(photos, tmp_path):
+    for places, code in (
+        ([], None),
+        ([str(tmp_path)], "no-pictures"),
+        ([str(tmp_path / "*.gif")], "no-pictures"),
+        ([str(tmp_path / "gone.png")], "no-such-file"),
+        ([str(photos / "empty.png")], "empty-file"),
+    ):
+        (photos / "empty.png").write_bytes(b"")
+        with raises(code):
+            captions.find(places)
+
+
+def test_what_does_not_see_is_one_sentence_wherever_it_is_named(blind, photos):
+    for module, *words in (
+        ("launch.generate", "--caption", photos, f"--model={blind}"),
+        ("launch.generate", "--caption", photos, "--model=flan-t5-base"),
+        ("launch.eval", "--config=gdbench", f"--config.model={blind}"),
+    ):
+        status, _, err = launching.launch(module, *words)
+        assert (status, err.count("\n"), "without eyes" in err) == (2, 1, True), err
+    for words, message in (
+        ([photos, "--model=clip-vit-b32"], "writes nothing about them"),
+        ([photos], "--caption needs --model=MODEL"),
+        ([photos.parent, "--model=blip2-flan-t5-xl"], "has no pictures right in it"),
+    ):
+        status, _, err = caption(*words)
+        assert (status, err.count("\n"), message in err) == (2, 1, True), err
+    status, _, err = launching.launch("launch.generate", "--model=blip2-flan-t5-xl")
+    assert (status, "--model is for --caption" in err) == (2, True), err
+
+
+def test_a_model_that_sees_judges_a_comparison(sees, tmp_path):
+    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
+    prompts = [fakes.PROMPTS[0]]
+    draw_pictures(drawers, prompts, tmp_path / "run", progress=False)
+    words = ["--compare", tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
+    status, out, err = launching.launch("launch.generate", *words)
+    assert (status, f"{sees.name} (automatic)" in out) == (0, True), err
+    (run,) = (tmp_path / "compared" / "judges").iterdir()
+    assert json.loads((run / "config.json").read_text())["identity"]["scorer"]["scorer"] == "vqa_score"

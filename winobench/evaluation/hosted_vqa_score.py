@@ -1,0 +1,279 @@
+"""VQAScore (Lin et al., 2024) of models behind an API: how likely the answer is that an image shows a text.
+
+Asked is ``Does this figure show "..."? Please answer yes or no.`` and the score is P(yes): where the API tells
+log-probabilities, the first token's that begin with yes, Yes and so on, added up; elsewhere the share of yes among a
+few answers at temperature 1, where a refusal is no yes.
+
+What is the published code's (t2v_metrics, ``gpt4v_model.py``): the question, and the probability of the first token.
+There it is that of the token ``Yes`` alone, among the two most likely ones, and 0 where a call has failed. Here twenty
+tokens are looked at, a call that has failed has no score, and models without log-probabilities vote.
+
+It stands beside the evaluation, not among the scorers: every answer is paid for and goes into a store of responses
+before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import math
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from winobench import caches, files, options, parallel
+from winobench.data import images as image_files
+from winobench.data import question_texts
+from winobench.errors import InputError
+from winobench.evaluation import asking, records, responses
+from winobench.responders import hosted
+from winobench.responders.language import Picture, PictureOptions, Responder
+from winobench.scorers import common
+from winobench.texts import checked_list, checked_texts
+
+# Raised whenever a score that is computed here could change.
+SCORING_VERSION = 1
+
+QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
+SCORES = ("probability", "log_odds")
+FOLDER = "answers"
+"""In a run's folder: the answers, and as ``images`` those that have no files of their own."""
+
+_YES_OR_NO = ("yes", "no")
+# Pairs that are asked about before any of their scores is handed on, for each call that may be under way.
+_PAIRS_A_CALL = 16
+
+
+class HostedVQAScore:
+    """Scores how well texts fit images by asking a model behind an API.
+
+    Answers are kept in the folder of the run that evaluates it, otherwise in one of the cache's; answers that are there
+    are not asked for again, and neither are those that runs beside it have kept.
+
+    Attributes:
+      question: what is asked; ``{}`` stands for the text.
+      kind: ``probability``, or ``log_odds``: log P(yes) - log P(no).
+      answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
+        with the other answers that the texts give to it, and its score is that of its own answer.
+    """
+
+    answers_questions = True
+
+    def __init__(
+        self,
+        responder: Responder,
+        *,
+        question: str = QUESTION,
+        score: str = "probability",
+        folder: str | os.PathLike | None = None,
+    ):
+        """Makes a model a scorer.
+
+        Args:
+          responder: answers `winobench.responders.language.PictureOptions`.
+          question: with ``{}`` once, where the text comes.
+          score: one of ``SCORES``.
+          folder: where answers are kept until `keep_in` names another; one of the cache's when None.
+
+        Raises:
+          InputError: the model does not judge options about pictures, or an option is not one of its choices.
+        """
+        if "picture_options" not in responder.kinds:
+            raise InputError(
+                f"the responder is a {type(responder).__name__}, which judges no answers about pictures: name a model"
+                " that sees",
+                code="kind-not-answered",
+            )
+        if not isinstance(question, str) or question.count("{}") != 1:
+            raise InputError(
+                f"question is {options.shown(question)}, but it must have {{}} once, where the text comes",
+                code="bad-template",
+            )
+        self.question = question
+        self.kind = common.choice("score", score, SCORES)
+        self._responder = responder
+        self._reuse = True
+        name = f"{FOLDER}-{records.digest(self.fingerprint())[:12]}"
+        self._folder = pathlib.Path(caches.folder()) / name if folder is None else pathlib.Path(folder)
+        self._spent: dict[str, Any] = {"calls": 0, "input": 0, "output": 0, "cost": 0.0}
+
+    @classmethod
+    def from_pretrained(
+        cls, source: str, dtype: str = "float32", *, api: Mapping[str, Any] | None = None, **others: Any
+    ) -> HostedVQAScore:
+        """Sets up a hosted model.
+
+        Args:
+          source: ``openai:MODEL`` or ``anthropic:MODEL`` (`winobench.responders.hosted`).
+          dtype: of no meaning here.
+          api: options of `winobench.responders.hosted.HostedModel`; those that are None are left out.
+          **others: options of `HostedVQAScore`; ``variant``, ``revision``, ``allow_pickle`` and ``batch_size`` are for
+            files of weights, and must be None or False.
+
+        Raises:
+          InputError: there is no such model, no key, or an option is not one of its choices.
+        """
+        del dtype
+        for name in ("variant", "revision", "allow_pickle", "batch_size"):
+            if others.pop(name, None):
+                raise InputError(
+                    f"{name} is an option of models with weights, but {source!r} is hosted: leave it out",
+                    code="option-of-others",
+                )
+        given = {option: value for option, value in (api or {}).items() if value is not None}
+        return cls(hosted.HostedModel(source, **given), **others)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything about this scorer that can change a score, ready for JSON; ``model`` is the API's name for it."""
+        return {
+            **self._responder.fingerprint(),
+            "scorer": "hosted_vqa_score",
+            "scoring_version": SCORING_VERSION,
+            "score": self.kind,
+            "question": self.question,
+        }
+
+    def keep_in(self, folder: pathlib.Path, *, reuse: bool = True) -> None:
+        """As of `winobench.scorers.base.Scorer`."""
+        self._folder, self._reuse = pathlib.Path(folder) / FOLDER, reuse
+
+    def spent(self) -> str:
+        """What this scorer's calls have taken so far, in one line."""
+        spent = self._spent
+        cost = "" if spent["cost"] is None else f"; ${spent['cost']:,.4f}"
+        return f"{spent['calls']:,} calls; {spent['input']:,} tokens read, {spent['output']:,} written{cost}"
+
+    def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
+        """Scores every text for every image, float32 [num_images, num_texts]; otherwise as `iter_scores`."""
+        images, texts = checked_list("images", images), checked_texts(texts)
+        pairs = np.indices((len(images), len(texts)), dtype=np.int32).reshape(2, -1).T
+        scores = np.empty(len(pairs), np.float32)
+        for numbers, part in self.iter_scores(images, texts, pairs):
+            scores[numbers] = part
+        return scores.reshape(len(images), len(texts))
+
+    def iter_scores(
+        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The scores of chosen pairs, some at a time.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes; what is no file is written as PNG.
+          texts: strings.
+          pairs: int [n, 2], rows (number of the image, number of the text).
+
+        Returns:
+          An iterator over (int [b], rows of ``pairs``; their float32 scores [b]), each row once.
+
+        Raises:
+          InputError: at once for an empty list, or an argument that is not as described; while iterating for an image
+            that cannot be read; in the end where calls have failed: all other scores are handed on before.
+        """
+        images, texts = checked_list("images", images), checked_texts(texts)
+        pairs = common.checked_pairs(pairs, len(images), len(texts))
+        return self._in_parts(images, self._asked(texts), pairs)
+
+    def _asked(self, texts: Sequence[str]) -> list[tuple[str, tuple[str, ...], int]]:
+        """Of each text what is asked, the answers to choose from, and which of them is the text's own."""
+        split = [question_texts.parts(text) for text in texts]
+        answers: dict[str, set[str]] = {}
+        for question, answer in split:
+            if answer is not None:
+                answers.setdefault(question, set()).add(answer)
+        asked = []
+        for question, answer in split:
+            if answer is None:
+                asked.append((self.question.replace("{}", question), _YES_OR_NO, 0))
+                continue
+            choice = tuple(sorted(answers[question]))
+            if len(choice) == 1:
+                if answer.casefold() not in _YES_OR_NO:
+                    raise InputError(
+                        f"the question {options.shown(question)} comes with one answer alone: give the others, too",
+                        code="cannot-answer",
+                    )
+                choice = tuple(answer if other == answer.casefold() else other for other in _YES_OR_NO)
+            asked.append((question, choice, choice.index(answer)))
+        return asked
+
+    def _in_parts(
+        self, images: Sequence[Any], asked: Sequence[tuple[str, tuple[str, ...], int]], pairs: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        fingerprint = self._responder.fingerprint()
+        size = _PAIRS_A_CALL * getattr(self._responder, "concurrency", 1)
+        pictures: dict[int, Picture] = {}
+        failed: dict[str, str] = {}
+        process = parallel.process_number()
+        with contextlib.closing(responses.ResponseStore(self._folder, process)) as store:
+            store.open()
+            if hasattr(self._responder, "log_attempts"):
+                self._responder.log_attempts(self._folder / f"attempts-{process}.jsonl")
+            for start in range(0, len(pairs), size):
+                keys, wanted = [], {}
+                for image, text in pairs[start : start + size].tolist():
+                    if image not in pictures:
+                        pictures[image] = self._picture(images[image])
+                    request = PictureOptions(pictures[image], *asked[text][:2])
+                    keys.append(responses.key(fingerprint, request))
+                    wanted[keys[-1]] = request
+                answers, before = asking.Answers(), set(store.keys())
+                try:
+                    asking.ask(self._responder, store, wanted, answers, reuse=self._reuse, progress=False)
+                finally:
+                    self._count(answers, store, before)
+                failed |= answers.failed
+                rows = [row for row, key in enumerate(keys) if key in answers.read]
+                own = [asked[text][2] for text in pairs[start : start + size, 1].tolist()]
+                scores = [self._score_of(answers.read[keys[row]].scores, own[row]) for row in rows]
+                if rows:
+                    yield start + np.asarray(rows), np.asarray(scores, np.float32)
+        if failed:
+            raise InputError(
+                f"{len(failed):,} questions got no answer (first: {next(iter(failed.values()))}): give the same command"
+                " again, which asks only for what is missing",
+                code="calls-failed",
+            )
+
+    def _score_of(self, scores: Sequence[float], own: int) -> float:
+        if self.kind == "probability":
+            return math.exp(scores[own])
+        return scores[own] - max(score for number, score in enumerate(scores) if number != own)
+
+    def _picture(self, image: Any) -> Picture:
+        """An image's file and its SHA-256; what is no file becomes one in the folder."""
+        if isinstance(image, str | os.PathLike):
+            path = files.user_path(image)
+            try:
+                with image_files.regular_file(path) as file:
+                    return Picture(path, hashlib.file_digest(file, "sha256").hexdigest())
+            except (OSError, ValueError):
+                image_files.open_image(image)  # says what is wrong with it
+                raise
+        content = io.BytesIO()
+        image_files.open_image(image).save(content, "PNG")
+        sha256 = hashlib.sha256(content.getvalue()).hexdigest()
+        path = self._folder / "images" / f"{sha256}.png"
+        if not path.exists():
+            with files.writing(path.parent):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with files.atomic_path(path) as unfinished:
+                    pathlib.Path(unfinished).write_bytes(content.getvalue())
+        return Picture(str(path), sha256)
+
+    def _count(self, answers: asking.Answers, store: responses.ResponseStore, before: set[str]) -> None:
+        """Adds up what calls have taken; answers that were there, or come from other runs, have taken nothing."""
+        spent = self._spent
+        spent["calls"] += answers.asked
+        for key in set(store.keys()) - before:
+            if key not in answers.read or store.get(key).origin is not None:
+                continue
+            response = answers.read[key]
+            spent["input"] += response.input_tokens or 0
+            spent["output"] += response.output_tokens or 0
+            cost = self._responder.cost(response) if hasattr(self._responder, "cost") else None
+            spent["cost"] = None if None in (spent["cost"], cost) else spent["cost"] + cost

@@ -1,0 +1,147 @@
+"""Questions with answers to choose from, as they are put to a model that writes, and what it has chosen.
+
+Two ways lead from what such a model gives to a log-likelihood of each answer:
+
+- the probabilities of the most likely first tokens, where the API tells them: each counts for the one answer that it
+  is, or begins;
+- votes: the question is put several times at temperature 1, and the share of the answers that are this one stands for
+  its probability.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import string
+from collections.abc import Sequence
+
+from winobench.errors import InputError
+from winobench.responders.language import PictureOptions
+
+CAPTION = "Describe this image in one short sentence."
+"""What is asked where a question is empty."""
+
+# Log-likelihood of what no vote was for, or is known to be less likely than anything: a finite number, near -20.7.
+_LEAST = math.log(1e-9)
+
+
+def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
+    """The question as it is sent, and what stands for each option in an answer.
+
+    A question that says itself what to answer with is sent as it is: in one of its sentences, all options stand behind
+    "answer" or "output", as in "Please answer yes or no.", or it asks for the letter of options that are letters.
+    Otherwise the options are named behind it, with letters before them where the first words of two are the same.
+
+    Raises:
+      InputError: there are fewer than two options, two are the same, or there are more than letters.
+    """
+    options = request.options
+    if not 2 <= len({_normal(option) for option in options} - {""}) == len(options) <= len(string.ascii_uppercase):
+        raise InputError(
+            f"a question has the options {', '.join(map(repr, options))[:200]}: give 2 to"
+            f" {len(string.ascii_uppercase)} different ones",
+            code="bad-options",
+        )
+    if _names(request.question, options):
+        return request.question, options
+    words = [_normal(option).split()[0] for option in options]
+    if len(set(words)) < len(words):
+        letters = tuple(string.ascii_uppercase[: len(options)])
+        listed = "\n".join(f"{letter}) {option}" for letter, option in zip(letters, options, strict=True))
+        return f"{request.question}\n{listed}\nAnswer with one letter and nothing else.", letters
+    return f"{request.question}\nAnswer with one of these and nothing else: {'; '.join(options)}.", options
+
+
+def _names(question: str, options: Sequence[str]) -> bool:
+    """Whether a question says that one of the options is to be the answer."""
+    if all(len(option) == 1 for option in options) and re.search(r"\bletter\b", question, re.IGNORECASE):
+        return True
+    for sentence in re.split(r"[.?!\n]", question):
+        _, asks, behind = re.sub(r"\boutput\b", "answer", _normal(sentence)).partition("answer")
+        if asks and all(re.search(rf"\b{re.escape(_normal(option))}\b", behind) for option in options):
+            return True
+    return False
+
+
+def beginning(marks: Sequence[str]) -> str:
+    """What all marks begin with, and what no token of an answer can tell apart."""
+    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*map(_normal, marks), strict=False))
+    return "".join(letters[0] for letters in alike)
+
+
+def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks: Sequence[str]) -> tuple[float, ...]:
+    """Log-likelihoods of answers: `from_likely` of the first token, or of the first behind what all marks begin with.
+
+    Args:
+      tokens: that were written, each with the most likely ones in its place and their log-probabilities.
+      marks: what stands for each answer.
+    """
+    written = ""
+    for token, likely in tokens:
+        here = [(written + other, value) for other, value in likely]
+        if not beginning(marks) or any(_begun(text, marks) is not None for text, _ in here):
+            return from_likely(here, marks)
+        written += token
+    return (_LEAST,) * len(marks)
+
+
+def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[float, ...]:
+    """Log-likelihoods of answers, from the most likely tokens.
+
+    The probabilities of all tokens that begin one answer alone are added up: "Yes", " yes" and "yes" are one. An answer
+    that none begins gets the most that it can have: the probability of the least likely token that is listed, or what
+    all of them leave, whichever is less. Where no answer has a token, all are alike.
+
+    Args:
+      likely: tokens, with what was written before them, and their log-probabilities.
+      marks: what stands for each answer.
+
+    Returns:
+      One a mark, in nats, at most 0.
+    """
+    listed = [(token, min(0.0, value)) for token, value in likely if value > -1000]  # -9999 stands for "less likely"
+    found = [0.0] * len(marks)
+    for token, value in listed:
+        number = _begun(token, marks)
+        if number is not None:
+            found[number] += math.exp(value)
+    left = max(1.0 - sum(math.exp(value) for _, value in listed), 0.0)
+    most = min([left, *(math.exp(value) for _, value in listed)])
+    return tuple(_log(min(share, 1.0) or most) for share in found)
+
+
+def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float, ...]:
+    """Logarithms of the shares of votes; a text that gives no answer, such as a refusal, is a vote for none.
+
+    Args:
+      texts: answers to the same question; None for an empty one.
+      marks: what stands for each answer.
+    """
+    given = [chosen(text or "", marks) for text in texts]
+    return tuple(_log(given.count(number) / len(given)) for number in range(len(marks)))
+
+
+def chosen(text: str, marks: Sequence[str]) -> int | None:
+    """The number of the mark that an answer begins with, whatever stands before or behind it; None if it is none."""
+    text = re.sub(r"^[\W_]+", "", _normal(text))
+    begun = [number for number, mark in enumerate(marks) if re.match(rf"{re.escape(_normal(mark))}(?!\w)", text)]
+    return max(begun, key=lambda number: len(marks[number]), default=None)
+
+
+def _begun(token: str, marks: Sequence[str]) -> int | None:
+    """The number of the mark that a token is, or is the beginning of if no other mark begins so."""
+    number = chosen(token, marks)
+    if number is not None:
+        return number
+    text = re.sub(r"^[\W_]+", "", _normal(token))
+    begun = [number for number, mark in enumerate(marks) if text and _normal(mark).startswith(text)]
+    return begun[0] if len(begun) == 1 else None
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _log(share: float) -> float:
+    return max(math.log(share), _LEAST) if share > 0 else _LEAST

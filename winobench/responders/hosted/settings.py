@@ -1,0 +1,143 @@
+"""The options of a hosted model, checked: each that cannot be is one sentence before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import urllib.parse
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from winobench import json_files
+from winobench.errors import InputError
+from winobench.responders.hosted.api import Api
+from winobench.responders.hosted.prices import is_price
+
+_MOST_SECONDS = 86_400
+# Of calls at a time, attempts, failures in a row: threads and files have their limits.
+_MOST_OF_ANY = 1000
+# What a request itself says: another value would ask another model, or another question, than is recorded.
+_OWN_FIELDS = {"messages", "model", "system", "stream", "n", "logprobs", "top_logprobs"}
+# Shorter ones are stand-ins such as EMPTY, which an answer may well contain.
+_SHORTEST_SECRET = 12
+
+
+def split(name: str, apis: Collection[str]) -> tuple[str, str, str | None]:
+    """API, one of ``apis``, model and base URL in a model's name; raises InputError for another one."""
+    api, _, rest = name.partition(":")
+    # Models' names may hold @ and : themselves.
+    found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>https?://.*))?", rest, re.DOTALL)
+    if api not in apis or found is None:
+        raise InputError(
+            f"{name!r} names no hosted model: write openai:MODEL, anthropic:MODEL or openai:MODEL@http://HOST:PORT/v1.",
+            code="unknown-api",
+        )
+    return api, found["model"], found["url"]
+
+
+def check_fields(name: str, api: str, seed: int | None, max_tokens_field: str | None, logprobs: bool | None) -> None:
+    """Raises InputError for fields that the protocol does not have."""
+    fields = ("max_tokens", "max_completion_tokens")
+    if max_tokens_field is not None and max_tokens_field not in fields:
+        raise InputError(
+            f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(fields)}.", code="unknown-name"
+        )
+    given = {"seed": seed is not None, "max_tokens_field": max_tokens_field is not None, "logprobs": bool(logprobs)}
+    if api != "openai" and any(given.values()):
+        option = next(option for option, is_given in given.items() if is_given)
+        raise InputError(
+            f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
+            code="option-of-others",
+        )
+
+
+def check_wholes(name: str, **options: Any) -> None:
+    """Raises InputError for numbers of things that are none."""
+    for option, value in options.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_OF_ANY:
+            raise InputError(
+                f"{option} of {name!r} is {value!r}: give a whole number from 1 to {_MOST_OF_ANY:,}.",
+                code="out-of-range",
+            )
+
+
+def check_seconds(name: str, from_on: str, **options: Any) -> None:
+    """Raises InputError for times that are none; ``from_on`` says where they begin: ``above 0`` or ``from 0 on``."""
+    for option, value in options.items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or not (value > 0 if from_on == "above 0" else value >= 0) or value > _MOST_SECONDS:
+            raise InputError(
+                f"{option} of {name!r} is {value!r}: give seconds {from_on}, at most {_MOST_SECONDS:,} (a day).",
+                code="out-of-range",
+            )
+
+
+def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
+    """Raises InputError for prices that are none."""
+    for model, price in (prices or {}).items():
+        if not is_price(price):
+            raise InputError(
+                f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written.",
+                code="out-of-range",
+            )
+
+
+def checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Further fields of a request as JSON values that can be sent and written down."""
+    if own := sorted(_OWN_FIELDS & set(fields or {})):
+        raise InputError(
+            f"extra_body must not hold {own[0]!r}, which winobench sets itself: leave it out.", code="reserved-field"
+        )
+    try:
+        return json_files.parse(json.dumps(dict(fields or {})))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"extra_body must be an object of JSON values, but {str(error)[:200]}: correct it.", code="not-json"
+        ) from None
+
+
+def checked_url(url: str) -> str:
+    """A base URL without a slash at its end; raises InputError for one that is none, or holds what is secret."""
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(
+            f"the base URL {str(url)[:200]!r} holds a character that no URL has: copy it again.", code="bad-url"
+        )
+    try:
+        parts = urllib.parse.urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid, parts = False, None
+    if not valid:
+        raise InputError(f"the base URL {url[:200]!r} is none: write it like http://HOST:PORT/v1.", code="bad-url")
+    if parts.username or parts.password or parts.query:
+        # Not quoted: it would land in a log.
+        raise InputError(
+            f"the base URL at {parts.hostname} holds a name, a password or a query, which would be written into the"
+            " run's folder: leave it out and set the key in the environment.",
+            code="bad-url",
+        )
+    return url.rstrip("/")
+
+
+def read_key(kind: type[Api], needed: bool) -> str | None:
+    """The key in the environment; raises InputError where there is none but one is needed, or it cannot be one."""
+    key = (os.environ.get(kind.key_variable) or "").strip()
+    if not key and needed:
+        raise InputError(
+            f"the environment variable {kind.key_variable} is not set: set it to your key for {kind.default_url}.",
+            code="no-key",
+        )
+    if not all(0x20 < ord(letter) < 0x7F for letter in key):
+        raise InputError(f"{kind.key_variable} holds a character that no key has: copy the key again.", code="bad-key")
+    return key or None
+
+
+def secret(key: str | None) -> re.Pattern[str] | None:
+    """Finds a key, also where JSON writes some of its letters as escapes; None where there is none to hide."""
+    if key is None or len(key) < _SHORTEST_SECRET:
+        return None
+    marks = ("" if one.isalnum() else r"\\?" for one in key)
+    letters = (rf"(?:{mark}{re.escape(one)}|\\u00(?i:{ord(one):02x}))" for mark, one in zip(marks, key, strict=True))
+    return re.compile("".join(letters))
