@@ -143,6 +143,7 @@ class Versions(TypedDict):
     device: NotRequired[Device | None]  # None for hosted and recorded models
     weights: NotRequired[str | None]  # digest, or name
     scorer: NotRequired[dict[str, Any]]  # the scorer's fingerprint
+    captioner: NotRequired[dict[str, Any]]  # text runs: that of who wrote the captions that were asked about
     data: NotRequired[dict[str, str]]  # task -> digest
 
 
@@ -168,6 +169,7 @@ class Identity(TypedDict):
     sampling: NotRequired[Sampling]  # runs with images
     protocol: NotRequired[dict[str, str]]  # text runs: task -> how it was asked
     scorer: NotRequired[dict[str, Any]]  # the scorer's fingerprint
+    captioner: NotRequired[dict[str, Any]]  # text runs: that of who wrote the captions that were asked about
     tasks: NotRequired[dict[str, dict[str, Any]]]  # task -> version and digests of its data and prompts
 
 
