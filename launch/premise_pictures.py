@@ -26,7 +26,12 @@ def are_asked_about(config: ml_collections.ConfigDict) -> bool:
 
 
 def find(
-    config: ml_collections.ConfigDict, tasks: Sequence[TextTask], *, spec: str, workdir: str | None, overwrite: bool = False
+    config: ml_collections.ConfigDict,
+    tasks: Sequence[TextTask],
+    *,
+    spec: str,
+    workdir: str | None,
+    overwrite: bool = False,
 ) -> Mapping[str, Sequence[Picture]]:
     """The pictures of all texts that the tasks ask about, drawn first where no run of pictures is named.
 

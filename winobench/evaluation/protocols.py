@@ -26,7 +26,10 @@ class Has(NamedTuple):
     captions: bool = False
 
 
-def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Has = Has()) -> list[str | None]:
+NOTHING = Has()
+
+
+def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Has = NOTHING) -> list[str | None]:
     """The protocols that a config means.
 
     Args:
@@ -50,7 +53,7 @@ def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], ha
     return able or [None]  # which is then refused with the reason
 
 
-def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = Has()) -> Protocol:
+def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = NOTHING) -> Protocol:
     """The protocol of a task that is meant.
 
     Args:

@@ -151,9 +151,7 @@ def evaluate_questions(
         for one in everybody:
             if hasattr(one, "log_attempts"):
                 one.log_attempts(folder.records_path / ATTEMPTS)
-        asked, asked_of = _ask(
-            responder, captions, asked, fingerprint, store, answers, reuse=reuse, progress=progress
-        )
+        asked, asked_of = _ask(responder, captions, asked, fingerprint, store, answers, reuse=reuse, progress=progress)
         results = _results(asked, answers, folder, failed, identity["protocol"])
         requests = sum(len(wanted) for _, wanted in asked_of)
         results |= {"config": config, "versions": versions, "requests": requests, "asked": answers.asked}

@@ -7,8 +7,8 @@
     results.json                             the numbers
 
 The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors, and pictures only where
-it asked about some; see `winobench.evaluation.responses`. A run that draws pictures has none of all this but ``config.json``; see
-`winobench.data.pictures.records`.
+it asked about some; see `winobench.evaluation.responses`. A run that draws pictures has none of all this but
+``config.json``; see `winobench.data.pictures.records`.
 
 In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
 reader it is all one: the next call of the run, with more processes or fewer, goes on from whatever is there. Everything

@@ -1,4 +1,4 @@
-"""What responders that compute scores by themselves have in common: requests checked, answers that can be read again."""
+"""What responders that compute scores themselves share: requests are checked, answers can be read again."""
 
 from __future__ import annotations
 

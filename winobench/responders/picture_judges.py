@@ -1,4 +1,4 @@
-"""A model's name to what answers requests about pictures with it: any scorer of images and texts, or one that writes."""
+"""A model's name to what answers about pictures with it: any scorer of images and texts, or one that writes."""
 
 from __future__ import annotations
 

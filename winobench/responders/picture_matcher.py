@@ -109,7 +109,8 @@ class PictureMatcher:
         pairs = list(dict.fromkeys((image, text) for image, texts in asked for text in texts))
         place = {pair: row for row, pair in enumerate(pairs)}
         needed = {
-            number: [place[image, text] for text in texts] for number, (image, texts) in zip(numbers, asked, strict=True)
+            number: [place[image, text] for text in texts]
+            for number, (image, texts) in zip(numbers, asked, strict=True)
         }
         rows = np.repeat(np.arange(len(pairs)), self._count)
         samples = np.tile(np.arange(self._count), len(pairs))

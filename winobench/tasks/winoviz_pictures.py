@@ -62,9 +62,7 @@ def _protocol(
     needs: str = "pictures",
 ) -> Protocol:
     def read_all(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
-        return majority(
-            [Answer(FAILED) if response is None else read(response, question) for response in responses]
-        )
+        return majority([Answer(FAILED) if response is None else read(response, question) for response in responses])
 
     return Protocol(name, description, kind, requests, read_all, needs)
 
