@@ -43,6 +43,10 @@ Asks language models questions without images, by a protocol (docs/winoviz.md, d
   python -m launch.eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
   python -m launch.eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
 
+Draws pictures of what WinoViz says, and asks who sees them (docs/winoviz.md):
+
+  python -m launch.eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
+
 Errors and responses are recorded while they come in; a run that was stopped goes on when the same command is given
 again, and runs beside each other share what they have in common. python -m launch.report makes a page of one or more
 runs. With --processes, the same command on several machines shares the work.
