@@ -166,6 +166,8 @@ def _check_model(config: ml_collections.ConfigDict, model: str, tasks: Sequence[
     is_open = config.protocol in (None, protocols.ALL)
     sees = is_open or any(protocol.needs == "pictures" for protocol in asked)
     answers = loading.answered_kinds(model, about_pictures=sees, revision=config.revision)
+    if answers is None and ":" in model:  # not on this machine: its key and address are looked at, too
+        answers = load_responder(config, model, about_pictures=sees).kinds
     if answers is not None:
         names = protocols.names(config.protocol, tasks, answers, has)
         chosen = [protocols.choose(task, name, answers, has) for task in tasks for name in names]

@@ -143,7 +143,6 @@ class Versions(TypedDict):
     device: NotRequired[Device | None]  # None for hosted and recorded models
     weights: NotRequired[str | None]  # digest, or name
     scorer: NotRequired[dict[str, Any]]  # the scorer's fingerprint
-    captioner: NotRequired[dict[str, Any]]  # text runs: that of who wrote the captions that were asked about
     data: NotRequired[dict[str, str]]  # task -> digest
 
 
