@@ -13,7 +13,7 @@ HELP = {
     "revision": "the hub repository's branch, tag or commit",
     "allow_pickle": "load .bin weights through a restricted unpickler",
     "batch_size": "requests at once on each device; none chooses by their length",
-    "seed": "random seed for sampled texts",
+    "seed": "random seed for sampled texts, and for the noise of a diffusion model that judges",
     "api.base_url": "URL of the server; none for the one in the model's name, or the provider's own",
     "api.concurrency": "calls under way at a time",
     "api.timeout": "seconds after which a call, to its last byte, is given up and tried again",

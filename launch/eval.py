@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from absl import flags
 
 import winobench
 from launch import configuration, text
+from launch.timesteps import parse_timesteps
 from winobench import options, registry
 from winobench.errors import InputError
 from winobench.files import user_path
@@ -42,6 +42,10 @@ Asks language models questions without images, by a protocol (docs/winoviz.md, d
   python -m launch.eval --config=winoviz --config.model=flan-t5-base --config.protocol=all
   python -m launch.eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
   python -m launch.eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
+
+Draws pictures of what WinoViz says, and asks who sees them (docs/winoviz.md):
+
+  python -m launch.eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 
 Errors and responses are recorded while they come in; a run that was stopped goes on when the same command is given
 again, and runs beside each other share what they have in common. python -m launch.report makes a page of one or more
@@ -282,16 +286,6 @@ def _diffusion_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
         "pipeline_options": options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
         "timestep_range": config.sampling.timestep_range,
     }
-
-
-def parse_timesteps(rule: str | None) -> str | list[int] | list[float] | None:
-    """The name of a rule as it is, or timesteps, or noise levels, with commas as numbers."""
-    if rule is None:
-        return None
-    words = [word.strip() for word in rule.split(",")]
-    if all(re.fullmatch("[0-9]+", word) for word in words):
-        return [int(word) for word in words]
-    return [float(word) for word in words] if all(re.fullmatch(r"[01]?\.[0-9]+", word) for word in words) else rule
 
 
 def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:

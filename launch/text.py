@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from launch import configuration
+from launch import configuration, premise_pictures
+from launch.timesteps import parse_timesteps
 from winobench import json_files, registry
 from winobench.errors import InputError
 from winobench.files import user_path
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 INCOMPLETE = 2
 """Exit status of runs that left something out: a task without data, or questions whose calls failed."""
 
-_EXAMPLE = "winoviz"
+# Whatever asks models has its fields; those about pictures come with ``configs/winoviz.py``.
+_EXAMPLE, _OF_PICTURES = "wscplus", "winoviz"
 # Dollars per million tokens.
 _HIGHEST_PRICE = 1e6
 # The folder in a training run's that holds what was trained.
@@ -47,38 +49,47 @@ def main(
     Raises:
       SystemExit: with the status ``INCOMPLETE``, after everything else.
     """
-    configuration.require(config, configuration.flat(configuration.load(_EXAMPLE)))
+    about_pictures = premise_pictures.are_asked_about(config)
+    example = _OF_PICTURES if about_pictures else _EXAMPLE
+    configuration.require(config, configuration.flat(configuration.load(example)))
     # Late, so that --help and --list_tasks answer at once.
-    from winobench.evaluation import questions
+    from winobench.evaluation import protocols, questions
     from winobench.report import table
     from winobench.responders import loading
-    from winobench.responders.language import KINDS
 
-    # What is cheap to check comes before the models are loaded.
+    # What is cheap to check comes before anything is drawn and the models are loaded.
     models = list(dict.fromkeys(_words(config.model))) or [config.model]
     for model in models:
-        loading.check_responder_name(model)
+        loading.check_responder_name(model, about_pictures=about_pictures)
     tasks = choose_tasks(config.tasks, config.data_dir)
-    for protocol in questions.protocols_of(config.protocol, tasks, frozenset(KINDS)):
-        for task in tasks:
-            questions.choose_protocol(task, protocol, frozenset(KINDS))
+    has = protocols.Has(about_pictures, bool(config.get("captioner")))
+    sees = {model: _check_model(config, model, tasks, has) for model in models}
     api = _api_options(config)
+    pictures = captioner = None
+    if about_pictures and _needs_pictures(config, tasks):
+        premise_pictures.check_drawer(config)
+        pictures = premise_pictures.find(config, tasks, spec=spec, workdir=workdir, overwrite=overwrite)
     labels = dict(zip(models, registry.model_labels(models, model_label), strict=True))
     runs, incomplete = [], []
     for model in models:
-        responder = load_responder(config, model, api)
+        responder = load_responder(config, model, api, about_pictures=sees[model])
         asked = _as_recorded(tasks, model)
-        protocols = questions.protocols_of(config.protocol, asked, responder.kinds)
-        for protocol in protocols:
-            if len(models) > 1 or len(protocols) > 1:
+        names = protocols.names(config.protocol, asked, responder.kinds, has)
+        for protocol in names:
+            if len(models) > 1 or len(names) > 1:
                 print(", ".join([f"model {model}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
+            chosen = [protocols.choose(task, protocol, responder.kinds, has) for task in asked]
+            if captioner is None and any(one.needs == "captions" for one in chosen):
+                captioner = _load_captioner(config, api)
             label = labels[model]
-            parts = [label] * (len(models) > 1) + [str(protocol)] * (len(protocols) > 1)
+            parts = [label] * (len(models) > 1) + [str(protocol)] * (len(names) > 1)
             results = questions.evaluate_questions(
                 responder,
                 asked,
                 os.path.join(workdir, *parts) if workdir else None,
                 protocol=protocol,
+                pictures=pictures,
+                captioner=captioner,
                 data_dir=config.data_dir,
                 limit=config.limit,
                 overwrite=overwrite,
@@ -128,8 +139,67 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
 
 
-def load_responder(config: ml_collections.ConfigDict, model: str, api: dict[str, Any] | None = None) -> Responder:
+def _check_model(config: ml_collections.ConfigDict, model: str, tasks: Sequence[TextTask], has: Any) -> bool:
+    """Refuses a model, or a captioner, that the config's protocols are not for; reads small files alone.
+
+    Args:
+      config: the config.
+      model: one of its models.
+      tasks: that are asked.
+      has: pictures and captions, as of `winobench.evaluation.protocols.Has`.
+
+    Returns:
+      Whether it is to answer about pictures, as opposed to texts alone.
+
+    Raises:
+      InputError: says why.
+    """
+    from winobench.evaluation import protocols
+    from winobench.responders import loading
+    from winobench.responders.language import KINDS, PictureText
+
+    everything = frozenset(KINDS)
+    names = protocols.names(config.protocol, tasks, everything, has)
+    asked = [protocols.choose(task, name, everything, has) for task in tasks for name in names]
+    if not has.pictures:
+        return False
+    is_open = config.protocol in (None, protocols.ALL)
+    sees = is_open or any(protocol.needs == "pictures" for protocol in asked)
+    answers = loading.answered_kinds(model, about_pictures=sees, revision=config.revision)
+    if answers is None and ":" in model:  # not on this machine: its key and address are looked at, too
+        answers = load_responder(config, model, about_pictures=sees).kinds
+    if answers is not None:
+        names = protocols.names(config.protocol, tasks, answers, has)
+        chosen = [protocols.choose(task, name, answers, has) for task in tasks for name in names]
+        if any(one.needs == "captions" for one in chosen):
+            written = loading.answered_kinds(config.captioner, about_pictures=True)
+            if written is not None and PictureText.kind not in written:
+                raise InputError(
+                    f"--config.captioner={config.captioner} writes no texts about pictures: name one that does, such as"
+                    " blip2-flan-t5-xl",
+                    code="wrong-kind-of-model",
+                )
+    return sees
+
+
+def _needs_pictures(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> bool:
+    """Whether a protocol is about pictures: those that are not named are, where there are any."""
+    from winobench.evaluation import protocols
+
+    names = protocols.names(config.protocol, tasks, frozenset()) if config.protocol != protocols.ALL else [None]
+    return any(name is None or task.protocols[name].needs for task in tasks for name in names)
+
+
+def load_responder(
+    config: ml_collections.ConfigDict, model: str, api: dict[str, Any] | None = None, *, about_pictures: bool = False
+) -> Responder:
     """Loads a model with the config's options.
+
+    Args:
+      config: of the form of ``configs/wscplus.py``, or of ``configs/winoviz.py`` for pictures.
+      model: its name.
+      api: options of hosted models; None for those of the config.
+      about_pictures: as of `winobench.responders.loading.load_responder`.
 
     Raises:
       InputError: the source is no model that answers questions, or an option is not one of its choices.
@@ -147,6 +217,31 @@ def load_responder(config: ml_collections.ConfigDict, model: str, api: dict[str,
         chat_template=config.chat_template,
         seed=config.seed,
         hosted=_api_options(config) if api is None else api,
+        about_pictures=about_pictures,
+        sampling=_sampling(config) if about_pictures else None,
+    )
+
+
+def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    """How a diffusion model that judges is sampled."""
+    timesteps = parse_timesteps(config.sampling.timesteps)
+    listed = timesteps is not None and not isinstance(timesteps, str)
+    return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
+
+
+def _load_captioner(config: ml_collections.ConfigDict, api: dict[str, Any]) -> Responder:
+    from winobench.responders import loading
+
+    return loading.load_responder(
+        config.captioner,
+        config.dtype,
+        allow_pickle=config.allow_pickle,
+        batch_size=config.batch_size,
+        int8=config.int8,
+        model_parallel=config.model_parallel,
+        seed=config.seed,
+        hosted=api,
+        about_pictures=True,
     )
 
 

@@ -37,7 +37,7 @@ WORDS = [
 ]
 
 # Fields of numbers that may be negative, or zero, or as large as 10**12.
-NEGATIVE = {"lora_scale", "guidance_scale"}
+NEGATIVE = {"lora_scale", "guidance_scale", "drawing.guidance_scale"}
 ZERO = NEGATIVE | {
     "seed",
     "lora.dropout",

@@ -38,6 +38,7 @@ def ask(
     *,
     reuse: bool = True,
     progress: bool = True,
+    label: str = "asking",
 ) -> None:
     """Reads what the store has, takes what the runs beside it have, and asks for the rest.
 
@@ -49,6 +50,7 @@ def ask(
       answers: filled in while the answers come in, so that it says what is there after an error as well.
       reuse: take responses that runs beside the store's have recorded.
       progress: show requests, requests a second and the time left.
+      label: what is done is called there.
 
     Raises:
       InputError: the store cannot be written, or every further call would fail.
@@ -74,8 +76,8 @@ def ask(
         if stored.origin is None:
             answers.seconds += stored.seconds
     missing = {key: request for key, request in wanted.items() if key not in answers.read}
-    answers.asked = len(missing)
-    _ask(responder, store, missing, answers, len(wanted), progress)
+    answers.asked += len(missing)
+    _ask(responder, store, missing, answers, len(wanted), label if progress else None)
 
 
 def _ask(
@@ -84,15 +86,18 @@ def _ask(
     missing: Mapping[str, Request],
     answers: Answers,
     total: int,
-    progress: bool,
+    label: str | None,
 ) -> None:
+    """Asks for what is missing; without a label, nothing is shown."""
     keys, requests = list(missing), list(missing.values())
     if not requests:
-        if progress:
+        if label is not None:
             progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
         return
     left = set(range(len(keys)))
-    bar = progress_bars.counting(total, total - len(keys), enabled=progress, label="asking", unit="requests")
+    bar = progress_bars.counting(
+        total, total - len(keys), enabled=label is not None, label=label or "", unit="requests"
+    )
     with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
         last = time.monotonic()
         for index, raw in incoming:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from PIL import Image
 
 from winobench.data import images as image_files
+from winobench.data.images import ImageSource
 from winobench.evaluation.plan import Plan
 from winobench.tasks.base import Task
 
@@ -34,7 +35,7 @@ def picture_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     return pa.table(
         {
             "image": pa.array([plan.image_hashes[number] for number in numbers], pa.string()),
-            "jpeg": pa.array([_jpeg(plan.images[number]) for number in numbers], pa.binary()),
+            "jpeg": pa.array([thumbnail(plan.images[number]) for number in numbers], pa.binary()),
         }
     )
 
@@ -73,9 +74,18 @@ def margin(target: int | None, scores: np.ndarray) -> float:
     return 0.0
 
 
-def _jpeg(source) -> bytes:
+def thumbnail(source: ImageSource, size: int = SIZE) -> bytes:
+    """A small picture as a JPEG file.
+
+    Args:
+      source: anything that `winobench.data.images.open_image` takes.
+      size: its longest side in pixels; smaller images stay as they are.
+
+    Raises:
+      InputError: it cannot be read.
+    """
     picture = image_files.open_image(source)
-    picture.thumbnail((SIZE, SIZE), Image.Resampling.LANCZOS)
+    picture.thumbnail((size, size), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=_QUALITY)
     return buffer.getvalue()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
+import functools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,9 +16,9 @@ import pyarrow as pa
 from winobench import parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import asking, lifecycle, records, responses
+from winobench.evaluation import asking, lifecycle, pictured, protocols, records, responses
 from winobench.evaluation.evaluate import READY, choose_tasks
-from winobench.responders.language import KINDS, Request, Responder, Response, check_request
+from winobench.responders.language import Picture, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
 from winobench.texts import LONGEST_PROMPT, check_texts
@@ -28,10 +28,6 @@ ATTEMPTS = "attempts.jsonl"
 
 # Of models whose responses cost time but no money: how much of it a crash of the machine may take.
 _SECONDS_BETWEEN_SYNCS = 2.0
-
-
-ALL = "all"
-"""In place of protocols: every one that the model can answer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +55,8 @@ def evaluate_questions(
     workdir: str | os.PathLike | None = None,
     *,
     protocol: str | None = None,
+    pictures: Mapping[str, Sequence[Picture]] | None = None,
+    captioner: Responder | None = None,
     data_dir: str | None = None,
     limit: int | None = None,
     overwrite: bool = False,
@@ -81,7 +79,10 @@ def evaluate_questions(
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       protocol: how the questions are put, a name in each task's ``protocols``; None for the first of each task that the
-        responder can answer.
+        responder can answer, of those about pictures where there are pictures.
+      pictures: text of a question (`TextTask.pictured`) -> pictures of it; None asks about none.
+      captioner: writes the captions of the pictures, for protocols that need them; each picture's caption is recorded
+        among the responses and written once.
       data_dir: where the tasks find their data.
       limit: items a task, as the task counts them; None means all.
       overwrite: delete the records of another run in ``workdir`` instead of refusing the folder.
@@ -106,10 +107,15 @@ def evaluate_questions(
     started = time.monotonic()
     _check_arguments(responder, tasks, workdir, protocol, data_dir, limit)
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
-    protocols = {task.name: choose_protocol(task, protocol, responder.kinds) for task in chosen}
+    has = protocols.Has(pictures is not None, captioner is not None)
+    chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
     fingerprint = dict(responder.fingerprint())
+    captions = None
+    if captioner is not None and any(one.needs == "captions" for one in chosen_protocols.values()):
+        captions = pictured.Captions(captioner)
     failed: dict[str, InputError] = {}
-    asked = _prepared(chosen, protocols, fingerprint, data_dir, limit, failed)
+    prepare = functools.partial(_prepare, fingerprint=fingerprint, pictures=pictures, captions=captions)
+    asked = _prepared(prepare, chosen, chosen_protocols, data_dir, limit, failed)
     _bind(responder, asked, data_dir, limit)
     identity = {
         # In this order a folder's refusal names what differs: causes before what follows from them.
@@ -118,11 +124,15 @@ def evaluate_questions(
         "scorer": fingerprint,
         "tasks": {one.task.name: _identity_of(one, data_dir, limit) for one in asked},
     }
+    if captions is not None:
+        identity["captioner"] = captions.fingerprint
     if config is None:
         config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
-    paid = hasattr(responder, "cost")
+    everybody = [responder, *([captioner] if captions is not None else [])]
+    paid = any(hasattr(one, "cost") for one in everybody)
     # Hosted and recorded models compute nothing here.
-    versions = lifecycle.versions_of(identity, on_this_machine=not (paid or hasattr(responder, "bind")))
+    is_here = not all(hasattr(one, "cost") or hasattr(one, "bind") for one in everybody)
+    versions = lifecycle.versions_of(identity, on_this_machine=is_here)
     description = lifecycle.described(
         identity, kind=type(responder).__name__, model=model, config=config, versions=versions
     )
@@ -137,38 +147,90 @@ def evaluate_questions(
     ):
         if progress:
             progress_bars.say(f"records in {folder.path}")
-        wanted = _wanted(asked)
         store.open()
-        if hasattr(responder, "log_attempts"):
-            responder.log_attempts(folder.records_path / ATTEMPTS)
-        asking.ask(responder, store, wanted, answers, reuse=reuse, progress=progress)
+        for one in everybody:
+            if hasattr(one, "log_attempts"):
+                one.log_attempts(folder.records_path / ATTEMPTS)
+        asked, asked_of = _ask(responder, captions, asked, fingerprint, store, answers, reuse=reuse, progress=progress)
         results = _results(asked, answers, folder, failed, identity["protocol"])
-        results |= {"config": config, "versions": versions, "requests": len(wanted), "asked": answers.asked}
+        requests = sum(len(wanted) for _, wanted in asked_of)
+        results |= {"config": config, "versions": versions, "requests": requests, "asked": answers.asked}
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
-        results |= _spent(responder, wanted, answers)
+        results |= _spent(asked_of, answers)
         records.write_json(folder.results_path, results)
     return {**results, "workdir": str(folder.path)}
 
 
 def _prepared(
+    prepare: Callable[..., _Asked],
     tasks: Sequence[TextTask],
-    protocols: Mapping[str, Protocol],
-    fingerprint: Mapping[str, Any],
+    chosen: Mapping[str, Protocol],
     data_dir: str | None,
     limit: int | None,
     failed: dict[str, InputError],
 ) -> list[_Asked]:
     """The tasks whose data can be used, of which there must be one; why others cannot ends up in ``failed``."""
-    prepared = [_prepare(task, protocols[task.name], fingerprint, data_dir, limit, failed) for task in tasks]
-    if not any(prepared):
+    prepared = []
+    for task in tasks:
+        try:
+            prepared.append(prepare(task, chosen[task.name], list(task.load(data_dir, limit))))
+        except InputError as error:
+            failed[task.name] = error
+    if not prepared:
         raise lifecycle.unusable(failed)
-    return [one for one in prepared if one is not None]
+    return prepared
+
+
+def _ask(
+    responder: Responder,
+    captions: pictured.Captions | None,
+    asked: list[_Asked],
+    fingerprint: Mapping[str, Any],
+    store: responses.ResponseStore,
+    answers: asking.Answers,
+    **how: Any,
+) -> tuple[list[_Asked], list[tuple[Responder, Mapping[str, Request]]]]:
+    """Has captions written where they are needed, and then asks.
+
+    Returns:
+      What was asked, with the captions in it, and everybody with key -> request of what they were to answer.
+    """
+    asked_of: list[tuple[Responder, Mapping[str, Request]]] = []
+    if captions is not None:
+        captions.write([question for one in asked for question in one.questions], store, answers, **how)
+        asked = [_with_captions(one, captions, fingerprint, answers) for one in asked]
+        asked_of.append((captions.captioner, captions.wanted))
+    written = {} if captions is None else captions.wanted
+    wanted = {key: request for key, request in _wanted(asked).items() if key not in written}
+    asking.ask(responder, store, wanted, answers, **how)
+    return asked, [(responder, wanted), *asked_of]
+
+
+def _with_captions(
+    one: _Asked, captions: pictured.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
+) -> _Asked:
+    """A task with its captions; of a question that lacks one, the requests stay those for captions, and so it fails."""
+    if one.protocol.needs != "captions":
+        return one
+    questions = [captions.added(question, answers) for question in one.questions]
+    requests, keys = [], []
+    for question in questions:
+        is_whole = None not in question.captions
+        some = tuple(one.protocol.requests(question)) if is_whole else captions.requests(question)
+        requests.append(some)
+        keys.append(tuple(responses.key(fingerprint if is_whole else captions.fingerprint, each) for each in some))
+    return dataclasses.replace(one, questions=questions, requests=requests, keys=keys)
 
 
 def _bind(responder: Responder, asked: Sequence[_Asked], data_dir: str | None, limit: int | None) -> None:
     """Tells a responder that wants to know all questions, also where a limit keeps most of them from being asked."""
     if not hasattr(responder, "bind"):
         return
+    if any(one.protocol.needs for one in asked):
+        raise InputError(
+            "recorded answers are about questions without pictures: name a model, or a protocol without pictures",
+            code="kind-not-answered",
+        )
     responder.bind(
         [
             (question.id, tuple(one.protocol.requests(question)))
@@ -244,65 +306,6 @@ def _check_arguments(responder: Any, tasks: Any, workdir: Any, protocol: Any, da
         )
 
 
-def protocols_of(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str]) -> list[str | None]:
-    """The protocols that a config means.
-
-    Args:
-      text: names with commas, ``all`` for every one that all tasks have and the model can answer, or None.
-      tasks: that are asked.
-      kinds: of requests that the model answers.
-
-    Returns:
-      Their names; None stands for each task's first one that the model can answer.
-    """
-    if text is None:
-        return [None]
-    if text != ALL:
-        return list(dict.fromkeys(filter(None, map(str.strip, text.split(","))))) or [text]
-    able = [
-        name
-        for name in tasks[0].protocols
-        if all(name in task.protocols and task.protocols[name].kind in kinds for task in tasks)
-    ]
-    return able or [None]  # which is then refused with the reason
-
-
-def choose_protocol(task: TextTask, name: str | None, kinds: frozenset[str]) -> Protocol:
-    """The protocol of a task that is meant.
-
-    Args:
-      task: the task.
-      name: the protocol's; None for the task's first one that the model can answer.
-      kinds: what the model can be asked, of `winobench.responders.language.KINDS`.
-
-    Raises:
-      InputError: the task has no such protocol, or the model cannot answer it.
-    """
-    able = [protocol.name for protocol in task.protocols.values() if protocol.kind in kinds]
-    if name is not None and name not in task.protocols:
-        near = difflib.get_close_matches(name, task.protocols, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(
-            f"task {task.name!r} has no protocol {name!r}: {hint}its protocols are {', '.join(task.protocols)}.",
-            code="unknown-name",
-        )
-    if not able:
-        needed = ", ".join(dict.fromkeys(protocol.kind for protocol in task.protocols.values()))
-        raise InputError(
-            f"the model can answer none of the protocols of task {task.name!r}: it does {_joined(kinds)}, and they"
-            f" need {needed}.",
-            code="kind-not-answered",
-        )
-    chosen = task.protocols[able[0] if name is None else name]
-    if chosen.kind not in kinds:
-        raise InputError(
-            f"protocol {chosen.name!r} asks for {chosen.kind}, and the model does {_joined(kinds)}: for task"
-            f" {task.name!r} it can do {', '.join(able)}.",
-            code="kind-not-answered",
-        )
-    return chosen
-
-
 def failure_line(results: Mapping[str, Any]) -> str | None:
     """One line on calls that failed, and how to go on; None where none did.
 
@@ -322,33 +325,36 @@ def failure_line(results: Mapping[str, Any]) -> str | None:
 def _prepare(
     task: TextTask,
     protocol: Protocol,
+    questions: list[TextQuestion],
+    *,
     fingerprint: Mapping[str, Any],
-    data_dir: str | None,
-    limit: int | None,
-    failed: dict[str, InputError],
-) -> _Asked | None:
-    """Reads a task's questions and makes its requests; a task whose data cannot be used ends up in ``failed``."""
-    try:
-        questions = list(task.load(data_dir, limit))
-        if not questions:
-            raise InputError(
-                f"task {task.name!r} has no questions: look at its data, or raise the limit.", code="no-examples"
-            )
-    except InputError as error:
-        failed[task.name] = error
-        return None
+    pictures: Mapping[str, Sequence[Picture]] | None,
+    captions: pictured.Captions | None,
+) -> _Asked:
+    """Makes a task's requests; of captions that are not yet written, the keys stand for them.
+
+    Raises:
+      InputError: there are no questions, or one cannot be asked.
+    """
+    if not questions:
+        raise InputError(
+            f"task {task.name!r} has no questions: look at its data, or raise the limit.", code="no-examples"
+        )
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
             raise ValueError(f"task {task.name!r} has two questions of the id {question.id!r}.")
         seen.add(question.id)
+    if protocol.needs:
+        questions = pictured.with_pictures(task, questions, pictures or {})
+    if protocol.needs == "captions":
+        questions = [dataclasses.replace(one, captions=captions.keys(one)) for one in questions]
     requests = [tuple(protocol.requests(question)) for question in questions]
     try:
         for question, some in zip(questions, requests, strict=True):
             _check_question(question, some)
     except InputError as error:
-        failed[task.name] = InputError(f"a question of {task.name} cannot be asked: {error}", code=error.code)
-        return None
+        raise InputError(f"a question of {task.name} cannot be asked: {error}", code=error.code) from error
     keys = [tuple(responses.key(fingerprint, request) for request in some) for some in requests]
     return _Asked(task, protocol, questions, requests, keys)
 
@@ -388,6 +394,8 @@ def _summarise(
     except InputError as error:
         failed[name] = error
     folder.write_examples(name, example_table(one.questions, read, received))
+    if one.protocol.needs:
+        folder.write_gallery(name, pictured.picture_table(one.questions))
     return sum(answer.status == FAILED for answer in read)
 
 
@@ -403,9 +411,16 @@ def example_table(
 
     Returns:
       Columns id, groups, pair, texts (a map), options, answer, status, choice, choices, scores, tie, responses (texts;
-      null where there is none) and correct (null where a call has failed).
+      null where there is none) and correct (null where a call has failed); where pictures were asked about also
+      pictures (the SHA-256 of each) and captions.
     """
     strings, numbers = pa.list_(pa.string()), pa.list_(pa.int32())
+    shown = {}
+    if any(question.pictures for question in questions):
+        shown = {
+            "pictures": pa.array([[one.sha256 for one in question.pictures] for question in questions], strings),
+            "captions": pa.array([list(question.captions) for question in questions], strings),
+        }
     return pa.table(
         {
             "id": pa.array([question.id for question in questions], pa.string()),
@@ -427,6 +442,7 @@ def example_table(
                 [is_correct(question, answer) for question, answer in zip(questions, answers, strict=True)],
                 pa.bool_(),
             ),
+            **shown,
         }
     )
 
@@ -438,21 +454,25 @@ def is_correct(question: TextQuestion, answer: Answer) -> bool | None:
     return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
 
 
-def _spent(responder: Responder, wanted: Mapping[str, Request], answers: asking.Answers) -> dict[str, Any]:
+def _spent(asked_of: Sequence[tuple[Responder, Mapping[str, Request]]], answers: asking.Answers) -> dict[str, Any]:
     """Tokens and cost of the responses that the numbers rest on, whoever asked for them."""
     tokens = {
-        name: [getattr(answers.read[key], f"{name}_tokens") for key in wanted if key in answers.read]
+        name: [
+            getattr(answers.read[key], f"{name}_tokens")
+            for _, wanted in asked_of
+            for key in wanted
+            if key in answers.read
+        ]
         for name in ("input", "output")
     }
     counted = {name: [count for count in counts if count is not None] for name, counts in tokens.items()}
     summed = {name: sum(counts) if counts else None for name, counts in counted.items()}
     cost = None
-    if hasattr(responder, "cost"):
-        costs = [responder.cost(answers.read[key]) for key in wanted if key in answers.read]
+    paid = [(responder, wanted) for responder, wanted in asked_of if hasattr(responder, "cost")]
+    if paid:
+        costs = [
+            responder.cost(answers.read[key]) for responder, wanted in paid for key in wanted if key in answers.read
+        ]
         # A sum with parts missing would look like the whole.
         cost = None if None in costs else round(sum(costs), 6)
     return {"tokens": summed if any(counted.values()) else None, "cost": cost}
-
-
-def _joined(kinds: frozenset[str]) -> str:
-    return " and ".join(kind for kind in KINDS if kind in kinds)

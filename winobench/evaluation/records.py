@@ -6,9 +6,9 @@
     gallery/<task>.parquet                   small pictures of some examples
     results.json                             the numbers
 
-The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors and pictures; see
-`winobench.evaluation.responses`. A run that draws pictures has none of all this but ``config.json``; see
-`winobench.data.pictures.records`.
+The run of a text benchmark has ``responses/part-<process>-<number>.jsonl`` in place of errors, and pictures only where
+it asked about some; see `winobench.evaluation.responses`. A run that draws pictures has none of all this but
+``config.json``; see `winobench.data.pictures.records`.
 
 In a program of several processes each writes parts of its own number, into a folder that all have to share. For a
 reader it is all one: the next call of the run, with more processes or fewer, goes on from whatever is there. Everything
@@ -223,6 +223,8 @@ class RunFolder:
 
     def write_gallery(self, task: str, table: pa.Table) -> None:
         """Writes the pictures of some of a task's examples."""
+        with _told(self.gallery_path):
+            self.gallery_path.mkdir(exist_ok=True)  # runs of text benchmarks have none as long as they need none
         write_table(self.gallery_path / f"{task}.parquet", table)
 
     def has_records(self) -> bool:

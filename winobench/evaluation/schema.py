@@ -168,6 +168,7 @@ class Identity(TypedDict):
     sampling: NotRequired[Sampling]  # runs with images
     protocol: NotRequired[dict[str, str]]  # text runs: task -> how it was asked
     scorer: NotRequired[dict[str, Any]]  # the scorer's fingerprint
+    captioner: NotRequired[dict[str, Any]]  # text runs: that of who wrote the captions that were asked about
     tasks: NotRequired[dict[str, dict[str, Any]]]  # task -> version and digests of its data and prompts
 
 

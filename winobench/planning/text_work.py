@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from winobench.errors import InputError
-from winobench.evaluation import questions
+from winobench.evaluation import protocols as protocol_choice
 from winobench.responders.language import Generation, Options, Turn
 from winobench.tasks import TEXT_TASKS, wscplus
 from winobench.tasks.questions import Protocol, TextQuestion, TextTask
@@ -78,8 +78,8 @@ def read(
             unknown.append(task.name)
             continue
         count = len(found) if source is None else min(_PUBLISHED[task.name], limit or _PUBLISHED[task.name])
-        for protocol in questions.protocols_of(protocols, [task], KINDS):
-            chosen_one = questions.choose_protocol(task, protocol, KINDS)
+        for protocol in protocol_choice.names(protocols, [task], KINDS):
+            chosen_one = protocol_choice.choose(task, protocol, KINDS)
             asked.append(_asked(task, chosen_one, found, count, source or "counted in the data", characters))
     if not asked:
         raise InputError(

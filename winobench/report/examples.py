@@ -39,6 +39,7 @@ _QUESTION_COLUMNS = columns(
     responses=STRINGS,
     correct_=pa.bool_(),
 )
+_PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +92,8 @@ class Questions(Examples):
       choices: index of the chosen option; None where none could be read.
       orders: the choice in each of the protocol's requests.
       responses: the texts that came in; None for a response without one.
+      pictures: SHA-256 of each picture that was asked about; empty where none was.
+      captions: what was said of each of them before the question.
       num_failed: questions that are left out.
     """
 
@@ -100,6 +103,8 @@ class Questions(Examples):
     choices: list[int | None] = dataclasses.field(default_factory=list)
     orders: list[tuple[int | None, ...]] = dataclasses.field(default_factory=list)
     responses: list[tuple[str | None, ...]] = dataclasses.field(default_factory=list)
+    pictures: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
+    captions: list[tuple[str | None, ...]] = dataclasses.field(default_factory=list)
     num_failed: int = 0
 
     @functools.cached_property
@@ -166,7 +171,10 @@ def read_examples(path: pathlib.Path, metric: str | None) -> Examples:
 
 def read_questions(path: pathlib.Path) -> Questions:
     """Reads a table of questions; leaves out those whose calls failed."""
-    rows = read_table(path, _QUESTION_COLUMNS).to_pylist()
+    table = read_table(path, _QUESTION_COLUMNS)
+    if "pictures" in table.column_names:
+        table = read_table(path, pa.unify_schemas([_QUESTION_COLUMNS, _PICTURED_COLUMNS]))
+    rows = table.to_pylist()
     known = [row for row in rows if row["correct"] is not None]
     return Questions(
         ids=[row["id"] for row in known],
@@ -183,5 +191,7 @@ def read_questions(path: pathlib.Path) -> Questions:
         choices=[row["choice"] for row in known],
         orders=[tuple(row["choices"]) for row in known],
         responses=[tuple(row["responses"]) for row in known],
+        pictures=[tuple(row.get("pictures", ())) for row in known],
+        captions=[tuple(row.get("captions", ())) for row in known],
         num_failed=len(rows) - len(known),
     )

@@ -31,6 +31,7 @@ from winobench.report.sections import (
     learned_weights,
     overlap,
     people,
+    pictured,
     questions,
     radar,
     samples,
@@ -77,6 +78,7 @@ TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     winoviz.winoviz_section,
     wscplus.wscplus_section,
     overlap.overlap_section,
+    pictured.pictured_section,
     questions.questions_section,
 )
 """The sections on runs of text benchmarks."""

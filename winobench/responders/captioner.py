@@ -1,4 +1,4 @@
-"""Texts about pictures, from a language model that sees: captions, and answers to questions."""
+"""Texts about pictures, from a language model that sees: captions, answers to questions, and how likely these are."""
 
 from __future__ import annotations
 
@@ -189,27 +189,98 @@ class Captioner:
         temperature = _TEMPERATURE.check("temperature", temperature)
         return self._batches(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
 
+    def iter_option_scores(
+        self, images: Sequence[Any], prompts: Sequence[str], options: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[int, list[float]]]:
+        """How likely answers are, batch after batch: yields (number of the picture, log-likelihoods in nats), in order.
+
+        Of an encoder-decoder, the token that ends an answer counts, too.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+          prompts: what the model reads behind each picture, in the template.
+          options: the answers to each, of the same number for all, at least one.
+
+        Raises:
+          InputError: as of `write`.
+        """
+        images, prompts = checked_list("images", images), checked_list("prompts", prompts)
+        options = [checked_list("options", some) for some in checked_list("options", options)]
+        if not len(prompts) == len(options) == len(images) or len({len(some) for some in options}) > 1:
+            raise InputError(
+                f"there are {len(prompts)} prompts and {len(options)} lists of options for {len(images)} images: give"
+                " one of each for each image, and lists of equal length",
+                code="wrong-length",
+            )
+        check_texts([*prompts, *(option for some in options for option in some)], longest=LONGEST_PROMPT)
+        return self._scored(images, prompts, options)
+
+    def _scored(
+        self, images: list[Any], prompts: list[str], options: list[list[str]]
+    ) -> Iterator[tuple[int, list[float]]]:
+        prompts = [prompt or self._loaded.form.caption for prompt in prompts]
+        parts = [self._option_tokens(prompt, some) for prompt, some in zip(prompts, options, strict=True)]
+        found = [ids for _, some in parts for ids in some]
+        longest = shapes.power_of_two(max(map(len, found)))
+        columns = self._columns(prompts, max(map(len, found)), [ids for ids, _ in parts])
+        table = shapes.table(found, longest).reshape(len(images), -1, longest)
+        lengths = np.asarray([len(ids) for ids in found], np.int32).reshape(len(images), -1)
+        split = parallel.split_axis(self.mesh)
+        for start, count, places, chosen in self._loaded_rows(images):
+            asked = [(ids[places], lengths[places]) for ids, lengths in columns]
+            pixels, asked, option_ids, option_lengths = jax.tree.map(
+                lambda array: parallel.put(array, split), (_stacked(chosen), asked, table[places], lengths[places])
+            )
+            scores = parallel.take_turns(
+                self.mesh,
+                decoding.score_options(self._program, self._params, _about(pixels, asked), option_ids, option_lengths),
+            )
+            for row, values in enumerate(parallel.fetch(scores)[:count].tolist()):
+                yield start + row, values
+
+    def _option_tokens(self, prompt: str, options: Sequence[str]) -> tuple[list[int], list[list[int]]]:
+        """A prompt's tokens behind the picture, and those of its options, which begin where the prompt's end.
+
+        Of a decoder, whose prompt and answer are one text, they begin at the first token that any of them changes.
+        """
+        text = self.template.replace("{}", prompt)
+        ids = self._loaded.tokens("{}", [text])[1][0]
+        if self.config.start is not None:
+            return ids, self._loaded.tokens("{}", options)[1]
+        gap = "" if text[-1:].isspace() else " "
+        whole = self._loaded.tokens("{}", [text + gap + option for option in options])[1]
+        start = min(
+            next((place for place, pair in enumerate(zip(ids, one, strict=False)) if len(set(pair)) > 1), len(ids))
+            for one in whole
+        )
+        return ids[:start], [one[start:] for one in whole]
+
     def _batches(
         self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int
     ) -> Iterator[tuple[int, str]]:
-        rows = self._batch_size * parallel.data_parallelism(self.mesh)
         columns = self._columns([prompt or self._loaded.form.caption for prompt in prompts], limit)
+        for start, count, places, chosen in self._loaded_rows(images):
+            draws = self._draws(chosen, [prompts[place] for place in places], temperature, sample)
+            limits = np.where(np.arange(len(places)) < count, limit, 0).astype(np.int32)
+            asked = [(ids[places], lengths[places]) for ids, lengths in columns]
+            texts, counts = self._run(_stacked(chosen), asked, limits, draws)
+            for row in range(count):
+                yield start + row, self._text(start + row, texts[row, : counts[row]].tolist())
+
+    def _loaded_rows(self, images: Sequence[Any]) -> Iterator[tuple[int, int, np.ndarray, list[Any]]]:
+        """Batches of pictures: the first one's number, how many there are, the number of each row's, and the pictures.
+
+        What fills a batch up is its first picture once more, about which nothing is wanted.
+        """
+        rows = self._batch_size * parallel.data_parallelism(self.mesh)
         numbers = range(len(images))
         pictures = tables.load_ahead(lambda number: self._loaded.processor(images[number]), numbers, rows)
         with contextlib.closing(pictures):
             for start in range(0, len(images), rows):
                 count = min(rows, len(images) - start)
                 loaded = [next(pictures) for _ in range(count)]
-                # What fills the batch up is its first picture once more, about which nothing is written.
                 filled = np.where(np.arange(rows) < count, np.arange(rows), 0)
-                chosen, places = [loaded[row] for row in filled], start + filled
-                pixels = jax.tree.map(lambda *rows: np.stack(rows), *chosen)
-                draws = self._draws(chosen, [prompts[place] for place in places], temperature, sample)
-                limits = np.where(np.arange(rows) < count, limit, 0).astype(np.int32)
-                asked = [(ids[places], lengths[places]) for ids, lengths in columns]
-                texts, counts = self._run(pixels, asked, limits, draws)
-                for row in range(count):
-                    yield start + row, self._text(start + row, texts[row, : counts[row]].tolist())
+                yield start, count, start + filled, [loaded[row] for row in filled]
 
     def _run(
         self,
@@ -223,11 +294,10 @@ class Captioner:
         pixels, columns, limits, draws = jax.tree.map(
             lambda array: parallel.put(array, split), (pixels, columns, limits, draws)
         )
-        asked = decoding.PicturePrompts(pixels, *columns[0], tuple(columns[1]) if len(columns) > 1 else ())
         written = decoding.generate(
             self._program,
             self._params,
-            asked,
+            _about(pixels, columns),
             limits,
             None if draws is None else decoding.Draws(*draws),
             width=width,
@@ -235,15 +305,19 @@ class Captioner:
         texts, counts = parallel.take_turns(self.mesh, written)
         return parallel.fetch(texts), parallel.fetch(counts)
 
-    def _columns(self, prompts: Sequence[str], limit: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Prompts in tokens of the language model and, if it reads them, of the Q-Former, all in one width, so that one
-        program does: int32 [prompts, width], and their lengths."""
-        before, ids = self._loaded.tokens(self.template, prompts)
+    def _columns(
+        self, prompts: Sequence[str], limit: int, ids: Sequence[Sequence[int]] | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Prompts in tokens of the language model (``ids``, where they are known), which ``limit`` others follow, and,
+        if it reads them, of the Q-Former, all in one width, so that one program does: int32 [prompts, width], and their
+        lengths."""
+        before, found = self._loaded.tokens(self.template, prompts)
+        ids = found if ids is None else ids
         longest = getattr(self.config.text_config, "longest", None)
         if longest is not None:
             # The last token of a text is not read.
             longest = max(0, longest - len(before) - self.config.image_states - (limit - 1))
-            reader = "the language model, with an image and max_tokens of its own,"
+            reader = "the language model, with an image and the longest answer,"
             _check_lengths(prompts, ids, longest, reader)
         columns = [_table(ids, longest)]
         if self._loaded.qformer_tokenizer is not None:
@@ -275,6 +349,16 @@ class Captioner:
                 code="not-finite",
             )
         return self._loaded.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+
+
+def _stacked(pictures: Sequence[Any]) -> Any:
+    """Pictures as the processor makes them, as a batch."""
+    return jax.tree.map(lambda *rows: np.stack(rows), *pictures)
+
+
+def _about(pixels: jax.Array, columns: Sequence[tuple[jax.Array, jax.Array]]) -> decoding.PicturePrompts:
+    """What is asked about pictures, from the prompts' columns."""
+    return decoding.PicturePrompts(pixels, *columns[0], tuple(columns[1]) if len(columns) > 1 else ())
 
 
 def _check_lengths(prompts: Sequence[str], ids: Sequence[Sequence[int]], longest: int, reader: str) -> None:

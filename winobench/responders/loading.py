@@ -25,6 +25,8 @@ def load_responder(
     chat_template: str = "auto",
     seed: int = 0,
     hosted: Mapping[str, Any] | None = None,
+    about_pictures: bool = False,
+    sampling: Mapping[str, Any] | None = None,
 ) -> Responder:
     """Loads a model that answers questions.
 
@@ -42,11 +44,15 @@ def load_responder(
       chat_template: one of `winobench.responders.prompts.TEMPLATES`.
       seed: of sampled texts.
       hosted: options of `winobench.responders.hosted.HostedModel`; those that are None are left out.
+      about_pictures: whether a model that sees is to answer about pictures, by what it was made for: a CLIP, a BLIP or
+        a diffusion model says which text matches, a BLIP-2, InstructBLIP or LLaVA also writes. One without eyes, and a
+        hosted one, is loaded as otherwise.
+      sampling: as of `winobench.responders.picture_judges.load`.
 
     Raises:
       InputError: there is no such model, it answers no questions, or an option is not for its kind.
     """
-    check_responder_name(name)
+    check_responder_name(name, about_pictures=about_pictures)
     from winobench.responders import hosted as hosted_models
     from winobench.responders import recorded
 
@@ -56,7 +62,23 @@ def load_responder(
         given = {option: value for option, value in (hosted or {}).items() if value is not None}
         return hosted_models.HostedModel(name, **given)
     if name in registry.plugged_in():
-        return _plugged_in_responder(name)
+        return _plugged_in_responder(name, about_pictures, seed=seed, sampling=sampling)
+    if about_pictures:
+        from winobench.responders import picture_judges
+
+        judge = picture_judges.load(
+            name,
+            dtype,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            batch_size=batch_size,
+            int8=int8,
+            model_parallel=model_parallel,
+            seed=seed,
+            sampling=sampling,
+        )
+        if judge is not None:
+            return judge
     from winobench import parallel
     from winobench.checkpoints import language_models
 
@@ -89,8 +111,39 @@ def load_responder(
     return encoder.from_pretrained(source, dtype, batch_size=batch_size, revision=revision, allow_pickle=allow_pickle)
 
 
-def check_responder_name(name: str) -> None:
+def answered_kinds(name: str, *, about_pictures: bool = False, revision: str | None = None) -> frozenset[str] | None:
+    """What a model will answer, from small files alone; None where that is known once it is loaded.
+
+    Args:
+      name, about_pictures, revision: as of `load_responder`.
+
+    Raises:
+      InputError: there is no such model, or its kind is not known.
+    """
+    check_responder_name(name, about_pictures=about_pictures)
+    from winobench.responders import hosted, recorded
+
+    if hosted.is_hosted(name) or recorded.is_recorded(name) or name in registry.plugged_in():
+        return None
+    if about_pictures:
+        from winobench.responders import picture_judges
+
+        if seen := picture_judges.kinds(name, revision):
+            return seen
+    from winobench.checkpoints import language_models
+
+    kind = language_models.language_model_kind(registry.model_source(name), revision)
+    return {"bert": frozenset({"entailment"}), "clip": frozenset({"similarity"})}.get(
+        kind, frozenset({"generation", "options"})
+    )
+
+
+def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
     """Refuses a name that cannot be of a model that answers questions; loads nothing.
+
+    Args:
+      name: as of `load_responder`.
+      about_pictures: as there.
 
     Raises:
       InputError: says why, and what can be named.
@@ -103,7 +156,7 @@ def check_responder_name(name: str) -> None:
     if name.partition(":")[0] in prefixes and ":" in name:
         return
     model = registry.MODELS.get(name) if name not in registry.LANGUAGE_MODELS else None
-    if model is not None and model.scorer != "contrastive":
+    if model is not None and model.scorer != "contrastive" and not about_pictures:
         raise InputError(
             f"{name!r} is a model of images, which answers no questions: name a language model, such as one of"
             f" {', '.join(registry.LANGUAGE_MODELS)}, or openai:MODEL, anthropic:MODEL or recorded:FILE.csv",
@@ -118,10 +171,14 @@ def check_responder_name(name: str) -> None:
     registry.model_source(name)
 
 
-def _plugged_in_responder(name: str) -> Responder:
+def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Responder:
     from winobench.responders.language import Responder
 
     model = registry.plugged_in()[name].load()()
+    if not isinstance(model, Responder) and about_pictures:
+        from winobench.responders import picture_judges
+
+        return picture_judges.as_responder(model, **how)
     if not isinstance(model, Responder):
         raise InputError(
             f"{name!r} is plugged in as a scorer of images, which answers no questions: name another model",

@@ -7,9 +7,8 @@ cosine between the two is ours; the paper has no number for it.
 from __future__ import annotations
 
 import functools
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +21,8 @@ from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
 from winobench.models.bert import BertForSequenceClassification
-from winobench.responders.language import Raw, Request, Response, check_request
+from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
+from winobench.responders.language import Raw, Request, Response
 from winobench.scorers import common, networks
 from winobench.scorers.contrastive import Contrastive
 from winobench.texts import count_truncated, log_truncated
@@ -198,7 +198,7 @@ class NliEncoder:
         Raises:
           InputError: a request is not for entailment, or has no hypothesis.
         """
-        _check_kinds("an NLI encoder", requests, self.kinds)
+        check_kinds("an NLI encoder", requests, self.kinds)
         pairs = [(request.premise, hypothesis) for request in requests for hypothesis in request.hypotheses]
         distinct, number_of = common.distinct(pairs)
         ends = np.cumsum([len(request.hypotheses) for request in requests])
@@ -215,14 +215,14 @@ class NliEncoder:
             for index in users[number]:
                 waiting[index] -= 1
                 if not waiting[index]:
-                    yield index, _finite("logits", [logits[each] for each in needed[index]])
+                    yield index, finite("logits", [logits[each] for each in needed[index]])
 
     def read(self, request: Request, raw: Raw) -> Response:
         """As declared: the probability of entailment for each hypothesis, by a softmax over all labels."""
-        _check_failed(raw)
+        check_failed(raw)
         rows = raw.get("logits")
         count, width = len(request.hypotheses), len(self.model.config.labels)
-        if not (isinstance(rows, list) and len(rows) == count and all(_is_numbers(row, width) for row in rows)):
+        if not (isinstance(rows, list) and len(rows) == count and all(is_numbers(row, width) for row in rows)):
             raise ValueError(f"an answer about {count} hypotheses must hold {width} logits for each, but is {raw}")
         # In float64, where also nearly certain answers differ.
         values = np.asarray(rows, np.float64)
@@ -292,54 +292,19 @@ class ClipText:
         Raises:
           InputError: a request is not for similarity, or has nothing to compare with.
         """
-        _check_kinds("a CLIP text encoder", requests, self.kinds)
+        check_kinds("a CLIP text encoder", requests, self.kinds)
         for start in range(0, len(requests), _REQUESTS_AT_ONCE):
             part = requests[start : start + _REQUESTS_AT_ONCE]
             texts = list(dict.fromkeys(text for request in part for text in (request.text, *request.others)))
             vectors = dict(zip(texts, self.scorer.encode_texts(texts).astype(np.float64), strict=True))
             for index, request in enumerate(part, start):
                 cosines = [float(vectors[request.text] @ vectors[other]) for other in request.others]
-                yield index, _finite("cosines", cosines)
+                yield index, finite("cosines", cosines)
 
     def read(self, request: Request, raw: Raw) -> Response:
         """As declared: the cosine with each of the other texts."""
-        _check_failed(raw)
+        check_failed(raw)
         cosines = raw.get("cosines")
-        if not _is_numbers(cosines, len(request.others)):
+        if not is_numbers(cosines, len(request.others)):
             raise ValueError(f"an answer about {len(request.others)} texts must hold a cosine for each, but is {raw}")
         return Response(scores=tuple(map(float, cosines)))
-
-
-def _check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
-    for number, request in enumerate(requests):
-        if request.kind not in kinds:
-            raise InputError(
-                f"requests[{number}] asks for {request.kind}, but {who} answers {', '.join(kinds)}",
-                code="kind-not-answered",
-            )
-        if not (request.hypotheses if request.kind == "entailment" else request.others):
-            raise InputError(
-                f"requests[{number}] has nothing to compare with: give at least one text", code="empty-list"
-            )
-        check_request(request)
-
-
-def _finite(name: str, values: list[Any]) -> Raw:
-    """A raw answer; that of a failed call if not all of its values are finite."""
-    if np.isfinite(values).all():
-        return {name: values}
-    return {"error": {"kind": "not_finite", "message": f"the {name} are not finite numbers: {values}", "attempts": 1}}
-
-
-def _check_failed(raw: Mapping[str, Any]) -> None:
-    if "error" in raw:
-        raise ValueError(f"this call failed: {raw['error']}")
-
-
-def _is_numbers(values: Any, count: int) -> bool:
-    return (
-        isinstance(values, list)
-        and len(values) == count
-        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        and all(map(math.isfinite, values))
-    )

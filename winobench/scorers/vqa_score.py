@@ -119,7 +119,7 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
 def image_function(
     structure: functional.Structure, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> NetworkFunction:
-    """What makes of images, as the processor gives them, what all questions about them share, read behind some tokens."""
+    """What makes of images, as a processor gives them, what all questions about them share, read behind some tokens."""
     return NetworkFunction(structure, _encode_images, (processor, before))
 
 

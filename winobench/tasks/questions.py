@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from winobench.responders.language import Request, Response
+from winobench.responders.language import Picture, Request, Response
 
 ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
 """What can become of a question: a choice was made; there are responses, but no choice can be read from them; a call
@@ -24,6 +24,8 @@ class TextQuestion:
       answer: index of the right option.
       groups: sub-tasks that the question also counts for, e.g. ``("traditional", "GPT4")``.
       pair: questions of the same pair are right only together; None for a question without a partner.
+      pictures: of the text that the task calls `TextTask.pictured`, where a protocol needs them.
+      captions: a text about each of the pictures, where a protocol needs them.
     """
 
     id: str
@@ -32,6 +34,8 @@ class TextQuestion:
     answer: int
     groups: tuple[str, ...] = ()
     pair: str | None = None
+    pictures: tuple[Picture, ...] = ()
+    captions: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Answer:
       status: ``ANSWERED``, ``UNPARSABLE`` or ``FAILED``.
       choice: index of the chosen option; None unless answered.
       choices: the choice in each of the protocol's requests, where there are several (other order of the options, other
-        sample); None where there was none.
+        sample, other picture); None where there was none.
       scores: of the options, where the protocol has scores; higher = better.
       tie: the best score occurs twice, so that the choice counts as wrong.
     """
@@ -62,8 +66,11 @@ class Protocol:
       name: what ``--config.protocol`` calls it, e.g. ``zero_shot``.
       description: one line for listings; says where the prompt is from.
       kind: of its requests, one of `winobench.responders.language.KINDS`.
-      requests: the requests of a question, at least one; of the same number and meaning for all questions.
+      requests: the requests of a question, at least one; of the same number and meaning for all questions, or one for
+        each of its pictures.
       read: the answer in the responses to them; a None among them is a call that failed.
+      needs: what a question must have besides its texts: ``pictures``, or ``captions``, which another model writes of
+        them first.
     """
 
     name: str
@@ -71,6 +78,7 @@ class Protocol:
     kind: str
     requests: Callable[[TextQuestion], Sequence[Request]]
     read: Callable[[TextQuestion, Sequence[Response | None]], Answer]
+    needs: Literal["", "pictures", "captions"] = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +97,7 @@ class TextTask:
       count: ``count(data_dir)``, the number of questions, or None while the data are not there.
       metrics: ``metrics(questions, answers) -> {metric: {"value", "low", "high", "chance", "n", "ties"}}``; the
         headline first, ``<group>/<metric>`` for groups; proportions in [0, 1].
+      pictured: which of a question's texts pictures may be drawn of; None where no protocol is about pictures.
     """
 
     name: str
@@ -101,3 +110,4 @@ class TextTask:
     data_fingerprint: Callable[[str | None, int | None], str]
     metrics: Callable[[Sequence[TextQuestion], Sequence[Answer]], Mapping[str, Mapping[str, Any]]]
     count: Callable[[str | None], int | None] = lambda data_dir: None
+    pictured: str | None = None

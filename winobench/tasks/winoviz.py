@@ -19,6 +19,8 @@ more rows measure the influence of the order: ``position_bias/first_option``, th
 option listed first; ``position_bias/flipped``, the share of questions whose choice changed;
 ``position_bias/right_in_both_orders``.
 
+**With pictures.** Some protocols (`winobench.tasks.winoviz_pictures`) are about pictures of the premises.
+
 The paper prints the instruction. The format of the question, the four examples and the chains of thought are ours; see
 ``assets/winoviz/prompts.json``.
 
@@ -29,7 +31,6 @@ States", sections 2 and 3, appendix A.2.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
@@ -39,14 +40,16 @@ from typing import Any
 
 import numpy as np
 
-from winobench import json_files
 from winobench.data import winoviz as data
 from winobench.data.prepared import data_folder
 from winobench.errors import InputError
 from winobench.metrics.intervals import clustered
-from winobench.responders.language import Entailment, Generation, Options, Request, Response, Similarity, Turn
+from winobench.responders.language import Entailment, Generation, Options, Request, Response, Similarity
+from winobench.tasks import winoviz_pictures
 from winobench.tasks.option_answers import read_choice, states_choice
 from winobench.tasks.questions import ANSWERED, FAILED, UNPARSABLE, Answer, Protocol, TextQuestion, TextTask
+from winobench.tasks.votes import best
+from winobench.tasks.winoviz_prompts import conversation, prompts
 
 FOLDER = "winoviz"
 """The folder of the user's set, in the data folder."""
@@ -69,39 +72,8 @@ _log = logging.getLogger(__name__)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Prompts and protocols
+# Protocols
 # ----------------------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def prompts() -> Mapping[str, Any]:
-    """The content of ``assets/winoviz/prompts.json``, which says of each text where it is from."""
-    return json_files.read(data.ASSETS / "prompts.json")
-
-
-def question_text(premise: str, options: Sequence[str]) -> str:
-    """The sentence and the two options, as they follow the instruction."""
-    return prompts()["question"]["text"].format(premise=premise, option_1=options[0], option_2=options[1])
-
-
-def conversation(premise: str, options: Sequence[str], *, shots: bool = False, reasoning: bool = False) -> list[Turn]:
-    """The turns that put a question; the instruction stands at the head of the first one.
-
-    Args:
-      shots: whether the four examples come first, as earlier turns.
-      reasoning: whether their answers reason before they choose.
-    """
-    questions, answers = [], []
-    for example in prompts()["examples"]["items"] if shots else ():
-        questions.append(question_text(example["premise"], example["options"]))
-        template = prompts()["chain_of_thought_answer" if reasoning else "answer"]["text"]
-        answers.append(template.format(reasoning=example["reasoning"], number=example["answer"] + 1))
-    questions.append(question_text(premise, options))
-    questions[0] = prompts()["instruction"]["text"] + "\n\n" + questions[0]
-    turns = [Turn("user", questions[0])]
-    for answer, question in zip(answers, questions[1:], strict=True):
-        turns += [Turn("assistant", answer), Turn("user", question)]
-    return turns
 
 
 _Ask = Callable[[str, tuple[str, str]], Request]
@@ -130,14 +102,12 @@ def _options(*, shots: bool = False) -> tuple[str, _Ask, _Read]:
         answers = tuple(prompts()["answer"]["text"].format(number=number) for number in (1, 2))
         return Options(turns, answers, prefix_turns=len(turns) - 1)
 
-    return "options", ask, _best
+    return "options", ask, _likelier
 
 
-def _best(response: Response, options: tuple[str, str]) -> Answer:
-    """The option with the higher score."""
+def _likelier(response: Response, options: tuple[str, str]) -> Answer:
     del options
-    first, second = response.scores
-    return Answer(ANSWERED, int(second > first), scores=(first, second), tie=first == second)
+    return best(response)
 
 
 _HOW: dict[str, tuple[str, tuple[str, _Ask, _Read]]] = {
@@ -151,11 +121,11 @@ _HOW: dict[str, tuple[str, tuple[str, _Ask, _Read]]] = {
     ),
     "entailment": (
         "which hypothesis the premise entails with the higher probability (section 3.4)",
-        ("entailment", Entailment, _best),
+        ("entailment", Entailment, _likelier),
     ),
     "similarity": (
         "which hypothesis is more similar to the premise (ours: the paper has no such numbers)",
-        ("similarity", Similarity, _best),
+        ("similarity", Similarity, _likelier),
     ),
 }
 
@@ -201,6 +171,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     **{name: _plain(name) for name in _HOW},
     # An encoder reads one hypothesis at a time, so that their order cannot matter.
     **{f"{name}_swapped": _swapped(name) for name in _HOW if _HOW[name][1][0] in ("generation", "options")},
+    **winoviz_pictures.PROTOCOLS,
 }
 
 
@@ -341,7 +312,11 @@ def _accuracies(counted: Sequence[tuple[TextQuestion, Answer]], prefix: str) -> 
 
 
 def _position_bias(counted: Sequence[tuple[TextQuestion, Answer]]) -> dict[str, dict[str, Any]]:
-    both = [(question, answer.choices) for question, answer in counted if len(answer.choices) == 2]
+    both = [
+        (question, answer.choices)
+        for question, answer in counted
+        if len(answer.choices) == 2 and not question.pictures  # two pictures are not two orders
+    ]
     # Of the options as they are listed in the second order, the first one is option 1 of the question.
     first = [
         (choice == order, question.pair)
@@ -429,6 +404,7 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
         data_fingerprint=fingerprint,
         metrics=metrics,
         count=count,
+        pictured="premise",
     )
 
 

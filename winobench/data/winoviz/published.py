@@ -50,7 +50,7 @@ class PublishedNumber:
 
 @functools.cache
 def published_numbers() -> tuple[PublishedNumber, ...]:
-    """All cells of Tables 1 to 4 and one row of Table 6, in the order of print, from ``assets/winoviz/published.json``.
+    """All cells of Tables 1 to 4 and 6 (but one row), in the order of print, from ``assets/winoviz/published.json``.
 
     A number may stand in two tables, and FLAN-T5's in Tables 1 and 2 differ in the single-hop columns.
     """

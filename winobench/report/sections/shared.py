@@ -92,13 +92,47 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
+class Vote:
+    """What a run has made of a picture: its number, its choice in a word, whether that is right, and what was said."""
+
+    run: int
+    choice: str
+    is_right: bool
+    said: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class PicturedQuestion:
+    """A question, the pictures that were asked about, and what runs have made of them.
+
+    Attributes:
+      id: of the question.
+      text: what the pictures are of.
+      options: what can be answered.
+      right: place of the right option.
+      pictures: ``data:`` address of each, or None where the run has kept none, and the votes on it.
+      answers: what each run answers in the end.
+      is_correct: whether all of them are right.
+    """
+
+    id: str
+    text: str
+    options: Sequence[str]
+    right: int
+    pictures: Sequence[tuple[str | None, Sequence[Vote]]]
+    answers: Sequence[Vote]
+    is_correct: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Details:
-    """Tables or panels that are shown when a reader opens them."""
+    """Tables, panels or questions with pictures that are shown when a reader opens them."""
 
     title: str
     names: str = ""
     tables: Sequence[Table] = ()
     panels: Sequence[Panel] = ()
+    questions: Sequence[PicturedQuestion] = ()
     is_open: bool = False
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from winobench.report.labels import task_label
 from winobench.report.runs import Run, TaskRun
-from winobench.report.sections.shared import DASH, ReportData, above_chance, percent
+from winobench.report.sections.shared import DASH, ReportData, above_chance, percent, spread_of
 
 # Of what a model says about itself, what is said elsewhere or to machines alone.
 _NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")
@@ -36,7 +36,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         if re.fullmatch(r"[0-9a-f]{64}", str(scorer.get("model") or "")):
             facts.append(("weights", f"SHA-256 {str(scorer['model'])[:16]}…"))
     if run.is_text:
-        facts.append(("protocol", _protocol_text(run)))
+        facts += [("protocol", _protocol_text(run)), *_pictures(run)]
     else:
         facts.append(("samples a pair", _samples_text(run)))
         facts.append(("normalisation", str(identity.get("normalize", "unknown"))))
@@ -100,6 +100,20 @@ def _protocol_text(run: Run) -> str:
     if len(set(by_task.values())) == 1:
         return next(iter(by_task.values()))
     return ", ".join(f"{name} for {task_label(task)}" for task, name in by_task.items())
+
+
+def _pictures(run: Run) -> list[tuple[str, str]]:
+    """Whose pictures were asked about, and who wrote captions of them."""
+    counts = [len(some) for one in run.tasks.values() for some in getattr(one.examples, "pictures", ()) if some]
+    if not counts:
+        return []
+    launched = run.config.get("config") or {}
+    whose = launched.get("pictures") or launched.get("drawer")
+    whose = f", {'from' if launched.get('pictures') else 'drawn by'} {whose}" if whose else ""
+    facts = [("pictures", f"{spread_of(set(counts))} a question{whose}")]
+    if "captioner" in run.config["identity"]:
+        facts.append(("captions", str(launched.get("captioner") or run.config["identity"]["captioner"])))
+    return facts
 
 
 def _asked(results: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""WinoViz in the layout of the paper's Tables 1 to 4, and how much the order of the options decides."""
+"""WinoViz in the layout of the paper's Tables 1 to 4 and 6, and how much the order of the options decides."""
 
 from __future__ import annotations
 
@@ -40,13 +40,19 @@ _BLOCKS = (
     ("Four examples, without and with reasons (Table 2)", ("few_shot", "chain_of_thought"), ("Table 2",)),
     ("After NLI training (Table 3)", ("entailment",), ("Table 3",)),
     ("By similarity of the texts (ours)", ("similarity",), ()),
+    ("With pictures of the premises (Table 6)", ("picture_match", "captions", "vqa"), ("Table 6",)),
 )
+# What these tables compare with.
+_WITH_ZERO_SHOT = ("Table 2", "Table 6")
 _PROMPTS = {
     "zero_shot": "0 examples",
     "few_shot": "4 examples",
     "chain_of_thought": "4 examples with reasons",
     "entailment": "entailment",
     "similarity": "similarity",
+    "picture_match": "match of pictures and hypotheses",
+    "captions": "captions of pictures",
+    "vqa": "asked about pictures",
 }
 
 
@@ -61,7 +67,7 @@ class _Row:
 
 
 def winoviz_section(report_data: ReportData) -> Section | None:
-    """Tables 1 to 4 with our runs above the paper's rows, and the position bias of runs that asked in both orders."""
+    """Tables 1 to 4 and 6 with our runs above the paper's rows, and the position bias of runs that asked both ways."""
     asked = {task for run in report_data.runs for task in run.tasks}
     sets = [name for name in SETS if any(task in asked for task in _tasks_of(name))]
     if not sets:
@@ -82,11 +88,11 @@ def winoviz_section(report_data: ReportData) -> Section | None:
         hops = [(f"{hop} {metric}", f"{name}_{task}", key) for hop, task in _HOPS for metric, key in _METRICS]
         ours = [_run_row(run, place) for place, run in enumerate(report_data.runs)]
         for caption, prompts, tables in _BLOCKS:
-            wanted = ("zero_shot", *prompts) if tables == ("Table 2",) else prompts
+            wanted = ("zero_shot", *prompts) if tables and tables[0] in _WITH_ZERO_SHOT else prompts
             rows = [row for row in ours if _prompt(row.prompt) in wanted and _has(row, hops)]
             if not any(_prompt(row.prompt) in prompts for row in rows):
                 continue
-            rows += _paper_rows((single, multi), tables)
+            rows += [row for row in _paper_rows((single, multi), tables) if row.prompt in wanted]
             section.tables.append(_table(f"{caption}{whose}", rows, hops))
         steps = [(step, decoupled, f"{group}/individual") for step, group in _STEPS]
         rows = [row for row in ours if _has(row, steps)]

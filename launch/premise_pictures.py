@@ -1,0 +1,118 @@
+"""Pictures of what a text benchmark asks about: found in a run that is named, or drawn first."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from launch import configuration
+from winobench.errors import InputError
+
+if TYPE_CHECKING:
+    import ml_collections
+
+    from winobench.responders.language import Picture
+    from winobench.tasks.questions import TextTask
+
+SUFFIX = "-pictures"
+"""What the name of the folder of what is drawn ends with; the rest is that of the run's."""
+
+
+def are_asked_about(config: ml_collections.ConfigDict) -> bool:
+    """Whether a config names pictures, or a model that draws them."""
+    return bool(config.get("pictures") or config.get("drawer"))
+
+
+def find(
+    config: ml_collections.ConfigDict,
+    tasks: Sequence[TextTask],
+    *,
+    spec: str,
+    workdir: str | None,
+    overwrite: bool = False,
+) -> Mapping[str, Sequence[Picture]]:
+    """The pictures of all texts that the tasks ask about, drawn first where no run of pictures is named.
+
+    Args:
+      config: of the form of ``configs/winoviz.py``.
+      tasks: that are asked; of each, `TextTask.pictured` is drawn.
+      spec: begins the name of the folder of what is drawn.
+      workdir: the folder that the user names; what is drawn lies beside it, and for None in ``runs``, where runs that
+        want the same pictures share them.
+      overwrite: as of `winobench.pictures.draw.draw_pictures`.
+
+    Raises:
+      InputError: as of `winobench.pictures.finding.find_pictures`, and of `winobench.pictures.draw.draw_pictures`.
+    """
+    from winobench.pictures import finding
+
+    texts = _texts(config, tasks)
+    source = config.pictures or _draw(config, texts, spec=spec, workdir=workdir, overwrite=overwrite)
+    how = ""
+    if not config.pictures:
+        how = "the same command"
+    elif not str(source).lower().endswith(finding.TABLES):
+        how = shlex.join(["python", "-m", "launch.generate", "--config=pictures", f"--workdir={source}"]) + " ..."
+    return finding.find_pictures(source, texts, most=config.pictures_per_premise, model=config.drawer, how=how)
+
+
+def _texts(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> list[str]:
+    """What pictures are wanted of, each once, in the order of the questions."""
+    blind = [task.name for task in tasks if task.pictured is None]
+    if blind:
+        raise InputError(
+            f"task {blind[0]!r} has no protocol about pictures: leave it out of --config.tasks", code="no-pictures"
+        )
+    questions = [(task, one) for task in tasks for one in task.load(config.data_dir, config.limit)]
+    return list(dict.fromkeys(question.texts[task.pictured] for task, question in questions))
+
+
+def _draw(
+    config: ml_collections.ConfigDict, texts: Sequence[str], *, spec: str, workdir: str | None, overwrite: bool
+) -> Any:
+    from winobench import parallel  # late: wrong names are answered at once
+    from winobench.data.pictures.prompts import Prompt
+    from winobench.pictures import draw, finding, loading
+
+    parallel.one_device_per_core()
+    drawing = config.drawing
+    settings = draw.Settings(drawing.num_steps, drawing.guidance_scale, drawing.sampler, drawing.image_size)
+    drawers = loading.make_drawers(
+        [config.drawer],
+        settings=settings,
+        dtype=drawing.dtype,
+        variant=drawing.variant,
+        allow_pickle=config.allow_pickle,
+        encoders=drawing.encoders,
+    )
+    prompts = list(dict.fromkeys(map(finding.drawn_text, texts)))
+    run = draw.draw_pictures(
+        drawers,
+        [Prompt(str(number), text) for number, text in enumerate(prompts, 1)],
+        os.path.normpath(workdir) + SUFFIX if workdir else None,
+        seeds=tuple(range(config.pictures_per_premise)),
+        settings=settings,
+        batch_size=drawing.batch_size,
+        overwrite=overwrite,
+        name=f"{spec}{SUFFIX}",
+        config=configuration.plain(config),
+    )
+    return run.folder
+
+
+def check_drawer(config: ml_collections.ConfigDict) -> None:
+    """Refuses a drawer that does not draw; reads small files alone.
+
+    Raises:
+      InputError: there is no such model, or it draws nothing.
+    """
+    if not config.pictures:
+        from winobench.scorers import loading
+
+        if loading.scorer_kind(config.drawer) != "diffusion_itm":
+            raise InputError(
+                f"--config.drawer={config.drawer} judges pictures, but draws none: name a diffusion model",
+                code="wrong-kind-of-model",
+            )

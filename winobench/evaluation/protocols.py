@@ -1,0 +1,120 @@
+"""Which of a task's protocols is meant, and which a model can answer."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from winobench.errors import InputError
+from winobench.responders.language import KINDS
+from winobench.tasks.questions import Protocol, TextTask
+
+ALL = "all"
+"""In place of protocols: every one that the model can answer."""
+
+
+class Has(NamedTuple):
+    """What there is besides the questions' texts.
+
+    Attributes:
+      pictures: of these texts; then only protocols about pictures are meant where none is named.
+      captions: somebody who writes them.
+    """
+
+    pictures: bool = False
+    captions: bool = False
+
+
+NOTHING = Has()
+
+
+def names(text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Has = NOTHING) -> list[str | None]:
+    """The protocols that a config means.
+
+    Args:
+      text: names with commas, ``all`` for every one that all tasks have and the model can answer, or None.
+      tasks: that are asked.
+      kinds: of requests that the model answers.
+      has: what there is besides texts.
+
+    Returns:
+      Their names; None stands for each task's first one that the model can answer.
+    """
+    if text is None:
+        return [None]
+    if text != ALL:
+        return list(dict.fromkeys(filter(None, map(str.strip, text.split(","))))) or [text]
+    able = [
+        name
+        for name in tasks[0].protocols
+        if all(name in task.protocols and _is_usual(task.protocols[name], kinds, has) for task in tasks)
+    ]
+    return able or [None]  # which is then refused with the reason
+
+
+def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Has = NOTHING) -> Protocol:
+    """The protocol of a task that is meant.
+
+    Args:
+      task: the task.
+      name: the protocol's; None for the task's first one that the model can answer.
+      kinds: what the model can be asked, of `winobench.responders.language.KINDS`.
+      has: what there is besides texts.
+
+    Raises:
+      InputError: the task has no such protocol, the model cannot answer it, or it needs what there is not.
+    """
+    if name is not None and name not in task.protocols:
+        near = difflib.get_close_matches(name, task.protocols, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise InputError(
+            f"task {task.name!r} has no protocol {name!r}: {hint}its protocols are {', '.join(task.protocols)}.",
+            code="unknown-name",
+        )
+    meant = [one for one in task.protocols.values() if bool(one.needs) == has.pictures]
+    about = " about pictures" if has.pictures else ""
+    able = [protocol for protocol in meant if protocol.kind in kinds]
+    if not able and (name is None or task.protocols[name].kind not in kinds):
+        needed = ", ".join(dict.fromkeys(protocol.kind for protocol in meant)) or "pictures of nothing"
+        raise InputError(
+            f"the model can answer none of the protocols{about} of task {task.name!r}: it does {_joined(kinds)}, and"
+            f" they need {needed}.",
+            code="kind-not-answered",
+        )
+    usual = [protocol for protocol in able if _is_usual(protocol, kinds, has)] or able
+    chosen = usual[0] if name is None else task.protocols[name]
+    if chosen.kind not in kinds:
+        raise InputError(
+            f"protocol {chosen.name!r} asks for {chosen.kind}, and the model does {_joined(kinds)}: for task"
+            f" {task.name!r} it can do {', '.join(protocol.name for protocol in able)}.",
+            code="kind-not-answered",
+        )
+    _check_needs(chosen, has)
+    return chosen
+
+
+def _is_usual(protocol: Protocol, kinds: frozenset[str], has: Has) -> bool:
+    """Whether a protocol is among those that are meant where none is named."""
+    if protocol.kind not in kinds or bool(protocol.needs) != has.pictures:
+        return False
+    return has.captions or protocol.needs != "captions"
+
+
+def _check_needs(protocol: Protocol, has: Has) -> None:
+    if protocol.needs and not has.pictures:
+        raise InputError(
+            f"protocol {protocol.name!r} is about pictures, and there are none: name them (--config.pictures=FOLDER),"
+            " or the model that draws them (--config.drawer=sd15)",
+            code="no-pictures",
+        )
+    if protocol.needs == "captions" and not has.captions:
+        raise InputError(
+            f"protocol {protocol.name!r} needs captions of the pictures, and nobody writes them: name a model that does"
+            " (--config.captioner=blip2-flan-t5-xl)",
+            code="no-captioner",
+        )
+
+
+def _joined(kinds: frozenset[str]) -> str:
+    return " and ".join(kind for kind in KINDS if kind in kinds)

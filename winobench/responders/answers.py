@@ -1,0 +1,62 @@
+"""What responders that compute scores themselves share: requests are checked, answers can be read again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench.errors import InputError
+from winobench.responders.language import Raw, Request, check_request
+
+# Where each kind of request has what is compared.
+_COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match": "texts", "picture_options": "options"}
+
+
+def check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
+    """Makes sure that requests can be answered.
+
+    Args:
+      who: answers, for messages.
+      requests: of any kind.
+      kinds: that are answered.
+
+    Raises:
+      InputError: one is of another kind, or has nothing to compare with.
+    """
+    for number, request in enumerate(requests):
+        if request.kind not in kinds:
+            raise InputError(
+                f"requests[{number}] asks for {request.kind}, but {who} answers {', '.join(sorted(kinds))}",
+                code="kind-not-answered",
+            )
+        if request.kind in _COMPARED and not getattr(request, _COMPARED[request.kind]):
+            raise InputError(
+                f"requests[{number}] has nothing to compare with: give at least one text", code="empty-list"
+            )
+        check_request(request)
+
+
+def finite(name: str, values: list[Any]) -> Raw:
+    """A raw answer; that of a failed call if not all of its values are finite."""
+    if np.isfinite(values).all():
+        return {name: values}
+    return {"error": {"kind": "not_finite", "message": f"the {name} are not finite numbers: {values}", "attempts": 1}}
+
+
+def check_failed(raw: Mapping[str, Any]) -> None:
+    """Raises ValueError for the raw answer of a failed call."""
+    if "error" in raw:
+        raise ValueError(f"this call failed: {raw['error']}")
+
+
+def is_numbers(values: Any, count: int) -> bool:
+    """Whether these are so many finite numbers in a list."""
+    return (
+        isinstance(values, list)
+        and len(values) == count
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        and all(map(math.isfinite, values))
+    )

@@ -1,0 +1,144 @@
+"""Which of several texts a picture matches better, by any scorer of images and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
+from winobench.responders.language import PictureMatch, Raw, Request, Response
+from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
+
+# Raised whenever an answer that is computed here could change by more than rounding.
+ANSWER_VERSION = 1
+
+# Requests that a scorer is given at once. One with samples may come to the last sample of all of them before it has
+# done with any, so that a kill would take all.
+_AT_ONCE, _SAMPLED_AT_ONCE = 256, 16
+
+_IterErrors = Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
+
+
+class PictureMatcher:
+    """Answers how well texts match a picture with the scores of a scorer; those of a sampled one are means.
+
+    Attributes:
+      kinds: ``picture_match`` alone.
+      scorer: of images and texts, as the evaluation uses it.
+    """
+
+    kinds = frozenset({PictureMatch.kind})
+
+    def __init__(
+        self,
+        scorer: Scorer | SampledScorer,
+        *,
+        num_samples: int = 32,
+        timesteps: str | Sequence[int] | Sequence[float] = "uniform",
+        seed: int = 0,
+    ):
+        """Makes a scorer answer.
+
+        Args:
+          scorer: such as `winobench.Contrastive` (CLIP, SigLIP), `winobench.VQAScore` or `winobench.DiffusionITM`.
+          num_samples: of noise and timestep, of a scorer that has samples; a picture's texts share them.
+          timesteps: of the samples, as of `winobench.DiffusionITM.score`.
+          seed: of the samples.
+
+        Raises:
+          InputError: it is no scorer, or has no such timesteps.
+        """
+        self.scorer = for_evaluation(scorer)
+        chosen = self.scorer.choose_timesteps(num_samples, seed, timesteps)
+        self._is_sampled = not (len(chosen) == 1 and chosen[0] == NO_TIMESTEP)
+        self._count = len(chosen)
+        self._sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """The scorer's, and of one that has samples how they are drawn."""
+        sampling = {"sampling": self._sampling} if self._is_sampled else {}
+        return {"responder": "picture_matcher", "version": ANSWER_VERSION, **self.scorer.fingerprint(), **sampling}
+
+    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+        """As declared; each picture and each text is encoded once, if there is room for them.
+
+        Raises:
+          InputError: a request is of another kind, or a picture cannot be read.
+        """
+        check_kinds("a scorer of pictures", requests, self.kinds)
+        at_once = _SAMPLED_AT_ONCE if self._is_sampled else _AT_ONCE
+        session = whole = None
+        if requests and self._is_sampled and hasattr(self.scorer, "session"):
+            whole = _tables(requests)
+            session = self.scorer.session(whole.images, whole.texts, **self._options())
+        for start in range(0, len(requests), at_once):
+            part = range(start, min(start + at_once, len(requests)))
+            if session is not None:
+                yield from self._answers(part, whole.asked[part.start : part.stop], session.iter_errors)
+                continue
+            own = _tables(requests[part.start : part.stop])
+            yield from self._answers(
+                part,
+                own.asked,
+                lambda triples, own=own: self.scorer.iter_errors(own.images, own.texts, triples, **self._options()),
+            )
+
+    def read(self, request: Request, raw: Raw) -> Response:
+        """As declared: the score of each text."""
+        check_failed(raw)
+        scores = raw.get("scores")
+        if not is_numbers(scores, len(request.texts)):
+            raise ValueError(f"an answer about {len(request.texts)} texts must hold a score for each, but is {raw}")
+        return Response(scores=tuple(map(float, scores)))
+
+    def _options(self) -> dict[str, Any]:
+        return {**self._sampling, "num_samples": self._count} if self._is_sampled else {}
+
+    def _answers(
+        self, numbers: Sequence[int], asked: Sequence[tuple[int, tuple[int, ...]]], iter_errors: _IterErrors
+    ) -> Iterator[tuple[int, Raw]]:
+        """The answers to some requests; what two of them ask is computed once.
+
+        Args:
+          numbers: of the requests.
+          asked: of each, the numbers of its picture and of its texts.
+          iter_errors: triples -> (rows of them, their errors), batch after batch.
+        """
+        pairs = list(dict.fromkeys((image, text) for image, texts in asked for text in texts))
+        place = {pair: row for row, pair in enumerate(pairs)}
+        needed = {
+            number: [place[image, text] for text in texts]
+            for number, (image, texts) in zip(numbers, asked, strict=True)
+        }
+        rows = np.repeat(np.arange(len(pairs)), self._count)
+        samples = np.tile(np.arange(self._count), len(pairs))
+        triples = np.column_stack([np.asarray(pairs, np.int64)[rows], samples])
+        errors = np.full((len(pairs), self._count), np.nan)
+        left = np.full(len(pairs), self._count)
+        for found, values in iter_errors(triples):
+            errors[rows[found], samples[found]] = values
+            np.subtract.at(left, rows[found], 1)
+            for number in [number for number, mine in needed.items() if not left[mine].any()]:
+                yield number, finite("scores", (-errors[needed.pop(number)].mean(axis=1)).tolist())
+
+
+class _Tables(NamedTuple):
+    """The distinct pictures and texts of requests, and of each the numbers of its picture and of its texts."""
+
+    images: list[str]
+    texts: list[str]
+    asked: list[tuple[int, tuple[int, ...]]]
+
+
+def _tables(requests: Sequence[Request]) -> _Tables:
+    paths: dict[str, str] = {}
+    images: dict[str, int] = {}
+    texts: dict[str, int] = {}
+    asked = []
+    for request in requests:
+        paths.setdefault(request.picture.sha256, request.picture.path)
+        image = images.setdefault(request.picture.sha256, len(images))
+        asked.append((image, tuple(texts.setdefault(text, len(texts)) for text in request.texts)))
+    return _Tables(list(paths.values()), list(texts), asked)
