@@ -115,7 +115,9 @@ def test_encoders_and_denoiser_are_never_there_together(three_parts, monkeypatch
 
 
 @pytest.mark.slow
-def test_an_iteration_goes_on_after_other_texts_were_encoded(folder):
+def test_an_iteration_goes_on_after_other_texts_were_encoded(tiny_pipeline, tmp_path, monkeypatch):
+    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
+    folder = tiny_pipeline
     triples = np.indices((2, 3, 8)).reshape(3, -1).T
     expected = load(folder).errors(IMAGES, TEXTS, num_samples=8)
     staged = load(folder, encoders="staged")

@@ -238,7 +238,6 @@ def compare(result, expected_loss, expected_gradients):
         # Thresholds that some kinds of negatives are above and others are not.
         ("hinged", 0.98, "epsilon", {0, 1}),
         pytest.param("hinged", 1.0, "v_prediction", {0, 1}, marks=pytest.mark.slow),
-        pytest.param("hinged", None, "epsilon", {0}, marks=pytest.mark.slow),
         pytest.param("relativistic", 0.1, "epsilon", {0, 1}, marks=pytest.mark.slow),
         pytest.param("relativistic", None, "v_prediction", {0}, marks=pytest.mark.slow),
     ],
@@ -276,7 +275,7 @@ def test_kinds_for_each_example(networks, unet, batch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["none", "random_text", "hard_text", "hard_image", "mixed"])
+@pytest.mark.parametrize("kind", ["none", "hard_text", "mixed"])
 def test_with_a_trained_text_encoder(kind, networks, unet, text_encoder, batch):
     """Token ids in; ``mixed`` has drawn an image, so each text goes through the encoder once."""
     config = LossConfig(kind, None)

@@ -110,7 +110,7 @@ def test_bad_options(captioner, family, folder, tmp_path):
         with raises("text-too-long", "64"):
             captioner.write(IMAGES, "ball " * 80)
     if family == "opt":
-        with raises("text-too-long", "max_tokens", "126"):
+        with raises("text-too-long", "126"):
             captioner.write(IMAGES, "ball " * 80, max_tokens=31)
     with raises("bad-template", "template", "'Describe it.'", "{}"):
         Captioner.from_pretrained(folder, template="Describe it.")
