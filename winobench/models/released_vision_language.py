@@ -13,6 +13,8 @@ from winobench.models.blip_2_config import (
 )
 from winobench.models.config import NetworkConfig
 from winobench.models.llava import LlavaConfig
+from winobench.models.opt_config import OPTConfig
+from winobench.models.qwen3_vl_config import Qwen3VLConfig, Qwen3VLTextConfig, Qwen3VLVisionConfig
 from winobench.models.t5_config import T5Config
 
 # One more than BERT's: [DEC], which the Q-Former's texts were trained with.
@@ -30,7 +32,34 @@ def _flan_t5_xl() -> T5Config:
     return dataclasses.replace(released.language_model("flan-t5-xl"), dense_act_fn="gelu")
 
 
+def _blip2_opt(width: int) -> Blip2Config:
+    # A new line ends an answer; behind OPT's own tokens is the image's.
+    text = OPTConfig(
+        vocab_size=50304,
+        hidden_size=width,
+        ffn_dim=4 * width,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        eos_token_id=50118,
+    )
+    return Blip2Config(text_config=text, qformer_config=Blip2QFormerConfig(), image_token_index=50265)
+
+
+def _qwen3_vl(language: str, vision: Qwen3VLVisionConfig) -> Qwen3VLConfig:
+    same = released.language_model(language)
+    values = {field.name: getattr(same, field.name) for field in dataclasses.fields(same)}
+    text = Qwen3VLTextConfig(**values | {"max_position_embeddings": 262144, "rope_theta": 5e6})
+    return Qwen3VLConfig(dataclasses.replace(vision, out_hidden_size=text.hidden_size), text)
+
+
+_VIT_LARGE = Qwen3VLVisionConfig(
+    depth=24, hidden_size=1024, intermediate_size=4096, deepstack_visual_indexes=(5, 11, 17)
+)
+_VIT_SO400M = Qwen3VLVisionConfig()
+
 _MODELS: dict[str, NetworkConfig] = {
+    "blip2-opt-2.7b": _blip2_opt(2560),
+    "blip2-opt-6.7b": _blip2_opt(4096),
     "instructblip-flan-t5-xl": InstructBlipConfig(
         text_config=_flan_t5_xl(),
         qformer_config=InstructBlipQFormerConfig(vocab_size=_QFORMER_TOKENS),
@@ -41,4 +70,7 @@ _MODELS: dict[str, NetworkConfig] = {
     ),
     "llava-1.5-7b": LlavaConfig(text_config=released.language_model("llava-1.5-7b")),
     "llava-1.5-13b": LlavaConfig(text_config=released.language_model("llava-1.5-13b")),
+    "qwen3-vl-2b": _qwen3_vl("qwen3-1.7b", _VIT_LARGE),
+    "qwen3-vl-4b": _qwen3_vl("qwen3-4b", _VIT_LARGE),
+    "qwen3-vl-8b": _qwen3_vl("qwen3-8b", _VIT_SO400M),
 }

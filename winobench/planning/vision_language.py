@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from winobench import memory, parallel
 from winobench.checkpoints import vision_language as checkpoints
+from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.engine import tables
 from winobench.models import functional, vision_language
@@ -31,8 +32,9 @@ from winobench.models.blip_2_config import (
 from winobench.models.config import NetworkConfig
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.llava import LlavaVisionConfig
+from winobench.models.opt_config import OPTConfig
 from winobench.models.t5_config import T5Config
-from winobench.models.vision_language import IMAGE_TOKEN, PromptForm, VisionLanguageNetwork
+from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
 from winobench.planning.programs import Program, placed, rows_like
 from winobench.scorers import pairs, vqa_score
 
@@ -47,6 +49,7 @@ _DEPTHS: dict[type[NetworkConfig], tuple[str, ...]] = {
     InstructBlipQFormerConfig: ("num_hidden_layers",),
     InstructBlipVisionConfig: ("num_hidden_layers",),
     LlavaVisionConfig: ("num_hidden_layers",),
+    OPTConfig: ("num_hidden_layers",),
     T5Config: ("num_layers", "num_decoder_layers"),
 }
 # Which tokens answer makes no difference; a word and the end are two.
@@ -74,7 +77,7 @@ class Asked:
           characters: of the question for each of its tokens.
           text_tokens: of the longest text that is asked about.
         """
-        before, named, behind = form.question.rpartition(IMAGE_TOKEN)
+        before, named, behind = form.question.rpartition(form.image_token)
         tokens = math.ceil((len(behind) - len("{}")) / characters) + text_tokens
         width = min(math.ceil(tokens / pairs.TEXT_STEP) * pairs.TEXT_STEP, form.text_tokens)
         return cls(math.ceil(len(before) / characters) if named else 0, width)
@@ -132,7 +135,7 @@ class _Network:
 
     structure: functional.Structure
     params: list[jax.ShapeDtypeStruct]
-    size: int
+    processor: ImageProcessor | PatchProcessor
 
     @classmethod
     def of(cls, config: NetworkConfig, mesh: Mesh, dtype: str) -> _Network:
@@ -140,7 +143,7 @@ class _Network:
         graph, state = nnx.split(checkpoints.abstract_vision_language(network_class(config), config, dtype))
         arrays = placed(state, vision_language.parameter_shardings(state, mesh))
         params, tree = jax.tree.flatten(arrays)
-        return cls(functional.Structure(graph, tree), params, config.vision_config.image_size)
+        return cls(functional.Structure(graph, tree), params, _processor(config.vision_config))
 
     def module(self) -> VisionLanguageNetwork:
         """As one object."""
@@ -233,13 +236,20 @@ def _bytes_there(leaf: jax.ShapeDtypeStruct) -> int:
     return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 
+def _processor(tower: NetworkConfig) -> ImageProcessor | PatchProcessor:
+    """What makes images for a vision tower: of the one size that it has positions for, or patches of any."""
+    if size := getattr(tower, "image_size", None):
+        return ImageProcessor(resize=(size, size))
+    return PatchProcessor(tower.patch_size, tower.temporal_patch_size, tower.spatial_merge_size)
+
+
 def _image_function(network: _Network, asked: Asked) -> Any:
-    processor = ImageProcessor(resize=(network.size, network.size))
-    return vqa_score.image_function(network.structure, processor, (0,) * asked.before)
+    return vqa_score.image_function(network.structure, network.processor, (0,) * asked.before)
 
 
-def _pixels(network: _Network) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((1, network.size, network.size, 3), np.uint8)
+def _pixels(network: _Network) -> Any:
+    """An image as the processor makes it, as shapes [1, ...]."""
+    return jax.tree.map(lambda array: jax.ShapeDtypeStruct((1, *array.shape), array.dtype), network.processor.blank)
 
 
 def _question(network: _Network, asked: Asked) -> tuple[jax.ShapeDtypeStruct, ...]:

@@ -130,7 +130,8 @@ def make_plan(
       InputError: there is no such model, or a number of devices does not make up whole copies of it.
     """
     network = read_config(model, revision=config.revision)
-    asked = Asked.of(vision_language.network_class(network).form, assumed.characters_a_token, assumed.text_tokens)
+    form = vision_language.network_class(network).form_of(network)
+    asked = Asked.of(form, assumed.characters_a_token, assumed.text_tokens)
     counts = few_blocks.shallow_counts(vision_language.block_counts(network)) if few else ()
     shallow = [(each, vision_language.with_block_counts(network, each)) for each in counts]
     ways = [config.model_parallel]
