@@ -101,7 +101,6 @@ def load(model: str, dtype: str = "float32") -> Responder:
             f"{model!r} {what}: name one that sees, such as blip2-flan-t5-xl or openai:gpt-4o",
             code="wrong-kind-of-model",
         )
-    from winobench.pictures import captions
-    from winobench.responders.captioner import Captioner
+    from winobench.responders.picture_reader import PictureReader
 
-    return captions.CaptionerResponder(Captioner.from_pretrained(model, dtype))
+    return PictureReader.from_pretrained(model, dtype)

@@ -26,8 +26,7 @@ from winobench.data import images
 from winobench.data.pictures import reading
 from winobench.errors import InputError
 from winobench.evaluation import asking, records, responses
-from winobench.responders.captioner import Captioner
-from winobench.responders.language import Picture, PictureText, Raw, Request, Responder, Response
+from winobench.responders.language import Picture, PictureText, Request, Responder, Response
 
 CAPTIONS = "captions"
 """The name of the files."""
@@ -280,35 +279,3 @@ def _file(path: str | os.PathLike) -> Shown:
     except (OSError, ValueError):
         images.open_image(path)  # says what is wrong with it
         raise
-
-
-class CaptionerResponder:
-    """A `winobench.Captioner` as a `winobench.responders.language.Responder`."""
-
-    kinds = frozenset({PictureText.kind})
-
-    def __init__(self, captioner: Captioner):
-        self._captioner = captioner
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        """As declared."""
-        return self._captioner.fingerprint()
-
-    def ask(self, requests: Sequence[PictureText]) -> Iterator[tuple[int, Raw]]:
-        """As declared, of requests that differ in the picture and the question alone."""
-        first = requests[0]
-        written = self._captioner.iter_texts(
-            [request.picture.path for request in requests],
-            [request.question for request in requests],
-            max_tokens=first.max_tokens,
-            temperature=first.temperature,
-            sample=first.sample,
-        )
-        for number, text in written:
-            yield number, {"text": text}
-
-    def read(self, request: Request, raw: Raw) -> Response:
-        """As declared."""
-        if not isinstance(raw.get("text"), str):
-            raise ValueError(f"an answer must hold a text, but is {raw}")
-        return Response(text=raw["text"])
