@@ -108,7 +108,7 @@ def _llava(tower: dict[str, Any], llama: dict[str, Any]) -> dict[str, Any]:
 
 
 _TINY = {"images": 2, "texts": 2, "text_words": (3, 6), "new_tokens": 3, "batch_sizes": (2,)}
-_MID = {"images": 8, "texts": 6, "text_words": (8, 24), "new_tokens": 24, "batch_sizes": (4, 8, 16)}
+_MID = {"images": 6, "texts": 4, "text_words": (8, 24), "new_tokens": 16, "batch_sizes": (4, 12)}
 SIZES = {
     "small": (
         Size(
@@ -192,7 +192,13 @@ def write_model(folder: pathlib.Path, size: Size) -> None:
         for name, parameter in model.named_parameters():
             # Torch's own start makes matrices so small that image and question hardly matter.
             if parameter.ndim > 1:
-                parameter.normal_(std=1.0 if "embed" in name or "query" in name else parameter[0].numel() ** -0.5)
+                is_table = "embed" in name and "patch" not in name
+                # Larger ones would have attention choose single positions, and rounding decide which.
+                usual = 0.5 * parameter[0].numel() ** -0.5
+                parameter.normal_(std=1.0 if is_table or name == "query_tokens" else usual)
+            # T5 does not divide scores by the root of the head's width: its weights are smaller by that.
+            if name.endswith("Attention.q.weight"):
+                parameter.mul_(size.network["text_config"]["d_kv"] ** -0.5)
         head.weight[_SPECIAL["</s>"]] = 0.0
     model.save_pretrained(folder)
     path = folder / "config.json"
