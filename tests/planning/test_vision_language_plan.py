@@ -21,6 +21,7 @@ from winobench.models import released_vision_language
 from winobench.planning import (
     compiling,
     few_blocks,
+    language,
     plans,
     vision_language,
     vision_language_plan,
@@ -57,6 +58,10 @@ def test_released_sizes():
         assert round(count / 1e9, 2) == billions, name
     named = {name for name, model in registry.MODELS.items() if model.scorer == "vqa_score"}
     assert named == PARAMETERS.keys()
+    assert all(
+        language.ways_to_share(each.text_config, 2) == [1, 2]
+        for each in map(released_vision_language.vision_language_config, named)
+    )
 
 
 def test_the_plan_has_what_the_scorer_has(folder):

@@ -132,7 +132,7 @@ def ways_to_share(config: Config, count: int) -> list[int]:
       config: the network's, whose heads are divided.
       count: how many devices there are.
     """
-    heads = config.num_key_value_heads if isinstance(config, DecoderConfig) else config.num_heads
+    heads = config.num_heads if isinstance(config, T5Config) else config.num_key_value_heads
     return [parts for parts in range(1, count + 1) if count % parts == 0 and heads % parts == 0]
 
 
