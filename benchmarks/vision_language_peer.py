@@ -15,6 +15,7 @@ import tokenizers
 import torch
 import transformers
 
+from winobench import json_files
 from winobench.models.blip_2 import FORM
 from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.responders.captioner import Captioner
@@ -202,7 +203,7 @@ def write_model(folder: pathlib.Path, size: Size) -> None:
         head.weight[_SPECIAL["</s>"]] = 0.0
     model.save_pretrained(folder)
     path = folder / "config.json"
-    content = json.loads(path.read_text()) | {"architectures": [model_class.__name__]}
+    content = json_files.load(path) | {"architectures": [model_class.__name__]}
     content["text_config"].pop("scale_decoder_outputs", None)
     content["text_config"]["tie_word_embeddings"] = False
     path.write_text(json.dumps(content))

@@ -10,11 +10,12 @@ import pytest
 from launch import configuration, text
 from tests import tiny_language_models
 from tests.evaluation.picture_fakes import Seer
-from tests.expectations import raises
+from tests.expectations import names, raises
 from tests.pictures import fakes
 from tests.scorers import tiny_models
 from tests.tiny_vision_language import write_vision_language
 from winobench import report
+from winobench.errors import InputError
 from winobench.evaluation import schema
 from winobench.pictures import loading as drawers
 from winobench.responders import loading, picture_judges
@@ -101,7 +102,7 @@ def test_a_kill_at_any_stage_loses_no_picture_no_caption_and_no_answer(cast, tmp
     captioner, reader = cast.models["blip2-flan-t5-xl"], cast.models["flan-t5-xxl"]
     fields = {"model": "flan-t5-xxl", "drawing__batch_size": 1}
     cast.pipeline.fails_after, captioner.stop_after, reader.stop_after = 8, 5, 7
-    with raises(None, "fire"):
+    with pytest.raises(InputError, match=names("fire")):
         run("run", **fields)
     drawn = len(cast.pipeline.drawn)
     assert 0 < drawn <= 8

@@ -13,10 +13,11 @@ import rich.console
 from flax import nnx
 
 from configs import gdbench
-from tests.expectations import raises
+from tests.expectations import names
 from tests.tiny_vision_language import SIZE, write_vision_language
 from winobench import memory, parallel, registry
 from winobench.checkpoints import vision_language as checkpoints
+from winobench.errors import InputError
 from winobench.models import released_vision_language
 from winobench.planning import (
     compiling,
@@ -184,7 +185,7 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, folder):
     assert four.seeing == pytest.approx(two.seeing / 2)
     assert two.scoring == pytest.approx(15_028 * 0.25 / 2)
     assert two.compiling == 6.0
-    with raises(None, "--devices", "3", "2"):
+    with pytest.raises(InputError, match=names("--devices", "3", "2")):
         planned(devices, folder, numbers=(3,))
 
 

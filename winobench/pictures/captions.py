@@ -267,7 +267,7 @@ def _at(place: str) -> Iterator[Shown]:
 def _is_run(folder: pathlib.Path) -> bool:
     """Whether ``launch.generate --config=pictures`` has made it."""
     try:
-        return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("kind") == reading.KIND
+        return json_files.load(folder / "config.json").get("kind") == reading.KIND
     except (OSError, ValueError, AttributeError):
         return False
 
