@@ -313,6 +313,10 @@ def test_parts_of_other_models(folder, tmp_path):
         (copy / "tokenizer_config.json").write_text(config)
         with raises("mismatched-parts", "tokenizer", f"no token {token}"):
             VQAScore.from_pretrained(copy)
+    shutil.copytree(folder, copy, dirs_exist_ok=True)
+    (copy / "chat_template.jinja").write_text("{% for message in messages %}{{ message['content'] }}{% endfor %}")
+    with raises("mismatched-parts", "chat_template.jinja", "no <|image_pad|>"):
+        Captioner.from_pretrained(copy)
     for cls, option in ((VQAScore, "question"), (Captioner, "template")):
         with raises("bad-template", option, "'Is it {}?'", "<|image_pad|>"):
             cls.from_pretrained(folder, **{option: "Is it {}?"})

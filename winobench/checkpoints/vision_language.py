@@ -29,6 +29,9 @@ from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
 from winobench.texts import check_texts
 
+# In characters; published ones have some thousands.
+_LONGEST_TEMPLATE = 1 << 20
+
 NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
     "blip-2": Blip2ForConditionalGeneration,
     "instructblip": InstructBlipForConditionalGeneration,
@@ -316,6 +319,24 @@ def _check_parts(
             code="mismatched-parts",
         )
     _check_tokens(source, config, tokenizer.get_vocab(), form)
+    if form.names_image:
+        _check_chat_template(source, form)
+
+
+def _check_chat_template(source: sources.Source, form: PromptForm) -> None:
+    """Refuses a chat template in which no image has a place: it is a language model's that only reads."""
+    found = {}
+    if (path := source.find("chat_template.jinja")) is not None:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found[path] = file.read(_LONGEST_TEMPLATE)
+    if (path := source.find("chat_template.json")) is not None:
+        found[path] = str(sources.read_json(path).get("chat_template"))
+    if found and not any(form.image_token in text for text in found.values()):
+        raise InputError(
+            f"{next(iter(found))} has no {form.image_token}, so that an image has no place in a conversation: take the"
+            " chat template that was published with the model, or none",
+            code="mismatched-parts",
+        )
 
 
 def _sizes(config: Any, processor: ImageProcessor | PatchProcessor) -> tuple[str, str]:
