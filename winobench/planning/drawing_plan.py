@@ -14,7 +14,7 @@ from winobench.pictures import loading
 from winobench.planning import abstract, drawing, few_blocks
 from winobench.planning.compiling import Compiled, compile_program
 from winobench.planning.drawing import Drawing
-from winobench.planning.estimate import DEVICES_PER_HOST, Assumptions
+from winobench.planning.estimate import DEVICES_PER_HOST, Assumptions, InParts
 from winobench.planning.programs import TEXT, Program
 from winobench.planning.topologies import Target
 
@@ -27,7 +27,7 @@ _PUBLISHED = {"geneval": 553, "partiprompts": 1_632, "drawbench": 104}
 
 
 @dataclasses.dataclass(frozen=True)
-class DrawingDuration:
+class DrawingDuration(InParts):
     """Seconds of a run of pictures, in parts that do not overlap; but for ``compiling`` none has been measured.
 
     Attributes:
@@ -46,16 +46,6 @@ class DrawingDuration:
     decoding: float
     loading: float
     compiling: float
-
-    @property
-    def total(self) -> float:
-        """All parts, with programs compiled anew."""
-        return self.texts + self.drawing + self.decoding + self.loading + self.compiling
-
-    @property
-    def with_cache(self) -> float:
-        """All parts, with programs from the compilation cache."""
-        return self.total - self.compiling
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,8 +33,25 @@ class Assumptions:
     text_tokens: int = 32
 
 
+class InParts:
+    """Seconds in parts that do not overlap: all fields of a dataclass but ``devices``, how many there are."""
+
+    devices: int
+    compiling: float
+
+    @property
+    def total(self) -> float:
+        """All parts, with programs compiled anew."""
+        return sum(getattr(self, part.name) for part in dataclasses.fields(self) if part.name != "devices")
+
+    @property
+    def with_cache(self) -> float:
+        """All parts, with programs from the compilation cache."""
+        return self.total - self.compiling
+
+
 @dataclasses.dataclass(frozen=True)
-class Duration:
+class Duration(InParts):
     """Seconds of an evaluation, in parts that do not overlap; but for ``compiling`` none has been measured.
 
     Attributes:
@@ -53,16 +70,6 @@ class Duration:
     loading: float
     compiling: float
     tails: float
-
-    @property
-    def total(self) -> float:
-        """All parts, with programs compiled anew."""
-        return self.scoring + self.encoding + self.loading + self.compiling + self.tails
-
-    @property
-    def with_cache(self) -> float:
-        """All parts, with programs from the compilation cache."""
-        return self.total - self.compiling
 
 
 def passes_per_second(fit: Fit) -> float:

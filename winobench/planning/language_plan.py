@@ -10,7 +10,7 @@ from winobench import memory, parallel
 from winobench.errors import InputError
 from winobench.planning import abstract, language, text_work
 from winobench.planning.compiling import Compiled, compile_program
-from winobench.planning.estimate import Assumptions
+from winobench.planning.estimate import Assumptions, InParts
 from winobench.planning.language import Batches, Model
 from winobench.planning.programs import Program
 from winobench.planning.text_work import Asked
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class LanguageDuration:
+class LanguageDuration(InParts):
     """Seconds of an evaluation, in parts that do not overlap; but for ``compiling`` none has been measured.
 
     Attributes:
@@ -38,16 +38,6 @@ class LanguageDuration:
     writing: float
     loading: float
     compiling: float
-
-    @property
-    def total(self) -> float:
-        """All parts, with programs compiled anew."""
-        return self.reading + self.writing + self.loading + self.compiling
-
-    @property
-    def with_cache(self) -> float:
-        """All parts, with programs from the compilation cache."""
-        return self.total - self.compiling
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from winobench.models import released_vision_language
 from winobench.models.config import NetworkConfig
 from winobench.planning import few_blocks, language, vision_language, work
 from winobench.planning.compiling import Compiled, compile_program
-from winobench.planning.estimate import DEVICES_PER_HOST, Assumptions
+from winobench.planning.estimate import DEVICES_PER_HOST, Assumptions, InParts
 from winobench.planning.programs import Program
 from winobench.planning.topologies import Target
 from winobench.planning.vision_language import Asked, Viewer
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class VisionLanguageDuration:
+class VisionLanguageDuration(InParts):
     """Seconds of an evaluation, in parts that do not overlap; but for ``compiling`` none has been measured.
 
     Attributes:
@@ -42,16 +42,6 @@ class VisionLanguageDuration:
     scoring: float
     loading: float
     compiling: float
-
-    @property
-    def total(self) -> float:
-        """All parts, with programs compiled anew."""
-        return self.seeing + self.scoring + self.loading + self.compiling
-
-    @property
-    def with_cache(self) -> float:
-        """All parts, with programs from the compilation cache."""
-        return self.total - self.compiling
 
 
 @dataclasses.dataclass(frozen=True)
