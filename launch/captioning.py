@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from launch import text
-from winobench import registry
 from winobench.errors import InputError
 from winobench.files import digest, user_path
 
@@ -85,22 +84,18 @@ def load(model: str, dtype: str = "float32") -> Responder:
     Raises:
       InputError: there is no such model, or it does not see.
     """
+    from winobench.responders import loading, picture_judges, recorded
+
     if text.is_hosted(model):
-        from winobench.responders import loading
-
         return loading.load_responder(model)
-    known = registry.MODELS.get(model)
-    if model.partition(":")[0] == "recorded" or (known is None and model in registry.LANGUAGE_MODELS):
-        what = "is a language model without eyes"
-    elif known is not None and known.scorer != "vqa_score":
-        what = "judges or draws pictures, but writes nothing about them"
-    else:
-        what = None
-    if what is not None:
-        raise InputError(
-            f"{model!r} {what}: name one that sees, such as blip2-flan-t5-xl or openai:gpt-4o",
-            code="wrong-kind-of-model",
-        )
-    from winobench.responders.picture_reader import PictureReader
-
-    return PictureReader.from_pretrained(model, dtype)
+    kind = None if recorded.is_recorded(model) else picture_judges.scorer_kind(model)
+    if kind == picture_judges.WRITES:
+        return picture_judges.load(model, dtype)
+    what = (
+        "is a language model without eyes"
+        if kind is None
+        else "judges or draws pictures, but writes nothing about them"
+    )
+    raise InputError(
+        f"{model!r} {what}: name one that sees, such as blip2-flan-t5-xl or openai:gpt-4o", code="wrong-kind-of-model"
+    )

@@ -142,12 +142,15 @@ def _combine(
     parts: Mapping[str, Mapping[str, Request]],
     answers: Answers,
 ) -> None:
+    failed = {part: answers.failed[part] for own in parts.values() for part in own if part in answers.failed}
     for key, own in parts.items():
-        failed = [answers.failed.pop(part) for part in own if part in answers.failed]
-        if failed:
-            answers.failed[key] = failed[0]
+        # Several requests may have a part in common.
+        if reasons := [failed[part] for part in own if part in failed]:
+            answers.failed[key] = reasons[0]
         else:
             answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
+    for part in failed.keys() - wanted.keys():
+        del answers.failed[part]
 
 
 def read(responder: Responder, request: Request, raw: Raw) -> Response:

@@ -45,7 +45,7 @@ def load_responder(
       seed: of sampled texts.
       hosted: options of `winobench.responders.hosted.HostedModel`; those that are None are left out.
       about_pictures: whether a model that sees is to answer about pictures, by what it was made for: a CLIP, a BLIP or
-        a diffusion model says which text matches, a BLIP-2, InstructBLIP or LLaVA also writes. One without eyes, and a
+        a diffusion model says which text matches; those of VQAScore also write. One without eyes, and a
         hosted one, is loaded as otherwise.
       sampling: as of `winobench.responders.picture_judges.load`.
 

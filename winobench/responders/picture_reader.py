@@ -24,7 +24,7 @@ ANSWER_VERSION = 1
 
 
 class PictureReader:
-    """Answers requests about pictures with a BLIP-2, an InstructBLIP or a LLaVA, whose weights are there once.
+    """Answers requests about pictures with a language model that sees, whose weights are there once.
 
     Attributes:
       kinds: texts, likelihoods of options, and, by VQAScore, matches.

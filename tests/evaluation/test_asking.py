@@ -1,0 +1,54 @@
+"""Requests that are asked in parts: what several of them have in common is asked once, and fails for all of them."""
+
+import pytest
+
+from winobench.evaluation import asking, responses
+from winobench.responders.language import Generation, Response, Turn
+
+
+def request_for(text):
+    return Generation((Turn("user", text),))
+
+
+class Voter:
+    """Of a request such as ``ab`` it asks ``a`` and ``b``; calls about ``broken`` fail."""
+
+    kinds = frozenset({"generation"})
+
+    def __init__(self, broken=""):
+        self.broken, self.asked = broken, []
+
+    def fingerprint(self):
+        return {"model": "voter"}
+
+    def parts(self, request):
+        return tuple(map(request_for, request.turns[0].text))
+
+    def combine(self, request, answers):
+        return Response(text=" ".join(answer.text for answer in answers))
+
+    def ask(self, requests):
+        for number, request in enumerate(requests):
+            text = request.turns[0].text
+            self.asked.append(text)
+            failed = text == self.broken
+            yield number, {"error": {"kind": "server", "message": text}} if failed else {"text": text.upper()}
+
+    def read(self, request, raw):
+        return Response(text=raw["text"])
+
+
+@pytest.mark.parametrize(("broken", "failed"), [("", ""), ("b", "ab bc"), ("c", "bc cd")])
+def test_parts_in_common(tmp_path, broken, failed):
+    voter = Voter(broken)
+    wanted = {responses.key(voter.fingerprint(), request_for(text)): request_for(text) for text in ("ab", "bc", "cd")}
+    texts = {key: request.turns[0].text for key, request in wanted.items()}
+    answers = asking.Answers()
+    with responses.ResponseStore(tmp_path) as store:
+        asking.ask(voter, store, wanted, answers, progress=False)
+    assert sorted(voter.asked) == ["a", "b", "c", "d"]
+    assert {texts[key]: reason for key, reason in answers.failed.items()} == dict.fromkeys(
+        failed.split(), f"server: {broken}"
+    )
+    read = {texts[key]: answer.text for key, answer in answers.read.items() if key in texts}
+    assert read == {text: " ".join(text.upper()) for text in ("ab", "bc", "cd") if text not in failed.split()}
