@@ -311,12 +311,11 @@ class Captioner:
         """Prompts in tokens of the language model (``ids``, where they are known), which ``limit`` others follow, and,
         if it reads them, of the Q-Former, all in one width, so that one program does: int32 [prompts, width], and their
         lengths."""
-        before, found = self._loaded.tokens(self.template, prompts)
-        ids = found if ids is None else ids
+        ids = self._loaded.tokens(self.template, prompts)[1] if ids is None else ids
         longest = getattr(self.config.text_config, "longest", None)
         if longest is not None:
             # The last token of a text is not read.
-            longest = max(0, longest - len(before) - self.config.image_states - (limit - 1))
+            longest = max(0, longest - len(self._program.before) - self.config.image_states - (limit - 1))
             reader = "the language model, with an image and the longest answer,"
             _check_lengths(prompts, ids, longest, reader)
         columns = [_table(ids, longest)]
