@@ -43,8 +43,8 @@ HELP = {
     " number alone",
     "num_steps": "steps of the sampler",
     "guidance_scale": "classifier-free guidance; 1 for none",
-    "sampler": "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none for the usual one of the"
-    " model's family",
+    "sampler": "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none for that of the"
+    " model's folder, or ddim where it is none of these",
     "image_size": "height and width in pixels; none for the model's own",
     "batch_size": "pictures at once on each device",
 }

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winobench import options
-from winobench.diffusion import drawing, folders, identity, memory_checks, pure_functions
+from winobench.diffusion import drawing, folders, identity, memory_checks, pure_functions, samplers
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.errors import InputError
@@ -148,6 +148,14 @@ class Pipeline(drawing.Drawing, abc.ABC):
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
         """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none."""
         return self, guidance_scale
+
+    def unconditional(self) -> Self:
+        """A pipeline that encodes the empty text as guidance needs it."""
+        return self
+
+    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+        """What decides generated images besides the fingerprint and the arguments, as JSON values."""
+        return samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
 
     # What follows from it -----------------------------------------------------------------------------------------
 
@@ -390,7 +398,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
           float32 ``[n, h, w, c]``.
 
         Raises:
-          InputError: if the images are of another form.
+          InputError: if the images are of another form, or the latents are not finite.
         """
         images = np.asarray(images)
         config = self.autoencoder.config
@@ -412,13 +420,16 @@ class Pipeline(drawing.Drawing, abc.ABC):
             )
         function, params = self._image_function
         encode = functools.partial(pure_functions.call, function, params)
-        return pure_functions.in_batches(encode, images, noise, batch_size=batch_size)
+        latents = pure_functions.in_batches(encode, images, noise, batch_size=batch_size)
+        names = [f"images[{row}]" for row in range(len(images))]
+        drawing.check_finite(jnp.isfinite(latents).all(axis=(1, 2, 3)), "the encoding of", names, [self.autoencoder])
+        return latents
 
     def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
         """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``.
 
         Raises:
-          InputError: the latents are of another form, or not finite.
+          InputError: the latents are of another form, or they or the images of them are not finite.
         """
         latents = latents if isinstance(latents, jax.Array) else np.asarray(latents)
         channels = self.autoencoder.config.latent_channels
@@ -434,7 +445,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
             raise InputError("latents hold NaN or infinite numbers: check what they were made by", code="not-finite")
         function, params = self._image_function
         decode = functools.partial(pure_functions.call, PictureDecoding(function.family, function.structure), params)
-        return np.asarray(pure_functions.in_batches(decode, latents, batch_size=batch_size))
+        decoded = pure_functions.in_batches(decode, latents, batch_size=batch_size)
+        names = [f"latents[{row}]" for row in range(len(latents))]
+        drawing.check_finite(decoded.finite, "the image of", names, [self.autoencoder])
+        return np.asarray(decoded.images)
 
     _text_function = functools.cached_property(lambda self: self.text_function())
     _image_function = functools.cached_property(lambda self: self.image_function())

@@ -97,14 +97,16 @@ class EditDistance:
         self.mesh = common.mesh_for(params, mesh)
         self._params = layouts.place_parameters(params, self.mesh)
         self._schedule = pipeline.schedule_at(self.image_size)
+        self._sampler = None if self._schedule.is_continuous else "ddim"
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._writer = EditWriter(folder, parallel.process_number())
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change a distance, as JSON values; ``model`` is the pipeline's fingerprint."""
+        drawn = self.pipeline.drawing_identity(self._guidance_scale, self._sampler)
         of_method = {
             "optimize": {"learning_rate": self._learning_rate, "timesteps": self._timesteps},
-            "denoise": {"strength": self._strength, "guidance_scale": self._guidance_scale},
+            "denoise": {"strength": self._strength, "guidance_scale": self._guidance_scale, **drawn},
         }
         return {
             "scorer": "edit_distance",
@@ -180,6 +182,7 @@ class EditDistance:
             texts,
             num_steps=self._num_steps,
             guidance_scale=self._guidance_scale,
+            sampler=self._sampler,
             seed=self._seed,
             numbers=[0] * len(texts),
             image=latents,

@@ -43,7 +43,7 @@ class Settings:
     Attributes:
       num_steps: number of steps.
       guidance_scale: 1 for none.
-      sampler: a sampler's name; None for the usual one of each model's family.
+      sampler: a sampler's name; None for that of each model's folder.
       image_size: height and width in pixels; None for each model's own.
     """
 
@@ -178,7 +178,8 @@ class _Run:
         size = pipeline.check_image_size(self.settings.image_size)
         sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
-        settings = {**dataclasses.asdict(self.settings), **resolved}
+        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
+        settings = {**dataclasses.asdict(self.settings), **resolved, **own}
         drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}
         first, *others = parallel.all_gather_object(lambda: drawn)
         if any(other != first for other in others):
@@ -186,8 +187,10 @@ class _Run:
         before = self.description["drawn"].get(drawer.label)
         if before is not None and before != drawn:
             raise InputError(
-                f"the model {drawer.name!r} is not the one that has drawn in {self.folder.path} (its fingerprint is"
-                " another): choose another --workdir, or --overwrite to delete its pictures and start again"
+                f"the model {drawer.name!r} is not the one that has drawn in {self.folder.path} (its fingerprint, or"
+                " how it draws, is another): choose another --workdir, or --overwrite to delete its pictures"
+                " and start again",
+                code="another-run",
             )
         self.description["drawn"][drawer.label] = drawn
         if parallel.is_main_process():

@@ -42,6 +42,7 @@ from winobench.texts import check_texts, checked_texts, count_truncated, log_tru
 SCORING_VERSION = 1
 
 SCORES = ("probability", "log_odds")
+PREPROCESSING = ("published", "processor")
 
 # Longest question in tokens, where no Q-Former reads it.
 _MAX_TEXT_TOKENS = 512
@@ -183,6 +184,7 @@ class VQAScore(PairScorer):
         answer: str | None = None,
         opposite: str | None = None,
         score: str = "probability",
+        preprocessing: str = "published",
         max_text_tokens: int | None = None,
         batch_size: int | None = None,
         table_rows: int | None = None,
@@ -198,6 +200,9 @@ class VQAScore(PairScorer):
           answer: the answer whose probability counts.
           opposite: what log-odds are against.
           score: one of ``SCORES``.
+          preprocessing: ``published`` prepares images as the published evaluation does: of InstructBLIP the shorter side
+            is resized and the middle cut out, and LLaVA's images are filled up to squares. ``processor`` prepares them
+            as the model's own files say. Of the other families both are the same.
           max_text_tokens: longer questions lose their beginning, though not what is before the image. When None, 128 as
             published of InstructBLIP, or as many as the Q-Former has positions for; 512 of LLaVA and Qwen3-VL.
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
@@ -215,6 +220,9 @@ class VQAScore(PairScorer):
         )
         vision_language.check_template("question", self.question, form)
         self.kind = common.choice("score", score, SCORES)
+        is_published = common.choice("preprocessing", preprocessing, PREPROCESSING) == "published"
+        ways = [name for name in ("on_square", "on_crop") if is_published and getattr(form, name)]
+        self._preparing = dict.fromkeys(ways, True)
         self._loaded = loaded
         self.max_text_tokens = self._longest(max_text_tokens)
         asked = {"answer": self.answer}
@@ -237,9 +245,7 @@ class VQAScore(PairScorer):
         self._dtype, self._reads_text = network.dtype.name, network.reads_text
         blank = np.zeros(self.max_text_tokens + 1, np.int32)
         before, _ = loaded.tokens(self.question, [""])
-        processor = loaded.processor
-        if form.on_square:
-            processor = OnSquare(**{part.name: getattr(processor, part.name) for part in dataclasses.fields(processor)})
+        processor = _prepared(loaded.processor, self._preparing)
         shapes = image_shapes(structure, params, processor, before)
         self._compiled_for = _Step(structure, answers, mesh, shapes)
         super().__init__(
@@ -292,6 +298,7 @@ class VQAScore(PairScorer):
         networks.check_options(cls, others)
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("score", others.get("score", "probability"), SCORES)
+        common.choice("preprocessing", others.get("preprocessing", "published"), PREPROCESSING)
         resolved = sources.resolve(source, revision=revision)
         form = vision_language.prompt_form(resolved)
         if others.get("question") is not None:
@@ -344,7 +351,6 @@ class VQAScore(PairScorer):
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
-        square = {"on_square": True} if self._loaded.form.on_square else {}
         return {
             "scorer": "vqa_score",
             "scoring_version": SCORING_VERSION,
@@ -355,7 +361,7 @@ class VQAScore(PairScorer):
             "answer": self.answer,
             "opposite": self.opposite if self.kind == "log_odds" else None,
             "max_text_tokens": self.max_text_tokens,
-            **square,
+            **self._preparing,
         }
 
     def _step(self, images: Any, texts: Any, index: jax.Array) -> jax.Array:
@@ -395,6 +401,15 @@ class VQAScore(PairScorer):
                 f"max_text_tokens is {max_text_tokens}, but this model takes 3 to {longest}", code="out-of-range"
             )
         return chosen
+
+
+def _prepared(processor: ImageProcessor | PatchProcessor, how: Mapping[str, bool]) -> ImageProcessor | PatchProcessor:
+    """A processor that prepares images in the way that the fingerprint names."""
+    if "on_square" in how:
+        return OnSquare(**{part.name: getattr(processor, part.name) for part in dataclasses.fields(processor)})
+    if "on_crop" in how:
+        return dataclasses.replace(processor, resize=min(processor.size), crop=processor.size, crop_rounding="nearest")
+    return processor
 
 
 def _answer_by_answer(
