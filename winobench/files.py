@@ -38,6 +38,25 @@ def user_path(path: str | os.PathLike) -> str:
     return os.path.expanduser(text)
 
 
+def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
+    """A path that can be printed and recorded.
+
+    Args:
+      path: the path.
+      what: begins the message.
+      advice: ends it.
+
+    Raises:
+      InputError: its bytes are not UTF-8.
+    """
+    text = os.fspath(path)
+    try:
+        os.fsencode(text).decode("utf-8")
+    except ValueError:
+        raise InputError(f"{what} {text!a} is not UTF-8: {advice}", code="name-not-utf8") from None
+    return text
+
+
 def check_regular(path: str | os.PathLike) -> None:
     """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end.
 

@@ -200,9 +200,9 @@ class VQAScore(PairScorer):
           answer: the answer whose probability counts.
           opposite: what log-odds are against.
           score: one of ``SCORES``.
-          preprocessing: ``published`` prepares images as the published evaluation does: of InstructBLIP the shorter side
-            is resized and the middle cut out, and LLaVA's images are filled up to squares. ``processor`` prepares them
-            as the model's own files say. Of the other families both are the same.
+          preprocessing: ``published`` prepares images as the published evaluation does: InstructBLIP gets the middle
+            square, of which the side has been resized, and LLaVA gets the image filled up to a square. ``processor``
+            prepares them as the model's own files say. For the other families both are the same.
           max_text_tokens: longer questions lose their beginning, though not what is before the image. When None, 128 as
             published of InstructBLIP, or as many as the Q-Former has positions for; 512 of LLaVA and Qwen3-VL.
           batch_size: pairs that each device works on at once; chosen for the kind of device when None.
