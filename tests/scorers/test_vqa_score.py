@@ -74,7 +74,7 @@ def middle_square(image, side):
     short, long = sorted(image.size)
     longer = int(side * long / short)
     image = image.resize((side, longer) if width < height else (longer, side), Image.Resampling.BICUBIC)
-    left, top = (int(round((have - side) / 2)) for have in image.size)
+    left, top = (round((have - side) / 2) for have in image.size)
     return image.crop((left, top, left + side, top + side))
 
 

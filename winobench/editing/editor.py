@@ -127,7 +127,7 @@ class EditDistance:
         scores = np.empty(len(pairs), np.float32)
         for numbers, found in self.iter_scores(images, texts, pairs):
             scores[numbers] = found
-        return scores.reshape(len(images), len(texts))
+        return common.finite_scores(scores.reshape(len(images), len(texts)))
 
     def iter_scores(
         self, images: Sequence[ImageSource], texts: Sequence[str], pairs: np.ndarray

@@ -174,10 +174,10 @@ class Contrastive:
           float32 [num_images, num_texts], the cosines, or the logits of a SigLIP; higher = better match.
 
         Raises:
-          InputError: for an empty list, an image that cannot be read, or a text that is no string.
+          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not finite.
         """
         images, texts = self.encode_images(images), self.encode_texts(texts)
-        return self._scores(images.astype(np.float64) @ texts.T.astype(np.float64))
+        return common.finite_scores(self._scores(images.astype(np.float64) @ texts.T.astype(np.float64)))
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike

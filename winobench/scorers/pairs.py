@@ -99,7 +99,7 @@ class PairScorer(abc.ABC):
           float32 [num_images, num_texts], higher = better match.
 
         Raises:
-          InputError: for an empty list, an image that cannot be read, or a text that is no string.
+          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not finite.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         first_image, image_of = common.distinct([common.image_key(image) for image in images])
@@ -109,7 +109,7 @@ class PairScorer(abc.ABC):
         scores = np.empty(len(pairs), np.float32)
         for numbers, part in self.iter_scores([images[i] for i in first_image], [texts[i] for i in first_text], pairs):
             scores[numbers] = part
-        return scores.reshape(grid)[np.ix_(image_of, text_of)]
+        return common.finite_scores(scores.reshape(grid)[np.ix_(image_of, text_of)])
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike

@@ -61,8 +61,8 @@ class Ddim(Sampler):
         )
 
     def identity(self, schedule: NoiseSchedule) -> dict[str, Any]:
-        """As of `Sampler`; a file of DDIM's own clips unless it says otherwise, as in diffusers."""
-        if not timesteps.option(schedule, "clip_sample", schedule.scheduler_class.startswith("DDIM")):
+        """As of `Sampler`."""
+        if not timesteps.option(schedule, "clip_sample", False):
             return {}
         bound = timesteps.option(schedule, "clip_sample_range", 1.0)
         return {"clip_sample": _BOUND.check("the sampler option clip_sample_range", bound)}
