@@ -74,7 +74,7 @@ HELP = {
     "captioner": "what writes captions for protocol captions, such as blip2-flan-t5-xl",
     "drawing.num_steps": "steps of the sampler that draws",
     "drawing.guidance_scale": "classifier-free guidance; 1 for none",
-    "drawing.sampler": "as of --config=pictures; none for that of the model's folder",
+    "drawing.sampler": "as of --config=pictures; none follows the model's folder",
     "drawing.image_size": "height and width in pixels; none for the model's own",
     "drawing.dtype": "compute dtype of the denoiser that draws: float32 or bfloat16",
     "drawing.variant": "which of the drawer's weight files, such as fp16",

@@ -146,15 +146,18 @@ def test_networks_that_give_nan_are_refused(tiny_pipeline):
     """Which image, and what to do: black ones would pass for drawn."""
     pipeline = StableDiffusion.from_pretrained(tiny_pipeline)
     asked = {"sampler": "euler_ancestral", **STEPS, "seed": [3, 7]}
-    with without_numbers(pipeline.vae.decoder.conv_out.bias):
+    with without_numbers(pipeline, pipeline.vae.decoder.conv_out.bias):
         with raises("not-finite", "image", "'a red cube'", "seed 3", "weights"):
             pipeline.generate(TEXTS[:2], **asked)
         with raises("not-finite", "latents[0]"):
             pipeline.decode_latents(LATENTS)
         assert drawn(pipeline, TEXTS[:2]).shape == (2, *SHAPE)  # the latents are as good as ever
-    with without_numbers(pipeline.vae.encoder.conv_out.bias, np.inf), raises("not-finite", "images[0]"):
+    with without_numbers(pipeline, pipeline.vae.encoder.conv_out.bias, np.inf), raises("not-finite", "images[0]"):
         pipeline.encode_images(np.zeros((1, 32, 32, 3), np.uint8))
-    with without_numbers(pipeline.unet.conv_out.bias), raises("not-finite", "latent", "'a red cube'", "seed 3"):
+    with (
+        without_numbers(pipeline, pipeline.unet.conv_out.bias),
+        raises("not-finite", "latent", "'a red cube'", "seed 3"),
+    ):
         pipeline.generate(TEXTS[:2], **asked)
     with raises("not-finite", "'b'", "float16", "bfloat16", "float32"):
         half = types.SimpleNamespace(dtype=np.float16)
@@ -162,12 +165,14 @@ def test_networks_that_give_nan_are_refused(tiny_pipeline):
 
 
 @contextlib.contextmanager
-def without_numbers(parameter, value=np.nan):
-    """A parameter whose first number is none for as long as the block lasts."""
+def without_numbers(pipeline, parameter, value=np.nan):
+    """A parameter whose first value is not finite for as long as the block lasts."""
     before = parameter[...]
     parameter[...] = before.at[0].set(value)
+    pipeline.refresh()
     yield
     parameter[...] = before
+    pipeline.refresh()
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ class Drawing:
           seed: of all pictures, or of each.
           numbers: of the pictures within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
             picture depends on its seed and its number alone: a run can be cut into parts, up to rounding.
-          sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; that of the folder's scheduler when None;
-            ``ddim`` where it is not among them, such as PNDM.
+          sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; None follows the folder's scheduler, and
+            takes ``ddim`` where that one is not among them, such as PNDM.
           image: pictures to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
             [-1, 1], of which the autoencoder's mean is taken; or their latents, like ``latents``.
           strength: above 0 and up to 1, 0.8 when None: how much of an image is noise at first. The last of so many

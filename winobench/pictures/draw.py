@@ -43,7 +43,7 @@ class Settings:
     Attributes:
       num_steps: number of steps.
       guidance_scale: 1 for none.
-      sampler: a sampler's name; None for that of each model's folder.
+      sampler: a sampler's name; None follows each model's folder.
       image_size: height and width in pixels; None for each model's own.
     """
 

@@ -174,7 +174,8 @@ class Contrastive:
           float32 [num_images, num_texts], the cosines, or the logits of a SigLIP; higher = better match.
 
         Raises:
-          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not finite.
+          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not
+            finite.
         """
         images, texts = self.encode_images(images), self.encode_texts(texts)
         return common.finite_scores(self._scores(images.astype(np.float64) @ texts.T.astype(np.float64)))

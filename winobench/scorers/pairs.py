@@ -99,7 +99,8 @@ class PairScorer(abc.ABC):
           float32 [num_images, num_texts], higher = better match.
 
         Raises:
-          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not finite.
+          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not
+            finite.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         first_image, image_of = common.distinct([common.image_key(image) for image in images])

@@ -31,7 +31,7 @@ _OF_FOLDERS = {
 
 
 def find_sampler(name: Any, schedule: Schedule) -> Sampler:
-    """The sampler of a name; that of the model's folder when it is None.
+    """The sampler of a name; None follows the model's folder.
 
     Raises:
       InputError: there is no such sampler, or it is none for this kind of schedule.
