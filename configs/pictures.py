@@ -42,7 +42,7 @@ HELP = {
     "seeds": "of the noise, with commas: a picture of each prompt for each; the noise of a picture depends on seed and"
     " number alone",
     "num_steps": "steps of the sampler",
-    "guidance_scale": "classifier-free guidance; 1 for none",
+    "guidance_scale": "classifier-free guidance; 1 or less for none",
     "sampler": "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none follows the"
     " model's folder, or takes ddim where its scheduler is not among these",
     "image_size": "height and width in pixels; none for the model's own",

@@ -73,7 +73,7 @@ HELP = {
     "pictures_per_premise": "pictures of each premise, of which the majority decides",
     "captioner": "what writes captions for protocol captions, such as blip2-flan-t5-xl",
     "drawing.num_steps": "steps of the sampler that draws",
-    "drawing.guidance_scale": "classifier-free guidance; 1 for none",
+    "drawing.guidance_scale": "classifier-free guidance; 1 or less for none",
     "drawing.sampler": "as of --config=pictures; none follows the model's folder",
     "drawing.image_size": "height and width in pixels; none for the model's own",
     "drawing.dtype": "compute dtype of the denoiser that draws: float32 or bfloat16",

@@ -145,13 +145,14 @@ def test_texts_about_one_sample_may_go_together(ours):
 
 
 @pytest.mark.parametrize(
-    ("by_folder", "setting", "negative"),
-    [(True, None, None), (False, None, None), (True, False, ""), (False, True, None)],
+    ("by_folder", "setting", "negative", "scale"),
+    [(True, None, None, 3.0), (False, None, None, 3.0), (True, False, "", 3.0), (False, True, None, 3.0)]
+    + [(True, None, None, 0.0)],
 )
-def test_generation(ours, theirs, by_folder, setting, negative):
+def test_generation(ours, theirs, by_folder, setting, negative, scale):
     """By default as diffusers' call without a scheduler or a negative prompt; an empty prompt is encoded."""
     texts, noise = ["a red cube", ""], np.random.default_rng(3).standard_normal((2, 8, 8, 4), np.float32)
-    asked = {"num_inference_steps": 3, "guidance_scale": 3.0, "height": SIZE, "width": SIZE, "output_type": "np"}
+    asked = {"num_inference_steps": 3, "guidance_scale": scale, "height": SIZE, "width": SIZE, "output_type": "np"}
     theirs.register_to_config(force_zeros_for_empty_prompt=by_folder or bool(setting))
     theirs.set_progress_bar_config(disable=True)
     with torch.inference_mode():
@@ -160,7 +161,7 @@ def test_generation(ours, theirs, by_folder, setting, negative):
         expected = theirs(texts, negative_prompt=negatives, latents=latents, **asked).images
     theirs.register_to_config(force_zeros_for_empty_prompt=True)
     drawing = ours.replace(force_zeros_for_empty_prompt=by_folder, zero_empty_text=setting)
-    got = drawing.generate(texts, num_steps=3, guidance_scale=3.0, latents=noise, batch_size=2)
+    got = drawing.generate(texts, num_steps=3, guidance_scale=scale, latents=noise, batch_size=2)
     assert np.abs(got / 255 - expected).max() < 1 / 255
 
 
@@ -174,6 +175,7 @@ def test_the_two_uses_of_the_empty_text_have_identities_of_their_own(ours):
     without.append(ours.replace(force_zeros_for_empty_prompt=False))
     assert [one.drawing_identity(3.0, None) for one in without] == [{}] * 3
     assert ours.drawing_identity(1.0, None) == {}
+    assert ours.drawing_identity(0.0, None) == {"guided": False}
 
 
 def test_files_go_both_ways(ours, theirs, noise, tmp_path):

@@ -57,7 +57,7 @@ class Drawing:
         Args:
           texts: strings.
           num_steps: number of steps.
-          guidance_scale: 1 for none, and 0 of Z-Image, as in diffusers' pipelines; finite.
+          guidance_scale: 1 or less for none, and 0 or less of Z-Image, as in diffusers' pipelines; finite.
           seed: of all pictures, or of each.
           numbers: of the pictures within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
             picture depends on its seed and its number alone: a run can be cut into parts, up to rounding.

@@ -146,8 +146,11 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return autoencoder.decode(latents if shift is None else latents + shift)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none."""
-        return self, guidance_scale
+        """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none.
+
+        Scales below 1 are none, too, as in diffusers: SDXL-Turbo is published with 0.
+        """
+        return self, max(guidance_scale, 1.0)
 
     def unconditional(self) -> Self:
         """A pipeline that encodes the empty text as guidance needs it."""
@@ -155,7 +158,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
         """What decides generated images besides the fingerprint and the arguments, as JSON values."""
-        return samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
+        of_sampler = samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
+        # Of families whose scale counts from 1; earlier versions guided below it, too.
+        counts_from_one = self.guided(2.0)[1] == 2.0
+        return {**of_sampler, **({"guided": False} if counts_from_one and guidance_scale < 1 else {})}
 
     # What follows from it -----------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class StableDiffusionXL(Pipeline):
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
         """As of `Pipeline`; every prompt is encoded, the empty one as well."""
-        return self.replace(zero_empty_text=False), guidance_scale
+        return self.replace(zero_empty_text=False), super().guided(guidance_scale)[1]
 
     def unconditional(self) -> Self:
         """As of `Pipeline`; zeros where the folder or ``zero_empty_text`` says so."""
@@ -156,7 +156,7 @@ class StableDiffusionXL(Pipeline):
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
         """As of `Pipeline`; the fingerprint, which holds for scores, does not tell that the folder asks for zeros."""
         by_folder = self.zero_empty_text is None and self.force_zeros_for_empty_prompt
-        zeros = {"zero_empty_text": True} if by_folder and guidance_scale != 1 else {}
+        zeros = {"zero_empty_text": True} if by_folder and guidance_scale > 1 else {}
         return {**super().drawing_identity(guidance_scale, sampler), **zeros}
 
     @staticmethod

@@ -74,7 +74,7 @@ class EditDistance:
           learning_rate: of Adam; ``optimize`` alone.
           timesteps: one of `winobench.editing.optimization.TIMESTEPS`; ``optimize`` alone.
           strength: above 0 and up to 1, how much noise is added; ``denoise`` alone.
-          guidance_scale: 1 for none; ``denoise`` alone.
+          guidance_scale: 1 or less for none; ``denoise`` alone.
           seed: of the noise.
           batch_size: edits that each device works on at once.
           image_size: the model's own when None.

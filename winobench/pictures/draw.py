@@ -42,7 +42,7 @@ class Settings:
 
     Attributes:
       num_steps: number of steps.
-      guidance_scale: 1 for none.
+      guidance_scale: 1 or less for none.
       sampler: a sampler's name; None follows each model's folder.
       image_size: height and width in pixels; None for each model's own.
     """
