@@ -146,8 +146,13 @@ def test_texts_about_one_sample_may_go_together(ours):
 
 @pytest.mark.parametrize(
     ("by_folder", "setting", "negative", "scale"),
-    [(True, None, None, 3.0), (False, None, None, 3.0), (True, False, "", 3.0), (False, True, None, 3.0)]
-    + [(True, None, None, 0.0)],
+    [
+        (True, None, None, 3.0),
+        (False, None, None, 3.0),
+        (True, False, "", 3.0),
+        (False, True, None, 3.0),
+        (True, None, None, 0.0),
+    ],
 )
 def test_generation(ours, theirs, by_folder, setting, negative, scale):
     """By default as diffusers' call without a scheduler or a negative prompt; an empty prompt is encoded."""

@@ -9,6 +9,7 @@ import PIL.Image
 import pytest
 
 import winobench
+from tests.expectations import raises
 from tests.pictures import fakes
 from winobench.errors import InputError
 from winobench.pictures.draw import Settings, draw_pictures
@@ -134,6 +135,11 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
     other.fingerprint = "0" * 64
     with pytest.raises(InputError, match="'the fake' is not the one that has drawn in"):
         draw(tmp_path / "run", other)
+    # Images of an earlier version, which did not do what the folder of the model says.
+    later = fakes.FakePipeline()
+    later.drawing_identity = lambda guidance_scale, sampler: {"zero_empty_text": True}
+    with raises("another-run", "'the fake'", "how it draws"):
+        draw(tmp_path / "run", later)
     # What is there stays, and can be read; with overwrite it goes.
     before = winobench.read_pictures(tmp_path / "run")
     run = draw(tmp_path / "run", other, prompts=fakes.PROMPTS[:2], overwrite=True)
