@@ -70,6 +70,15 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
     assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)
 
 
+def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):
+    other = fakes.FakePipeline("other")
+    other.schedule.scheduler_class = "PNDMScheduler"
+    for number, pipeline in enumerate((fakes.FakePipeline(), other)):
+        draw_pictures([fakes.drawer(pipeline)], fakes.PROMPTS, tmp_path / str(number))
+        said = capsys.readouterr().err
+        assert ("PNDMScheduler" in said, "ddim" in said) == (pipeline is other, pipeline is other)
+
+
 def test_only_what_is_missing_is_drawn(tmp_path):
     at_once = len(jax.local_devices())
     with pytest.raises(InputError, match="on fire"):

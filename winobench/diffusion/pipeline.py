@@ -159,7 +159,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
         """What decides generated images besides the fingerprint and the arguments, as JSON values."""
         of_sampler = samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
-        # Of families whose scale counts from 1; earlier versions guided below it, too.
+        # Where the scale counts from 1, earlier versions guided below it, too.
         counts_from_one = self.guided(2.0)[1] == 2.0
         return {**of_sampler, **({"guided": False} if counts_from_one and guidance_scale < 1 else {})}
 

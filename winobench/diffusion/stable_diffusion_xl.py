@@ -51,7 +51,7 @@ class StableDiffusionXL(Pipeline):
       timestep_range: as of `Pipeline`.
       zero_empty_text: give the empty text zeros in place of what the encoders make of it. When None, each use has its
         own rule: scores rest on the encoded text, as in published code, and guidance follows the folder.
-      force_zeros_for_empty_prompt: whether guidance starts from zeros, as ``model_index.json`` says; where it says
+      force_zeros_for_empty_prompt: whether guidance starts from zeros, as ``model_index.json`` says. Where it says
         nothing they are zeros, as in diffusers.
     """
 
@@ -145,16 +145,16 @@ class StableDiffusionXL(Pipeline):
         return denoiser(noisy, times, conditions["states"], **added, **keywords)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """As of `Pipeline`; every prompt is encoded, the empty one as well."""
+        """As of `Pipeline`. Every prompt is encoded, the empty one as well."""
         return self.replace(zero_empty_text=False), super().guided(guidance_scale)[1]
 
     def unconditional(self) -> Self:
-        """As of `Pipeline`; zeros where the folder or ``zero_empty_text`` says so."""
+        """As of `Pipeline`. Zeros where the folder or ``zero_empty_text`` says so."""
         by_folder = self.zero_empty_text is None
         return self.replace(zero_empty_text=self.force_zeros_for_empty_prompt if by_folder else self.zero_empty_text)
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
-        """As of `Pipeline`; the fingerprint, which holds for scores, does not tell that the folder asks for zeros."""
+        """As of `Pipeline`. The fingerprint, which holds for scores, does not show that the folder asks for zeros."""
         by_folder = self.zero_empty_text is None and self.force_zeros_for_empty_prompt
         zeros = {"zero_empty_text": True} if by_folder and guidance_scale > 1 else {}
         return {**super().drawing_identity(guidance_scale, sampler), **zeros}
@@ -176,7 +176,7 @@ class StableDiffusionXL(Pipeline):
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 
     def own_identity(self) -> dict[str, Any]:
-        """As of `Pipeline`; a text that each use may treat in its own way is encoded where images are scored."""
+        """As of `Pipeline`. An unset ``zero_empty_text`` encodes the text where images are scored."""
         settings = {"zero_empty_text": bool(self.zero_empty_text)}
         return {**super().own_identity(), "settings": settings, "max_text_tokens": self.max_text_tokens}
 

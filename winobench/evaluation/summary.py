@@ -100,7 +100,7 @@ def task_results(
 
 
 def constant_over(scores: Sequence[np.ndarray]) -> str | None:
-    """What scores do not depend on: ``images``, ``texts`` or ``candidates``, both of them; None where they do.
+    """What scores do not depend on: ``images``, ``texts`` or ``candidates``, which are both. None where they do.
 
     Args:
       scores: [images, texts] an example. Over 99% of the examples with several images or texts must have equal scores

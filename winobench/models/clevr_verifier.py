@@ -182,7 +182,7 @@ class ClevrVerifier(Network):
           the objects of each picture, from left to right.
 
         Raises:
-          InputError: a picture has another size or dtype, or the network gives NaN or infinite numbers.
+          InputError: an image has another size or dtype, or the network gives NaN or infinite numbers.
         """
         from winobench.data.clevr_objects import ATTRIBUTES, SceneObject
 

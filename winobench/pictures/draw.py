@@ -178,6 +178,10 @@ class _Run:
         size = pipeline.check_image_size(self.settings.image_size)
         sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
+        shows = self.progress and parallel.is_main_process()
+        if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
+            named = pipeline.schedule.scheduler_class
+            progress_bars.say(f"{drawer.name} names {named}, which is not offered: {sampler} samples in its place")
         own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
         settings = {**dataclasses.asdict(self.settings), **resolved, **own}
         drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}

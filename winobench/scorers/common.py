@@ -70,7 +70,7 @@ def finite_scores(scores: np.ndarray) -> np.ndarray:
     if len(wrong):
         image, text = wrong[0].tolist()
         raise InputError(
-            f"the score of images[{image}] and texts[{text}] is no number: try dtype='float32', or check the weights",
+            f"the score of images[{image}] and texts[{text}] is not finite: try dtype='float32', or check the weights",
             code="not-finite",
         )
     return scores

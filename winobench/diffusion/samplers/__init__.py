@@ -24,10 +24,17 @@ SAMPLERS: dict[str, Sampler] = {
 """Name -> sampler; the first of a kind of schedule, flow or not, serves folders whose own one is not here."""
 
 _OF_FOLDERS = {
+    "DDIMScheduler": "ddim",
+    "FlowMatchEulerDiscreteScheduler": "flow_euler",
     "EulerDiscreteScheduler": "euler",
     "EulerAncestralDiscreteScheduler": "euler_ancestral",
     "DPMSolverMultistepScheduler": "dpm_solver",
 }
+
+
+def has_own(schedule: Schedule) -> bool:
+    """Whether the scheduler that a model's folder names is among the samplers."""
+    return schedule.scheduler_class in _OF_FOLDERS
 
 
 def find_sampler(name: Any, schedule: Schedule) -> Sampler:
@@ -63,5 +70,6 @@ __all__ = [
     "Plan",
     "Sampler",
     "find_sampler",
+    "has_own",
     "sample",
 ]

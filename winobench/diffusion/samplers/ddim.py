@@ -39,7 +39,7 @@ def ddim_timesteps(schedule: NoiseSchedule, num_steps: int) -> tuple[np.ndarray,
 
 @dataclasses.dataclass(frozen=True)
 class Ddim(Sampler):
-    """DDIM; the clean latents of each step are clipped where the schedule's file asks for it (``clip_sample``)."""
+    """DDIM, which clips the clean latents of each step where the schedule's file asks for it (``clip_sample``)."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
         """As of `Sampler`; every number of steps up to that of the timesteps."""

@@ -13,7 +13,7 @@ from winobench.diffusion.samplers.base import Plan, Row, Sampler, check_num_step
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 
-# The first value is what is done; the others are names of other solvers' files that diffusers reads as it.
+# The first value is implemented. Other solvers' files have the other values, which diffusers reads as the first.
 _SUPPORTED = {
     "algorithm_type": ("dpmsolver++", "deis"),
     "solver_type": ("midpoint", "logrho", "bh1", "bh2"),
@@ -58,7 +58,7 @@ def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class DpmSolver(Sampler):
-    """Second order by the prediction of the step before, by the midpoint rule; files that ask for others are refused.
+    """Second order by the prediction of the step before, by the midpoint rule. Files that ask for others are refused.
 
     The schedule's ``lower_order_final``, ``euler_at_final``, ``final_sigmas_type`` and ``use_karras_sigmas`` are
     respected.
