@@ -9,10 +9,15 @@ a UNet:
   ``to_out_lora`` there.
 
 Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
-load and goes on with the model as it was. A text encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``),
-with or without ``text_model.`` behind it, and ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old
-files. The prefix is always the network's name in the pipeline (`Pipeline.NETWORKS`); ``diffusion_model.`` and
-``base_model.model.`` stand for the denoiser, whatever it is called there.
+load and goes on with the model as it was. A bare name that begins as CLIP's do is of the first text encoder. A text
+encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``), with or without ``text_model.`` behind it, and
+``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old files. The prefix is always the network's name
+in the pipeline (`Pipeline.NETWORKS`). ``base_model.model.`` (peft's) and ``diffusion_model.`` (ComfyUI's, also with
+``model.`` before it) stand for the denoiser, whatever it is called there. ComfyUI's text encoders are
+``text_encoders.clip_l.transformer.`` and so on.
+
+XLabs' scripts give the streams of FLUX.1's blocks numbers: ``double_blocks.0.processor.qkv_lora1.down.weight`` is of
+the image, ``qkv_lora2`` of the text.
 
 kohya's scripts name a layer in one word, ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` and
 ``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` beside; SDXL's blocks in those of the original code
@@ -30,7 +35,12 @@ T5 = "text_encoder_3"
 """The part of kohya's names for T5, which FLUX.1 has as its second encoder."""
 
 _PREFIX = re.compile(r"(unet|transformer|text_encoder(?:_\d)?)\.(.+)")
-_ANY_DENOISER = ("base_model.model.", "diffusion_model.")
+_ANY_DENOISER = ("base_model.model.", "model.diffusion_model.", "diffusion_model.")
+_COMFY = re.compile(r"text_encoders\.(clip_l|clip_g|t5xxl)\.transformer\.")
+_COMFY_PARTS = {"clip_l": "text_encoder", "clip_g": "text_encoder_2", "t5xxl": T5}
+_BARE_CLIP = re.compile(r"text_model\.|encoder\.layers\.")
+_XLABS = re.compile(r"^(double|single)_blocks\.(\d+)\.processor\.(qkv|proj)_lora([12]?)(\..+)")
+_XLABS_STREAMS = {("double", "1"): "img_attn.", ("double", "2"): "txt_attn.", ("single", ""): ""}
 _KEY = re.compile(
     r"(?P<layer>.+?)(?:"
     r"\.lora_(?P<letter>[AB])(?:\.default)?\.weight"
@@ -52,7 +62,9 @@ _KOHYA_PARTS = {
 }
 _KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_([\w-]+)(\..+)")
 # What the one-word names of UNets and of CLIP begin with; those of other networks are left as they are.
-_OF_UNET = re.compile(r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b")
+_OF_UNET = re.compile(
+    r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b|out_2\b"
+)
 _OF_CLIP = re.compile(r"text_model_|text_projection|encoder_layers_")
 _WORD = re.compile(r"[a-z][\w-]*")
 # Names of modules that hold an underscore: all others in kohya's names stand for a dot.
@@ -63,8 +75,16 @@ _WORDS = re.compile(
 )
 
 
-def parse(key: str) -> tuple[str, str, str] | None:
-    """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor's name; None if it is none of the known forms."""
+def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
+    """What a tensor is of.
+
+    Args:
+      key: its name.
+      bare: the part that names without a prefix are of.
+
+    Returns:
+      (part, layer, ``down``, ``up`` or ``alpha``); None if it is none of the known forms.
+    """
     if match := _KOHYA.fullmatch(key):
         part = _KOHYA_PARTS[match[1]]
         known = {DENOISER: _OF_UNET, "transformer": None}.get(part, _OF_CLIP)
@@ -76,7 +96,12 @@ def parse(key: str) -> tuple[str, str, str] | None:
         return None
     for prefix in _ANY_DENOISER:
         key = key.removeprefix(prefix)
-    part, rest = split_prefix(key) or (DENOISER, key)
+    if match := _COMFY.match(key):
+        key = f"{_COMFY_PARTS[match[1]]}.{key[match.end() :]}"
+    if bare == DENOISER and _BARE_CLIP.match(key):
+        bare = "text_encoder"
+    part, rest = split_prefix(key) or (bare, key)
+    rest = _XLABS.sub(_of_xlabs, rest)
     match = _KEY.fullmatch(rest.replace(".processor.", "."))
     if match is None:
         return None
@@ -93,6 +118,15 @@ def parse(key: str) -> tuple[str, str, str] | None:
     return part, layer, role
 
 
+def _of_xlabs(match: re.Match[str]) -> str:
+    """XLabs' name as that of the original code, where there is one."""
+    kind, number, which, stream, end = match.groups()
+    if (kind, stream) not in _XLABS_STREAMS:
+        return match[0]
+    layer = "linear2" if (kind, which) == ("single", "proj") else f"{_XLABS_STREAMS[kind, stream]}{which}"
+    return f"{kind}_blocks.{number}.{layer}.lora{end}"
+
+
 def split_prefix(key: str) -> tuple[str, str] | None:
     """(network, the rest) of a dotted name; None where it names no network."""
     match = _PREFIX.fullmatch(key)
@@ -105,6 +139,8 @@ def _in_one_word(name: str) -> str | None:
 
 _ORIGINAL_BLOCK = re.compile(r"(?:(?:in|out)put_blocks_[0-9]{1,3}_[0-9]|middle_block_[0-2])_")
 _ORIGINAL_NAMES = {
+    "input_blocks_0_0": "conv_in",
+    "out_2": "conv_out",
     "time_embed_0": "time_embedding.linear_1",
     "time_embed_2": "time_embedding.linear_2",
     "label_emb_0_0": "add_embedding.linear_1",
@@ -150,8 +186,15 @@ def _diffusers_block(words: list[str]) -> list[str]:
     return [*block, *place, *_resnet(place, rest)]
 
 
+_OF_RESNET = {
+    ("in", "layers", "2"): "conv1",
+    ("out", "layers", "3"): "conv2",
+    ("emb", "layers", "1"): "time_emb_proj",
+    ("skip", "connection"): "conv_shortcut",
+}
+
+
 def _resnet(place: list[str], rest: list[str]) -> list[str]:
-    """Names within a residual block: its only dense layer is the projection of the time embedding."""
-    if place[0] == "resnets" and rest[:3] == ["emb", "layers", "1"]:
-        return ["time_emb_proj", *rest[3:]]
-    return rest
+    """Names within a residual block."""
+    name = _OF_RESNET.get(tuple(rest)) if place[0] == "resnets" else None
+    return rest if name is None else [name]

@@ -13,6 +13,9 @@ from winobench import hub, json_files, options, registry
 from winobench.errors import InputError
 from winobench.files import user_path
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""The file beside peft's adapters."""
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -50,6 +53,12 @@ class Source(abc.ABC):
             hint = self.hint()
             if hint:
                 raise InputError(f"{name} of {self} is not at hand: {hint}", code="hub-not-reached")
+            if name in ("config.json", "model_index.json") and self.find(ADAPTER_CONFIG) is not None:
+                raise InputError(
+                    f"{self} has no {name}, but an adapter ({ADAPTER_CONFIG}): name the model that it was made for,"
+                    " with the adapter merged into its weights or, of a diffusion model, as its LoRA",
+                    code="wrong-kind-of-model",
+                )
             raise InputError(f"{self} has no {name}, {purpose}", code="no-such-file")
         return path
 
