@@ -3,8 +3,8 @@
 A file holds two factors a layer, in torch's layout, and at most a number ``alpha``, by which, over the rank, their
 product is multiplied. `winobench.checkpoints.lora_keys` has the names of its tensors,
 `winobench.checkpoints.lora_configs` what peft's configs say of them, and `winobench.checkpoints.lora_layers` which
-layers of a network they are for. Peft's own folders, with ``adapter_config.json`` and ``adapter_model.safetensors``, are
-read as well, one for all or one for each network of a pipeline.
+layers of a network they are for. Peft's own folders, with ``adapter_config.json`` and ``adapter_model.safetensors``,
+are read as well, one for all or one for each network of a pipeline.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import math
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -110,9 +110,10 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
     """The adapters of one file: network -> layer -> adapter."""
     tensors = weights.read_weights([path])
     beside, within = lora_configs.beside(path), lora_configs.within(path)
-    if beside is None and os.path.basename(path).startswith(_PEFT_NAME):
+    if beside is None and (os.path.basename(path).startswith(_PEFT_NAME) or (not within and _is_pefts(tensors))):
         raise InputError(
-            f"{path} has no {sources.ADAPTER_CONFIG} beside it, which says how strong it is: get that, too",
+            f"{path} is peft's, but has no {sources.ADAPTER_CONFIG} beside it, which says how strong it is: get that,"
+            " too",
             code="missing-files",
         )
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
@@ -142,7 +143,21 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
         configs = [beside, within.get(None), within.get(part, within.get(other))]
         adapter = _adapter(path, layer, roles, [config for config in configs if config is not None])
         parts.setdefault(part, {})[layer] = adapter
+    for part, adapters in parts.items():
+        without = sorted(layer for layer, adapter in adapters.items() if adapter.alpha is None)
+        if 0 < len(without) < len(adapters):
+            raise InputError(
+                f"{path}: some layers of the {part} have an alpha, but {without[0]} has none, so how strong it is is"
+                " open: get the file again",
+                code="incomplete-file",
+            )
     return parts
+
+
+def _is_pefts(names: Iterable[str]) -> bool:
+    """Whether only peft's config can say how strong the tensors are, which diffusers knows of FLUX's original names."""
+    named = [name.removeprefix(lora_keys.OF_PEFT) for name in names if name.startswith(lora_keys.OF_PEFT)]
+    return bool(named) and not any(name.startswith(("double_blocks.", "single_blocks.")) for name in named)
 
 
 def load_lora(
@@ -299,7 +314,7 @@ def _in_place(place: sources.Source) -> list[str]:
 def _in_folder(place: sources.Source, folder: str | None) -> str | None:
     # Of a repository this brings the config to where `lora_configs.beside` looks for it.
     config = place.find(sources.join(folder, sources.ADAPTER_CONFIG))
-    stems = [WEIGHTS_NAME] * (folder is None) + [_PEFT_NAME] * (config is not None)
+    stems = [WEIGHTS_NAME] * (folder is None) + [_PEFT_NAME]
     for name in (f"{stem}.{end}" for stem in stems for end in ("safetensors", "bin")):
         if (path := place.find(sources.join(folder, name))) is not None:
             return path
@@ -323,6 +338,7 @@ _OTHER_KINDS = (
     ("on_input", "this is an IA3 adapter"),
     ("lora_embedding_", "it adapts an embedding"),
     ("_norm.scale", "this is a control LoRA of FLUX.1, which also changes norms"),
+    (".norm_q.", "this is a control LoRA of FLUX.1, which also changes norms"),
     (".lora_B.bias", "it was made with lora_bias"),
     (".lora_up.bias", "it was made with lora_bias"),
     (".diff", "it holds differences of whole weights"),
@@ -386,7 +402,9 @@ def _alpha(
                 code="wrong-shape",
             )
         found.append((roles["alpha"].name, float(values.item())))
-    found += [(config.place, config.alpha_of(layer, rank)) for config in configs]
+    # Under the name that it has in the file: releases of transformers differ in CLIP's ``text_model``.
+    named = layer if "text_model" in roles["down"].name else layer.removeprefix("text_model.")
+    found += [(config.place, config.alpha_of(named, rank)) for config in configs]
     for place, alpha in found[1:]:
         if not math.isclose(alpha, found[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16
             raise InputError(

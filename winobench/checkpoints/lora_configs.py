@@ -79,26 +79,24 @@ class PeftConfig:
         Raises:
           InputError: the config is of other factors, or its patterns take too long.
         """
-        names = _names(layer)
-        configured = self._first(self.ranks, names, self.rank)
+        configured = self._first(self.ranks, layer, self.rank)
         if configured != rank:
             raise InputError(
                 f"{self.place} gives {layer} the rank {configured}, but the file's tensors have the rank {rank}: get"
                 " both again",
                 code="mismatched-parts",
             )
-        if self.targets is not None and not any(map(self._is_target, names)):
+        if self.targets is not None and not self._is_target(layer):
             raise InputError(
                 f"{self.place} does not adapt {layer} (target_modules), but the file has tensors for it: get both"
                 " again",
                 code="mismatched-parts",
             )
-        alpha = self._first(self.alphas, names, self.alpha)
+        alpha = self._first(self.alphas, layer, self.alpha)
         return alpha * math.sqrt(rank) if self.by_root else float(alpha)
 
-    def _first(self, patterns: list[tuple[regex.Pattern, Any]], names: list[str], default: Any) -> Any:
-        found = (value for pattern, value in patterns if any(self._match(pattern.match, name) for name in names))
-        return next(found, default)
+    def _first(self, patterns: list[tuple[regex.Pattern, Any]], name: str, default: Any) -> Any:
+        return next((value for pattern, value in patterns if self._match(pattern.match, name)), default)
 
     def _is_target(self, name: str) -> bool:
         targets, excluded = self.targets["target_modules"], self.targets["exclude_modules"]
@@ -122,19 +120,14 @@ class PeftConfig:
         start = time.monotonic()
         try:
             return match(name, timeout=self.seconds)
-        except TimeoutError as error:
+        except (TimeoutError, MemoryError, RecursionError) as error:
             raise InputError(
-                f"{self.place} has patterns of layers that take more than {_SECONDS:g} s to match: write the layers'"
-                " names in their place",
+                f"{self.place} has patterns of layers that take more than {_SECONDS:g} s or too much memory to match:"
+                " write the layers' names in their place",
                 code="bad-name",
             ) from error
         finally:
             self.seconds = max(self.seconds - (time.monotonic() - start), 1e-3)
-
-
-def _names(layer: str) -> list[str]:
-    """A layer's name, and the one that it has in releases of transformers where CLIP's ``text_model`` is left out."""
-    return [layer, layer.removeprefix("text_model.")] if layer.startswith("text_model.") else [layer]
 
 
 def beside(path: str) -> PeftConfig | None:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from flax import nnx
 
+from winobench.checkpoints import lora_keys
 from winobench.errors import InputError
 from winobench.models import lora
 
@@ -164,10 +165,13 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
     """
     layers = lora.adaptable_layers(network)
     words = {name.replace(".", "_"): name for name in layers}
+    depths = getattr(network.config, "layers_per_block", ())
+    depths = depths if isinstance(depths, tuple) else (depths,) * len(network.config.block_out_channels)
     found: dict[str, Adapter] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():
-        for layer, part in _parts(type(network).__name__, name, adapter, layers, words):
+        original = lora_keys.of_original_block(name, depths)
+        for layer, part in _parts(type(network).__name__, original or name, adapter, layers, words):
             if layer in found:
                 raise InputError(
                     f"{sources[layer]} and {name} are two names of the layer {layer}: remove one",

@@ -74,8 +74,8 @@ def find_weights(
     if source.find(join(subfolder, ADAPTER_CONFIG)) is not None:
         raise InputError(
             f"{source} has an adapter beside its weights ({join(subfolder, ADAPTER_CONFIG)}), which is not applied"
-            " here: merge it into the weights (peft's merge_and_unload), name it as the LoRA of a diffusion model, or"
-            " move it to a folder of its own",
+            " here: merge it into the weights (peft's merge_and_unload), or move it to a folder of its own, which a"
+            " diffusion model takes as its LoRA",
             code="adapter-beside-weights",
         )
     paths = _find(source, subfolder, stem, "safetensors", variant)
