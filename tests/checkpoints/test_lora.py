@@ -341,7 +341,7 @@ def peft_folder(folder, config, *, tensors=None, name="adapter_model.safetensors
 
 
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "mine.safetensors"])
-def test_a_file_is_never_read_without_the_config_beside_it(name, tmp_path):
+def test_a_file_is_never_read_without_the_config_next_to_it(name, tmp_path):
     """Nor are tensors of peft's without any, whose strength nothing says."""
     folder = peft_folder(tmp_path / "a", {"use_rslora": True, "alpha_pattern": {"to_v": 3}}, name=name)
     read = checkpoints.read_lora(folder / name)

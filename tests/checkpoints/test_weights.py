@@ -223,7 +223,7 @@ def test_equal_weights_are_equal_files(tmp_path):
 
 
 @pytest.mark.parametrize("subfolder", [None, "unet"])
-def test_an_adapter_beside_the_weights_is_not_passed_over(subfolder, tmp_path):
+def test_an_adapter_next_to_the_weights_is_not_passed_over(subfolder, tmp_path):
     """transformers would apply it."""
     folder = tmp_path / (subfolder or "")
     folder.mkdir(exist_ok=True)
@@ -231,5 +231,5 @@ def test_an_adapter_beside_the_weights_is_not_passed_over(subfolder, tmp_path):
     source = sources.LocalFolder(tmp_path)
     assert weights.find_weights(source, subfolder, "model") == [str(folder / "model.safetensors")]
     (folder / "adapter_config.json").write_text("{}")
-    with raises("adapter-beside-weights", sources.join(subfolder, "adapter_config.json")):
+    with raises("adapter-next-to-weights", sources.join(subfolder, "adapter_config.json")):
         weights.find_weights(source, subfolder, "model")

@@ -49,7 +49,7 @@ class LoRAWeights:
       parts: name of the network in the pipeline -> torch's name of the layer -> its adapter. Those of text encoders
         begin with ``text_model.``; most files have none. As read, a transformer may be called ``unet``, and its layers
         have the names of the file; `load_lora` returns those of the network.
-      file: where it was read; a folder if it has one for each network.
+      file: where it was read. It is a folder if that has one file for each network.
       negatives: which negatives it was trained with, as our training says in the file; None where that is not known.
     """
 
@@ -109,15 +109,15 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
 def _read(path: str) -> dict[str, dict[str, Adapter]]:
     """The adapters of one file: network -> layer -> adapter."""
     tensors = weights.read_weights([path])
-    beside, within = lora_configs.beside(path), lora_configs.within(path)
-    if beside is None and (os.path.basename(path).startswith(_PEFT_NAME) or (not within and _is_pefts(tensors))):
+    neighbour, within = lora_configs.next_to(path), lora_configs.within(path)
+    if neighbour is None and (os.path.basename(path).startswith(_PEFT_NAME) or (not within and _is_pefts(tensors))):
         raise InputError(
-            f"{path} is peft's, but has no {sources.ADAPTER_CONFIG} beside it, which says how strong it is: get that,"
+            f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which says how strong it is, is not next to it: get that,"
             " too",
             code="missing-files",
         )
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    bare = folder if beside is not None and folder in _PARTS else lora_keys.DENOISER
+    bare = folder if neighbour is not None and folder in _PARTS else lora_keys.DENOISER
     found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
     unknown = []
     for key, tensor in tensors.items():
@@ -140,7 +140,7 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
     parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
         other = "transformer" if part == lora_keys.DENOISER else part
-        configs = [beside, within.get(None), within.get(part, within.get(other))]
+        configs = [neighbour, within.get(None), within.get(part, within.get(other))]
         adapter = _adapter(path, layer, roles, [config for config in configs if config is not None])
         parts.setdefault(part, {})[layer] = adapter
     for part, adapters in parts.items():
@@ -312,7 +312,7 @@ def _in_place(place: sources.Source) -> list[str]:
 
 
 def _in_folder(place: sources.Source, folder: str | None) -> str | None:
-    # Of a repository this brings the config to where `lora_configs.beside` looks for it.
+    # Of a repository this brings the config to where `lora_configs.next_to` looks for it.
     config = place.find(sources.join(folder, sources.ADAPTER_CONFIG))
     stems = [WEIGHTS_NAME] * (folder is None) + [_PEFT_NAME]
     for name in (f"{stem}.{end}" for stem in stems for end in ("safetensors", "bin")):
@@ -320,7 +320,7 @@ def _in_folder(place: sources.Source, folder: str | None) -> str | None:
             return path
     if config is not None:
         raise InputError(
-            f"{config} has no {_PEFT_NAME}.safetensors beside it: {place.hint() or 'get that, too'}",
+            f"{config} has no {_PEFT_NAME}.safetensors next to it: {place.hint() or 'get that, too'}",
             code="missing-files",
         )
     return None
@@ -392,7 +392,7 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
 def _alpha(
     path: str, layer: str, rank: int, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
 ) -> float | None:
-    """A layer's alpha, as the file and the configs say it; None where none does."""
+    """A layer's alpha, as the file and the configs say it, or None."""
     found: list[tuple[str, float]] = []
     if "alpha" in roles:
         values = _floats(path, roles["alpha"], or_whole=True)
@@ -409,7 +409,7 @@ def _alpha(
         if not math.isclose(alpha, found[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16
             raise InputError(
                 f"{path}: the alpha of {layer} is {found[0][1]:g} in {found[0][0]}, but {alpha:g} in {place}: remove"
-                " what is wrong",
+                " the wrong one",
                 code="mismatched-parts",
             )
     return found[0][1] if found else None

@@ -1,4 +1,4 @@
-"""Peft's configs of adapters: ``adapter_config.json`` beside a file, or in a file's metadata, as diffusers has them.
+"""Peft's configs of adapters: ``adapter_config.json`` next to a file, or in a file's metadata, as diffusers has them.
 
 A config says how strong an adapter is: alpha over the rank, or over its root (rsLoRA), with values of their own for
 layers that match a pattern. All else that changes what an adapter computes is refused by name.
@@ -53,10 +53,10 @@ class PeftConfig:
       place: where it is, for messages.
       rank: of layers that match none of ``ranks``.
       alpha: of layers that match none of ``alphas``.
-      ranks: (pattern of layers' names, rank); the first that matches counts.
+      ranks: (pattern of layers' names, rank). The first that matches counts.
       alphas: the same, of alpha.
       by_root: divide alpha by the root of the rank (rsLoRA; Kalajdzievski, 2023, Eq. 4).
-      targets: the options that say which layers it adapts; None where the tensors say it.
+      targets: the options that say which layers it adapts, or None where the tensors say it.
       seconds: that patterns may still take.
     """
 
@@ -130,8 +130,8 @@ class PeftConfig:
             self.seconds = max(self.seconds - (time.monotonic() - start), 1e-3)
 
 
-def beside(path: str) -> PeftConfig | None:
-    """The config beside a file.
+def next_to(path: str) -> PeftConfig | None:
+    """The config next to a file.
 
     Args:
       path: of the adapter's tensors.
@@ -144,7 +144,9 @@ def beside(path: str) -> PeftConfig | None:
         return None
     content = json_files.read_object(place, "get it again")
     if not isinstance(content.get("peft_type"), str):
-        raise InputError(f"{place} has no peft_type, so it is no config of an adapter: get it again", code="not-a-lora")
+        raise InputError(
+            f"{place} has no peft_type, which each config of an adapter has: get it again", code="not-a-lora"
+        )
     return _checked(place, content, targets=True)
 
 
@@ -152,13 +154,13 @@ def within(path: str) -> dict[str | None, PeftConfig]:
     """The configs in a file's metadata.
 
     Args:
-      path: a weight file; one that is not in safetensors' format has none.
+      path: a weight file. One that is not in safetensors' format has none.
 
     Returns:
-      Name of the network -> its config; None for one of the whole file.
+      Name of the network, or None for the whole file -> its config.
 
     Raises:
-      InputError: as `beside` does.
+      InputError: as `next_to` does.
     """
     if not path.endswith(".safetensors"):
         return {}
@@ -180,7 +182,7 @@ def within(path: str) -> dict[str | None, PeftConfig]:
 
 
 def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftConfig:
-    """A config of what is supported; raises InputError for all else."""
+    """A config of supported options. Raises InputError for all others."""
     kind = content.get("peft_type", "LORA")
     if kind != "LORA":
         raise InputError(
@@ -233,7 +235,7 @@ def _check_alpha(place: str, name: str, value: Any) -> float:
 def _patterns(
     place: str, content: Mapping[str, Any], name: str, check: Callable[[str, str, Any], Any]
 ) -> list[tuple[regex.Pattern, Any]]:
-    """Patterns match ends of names that begin behind a dot, as in peft; ``^`` ties them to the beginning."""
+    """Patterns match ends of names that begin behind a dot, as in peft. ``^`` ties them to the beginning."""
     patterns = content.get(name) or {}
     if not isinstance(patterns, Mapping):
         raise InputError(f"{place}: {name} is {options.shown(patterns)}, but must be an object", code="not-an-object")
@@ -244,7 +246,7 @@ def _patterns(
 
 
 def _targets(place: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that choose layers, ready to be matched; None or empty where they choose all."""
+    """The options that choose layers, ready to be matched. None or an empty list chooses all."""
     found: dict[str, Any] = {}
     for name in ("target_modules", "exclude_modules", "layers_pattern"):
         value = content.get(name) or None

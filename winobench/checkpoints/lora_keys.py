@@ -86,7 +86,7 @@ def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
       bare: the part that names without a prefix are of.
 
     Returns:
-      (part, layer, ``down``, ``up`` or ``alpha``); None if it is none of the known forms.
+      (part, layer, ``down``, ``up`` or ``alpha``), or None for an unknown form.
     """
     if match := _KOHYA.fullmatch(key):
         part = _KOHYA_PARTS[match[1]]
@@ -176,7 +176,7 @@ def _dotted(name: str) -> str | None:
 def of_original_block(name: str, depths: Sequence[int]) -> str | None:
     """The original code's name of a layer in a block (Rombach et al., 2022), in one word, as diffusers'.
 
-    ``input_blocks`` begin with the first convolution; each level ends with a downsampler. ``output_blocks`` have one
+    ``input_blocks`` begin with the first convolution. Each level ends with a downsampler. ``output_blocks`` have one
     residual block more a level, of which the last is followed by an upsampler.
 
     Args:
@@ -184,7 +184,7 @@ def of_original_block(name: str, depths: Sequence[int]) -> str | None:
       depths: residual blocks of each level on the way down.
 
     Returns:
-      Such as ``down_blocks.1.attentions.0.proj_in``; None for a name of another kind, or of a block that is not there.
+      Such as ``down_blocks.1.attentions.0.proj_in``. None for a name of another kind, or of a block that is not there.
     """
     match = _ORIGINAL_BLOCK.fullmatch(name)
     if match is None:

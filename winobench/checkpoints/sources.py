@@ -14,7 +14,7 @@ from winobench.errors import InputError
 from winobench.files import user_path
 
 ADAPTER_CONFIG = "adapter_config.json"
-"""The file beside peft's adapters."""
+"""The name of the config of peft's adapters."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

@@ -68,15 +68,15 @@ def find_weights(
       Local paths.
 
     Raises:
-      InputError: if there are none, or pickles only and these are not allowed; or if an adapter lies beside them, which
-        transformers would apply.
+      InputError: if there are none, or pickles only and these are not allowed, or if an adapter that transformers would apply
+        is next to them.
     """
     if source.find(join(subfolder, ADAPTER_CONFIG)) is not None:
         raise InputError(
-            f"{source} has an adapter beside its weights ({join(subfolder, ADAPTER_CONFIG)}), which is not applied"
-            " here: merge it into the weights (peft's merge_and_unload), or move it to a folder of its own, which a"
+            f"{source} has an adapter next to its weights ({join(subfolder, ADAPTER_CONFIG)}), which is not applied"
+            " here: merge it into the weights (peft's merge_and_unload), or move it to another folder, which a"
             " diffusion model takes as its LoRA",
-            code="adapter-beside-weights",
+            code="adapter-next-to-weights",
         )
     paths = _find(source, subfolder, stem, "safetensors", variant)
     if paths:

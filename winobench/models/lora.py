@@ -120,7 +120,7 @@ class LoRA(nnx.Module):
         return self.down.shape[-1]
 
     def __call__(self, x: jax.Array, dtype: Any, product: Callable[..., jax.Array] = jnp.matmul) -> jax.Array:
-        """x [..., inputs] -> [..., outputs], computed in ``dtype``; ``product`` is that of x and ``down``."""
+        """x [..., inputs] -> [..., outputs], computed in ``dtype``. ``product`` multiplies x by ``down``."""
         x, down, up = (jnp.asarray(part, dtype) for part in (x, self.down[...], self.up[...]))
         if self.dropout and self.dropout_key is not None:
             keep = 1.0 - self.dropout
@@ -147,7 +147,7 @@ class LoRALinear(nnx.Linear):
 
 
 class LoRAConv2d(Conv2d):
-    """A convolution with an adapter; as `LoRALinear`."""
+    """A convolution with an adapter, as `LoRALinear` is a dense layer with one."""
 
     def __init__(self, base: Conv2d, lora: LoRA):
         _take_over(self, base)
@@ -165,7 +165,7 @@ class LoRAConv2d(Conv2d):
 
 
 def _take_over(adapted: nnx.Module, base: nnx.Module) -> None:
-    """Gives an adapted layer what its base has, in place of the parent's own start, which would draw parameters."""
+    """Gives an adapted layer what its base has. The parent's ``__init__`` would make random parameters."""
     for name, value in vars(base).items():
         if not name.startswith("_"):
             setattr(adapted, name, value)
@@ -344,7 +344,7 @@ def _layers(network: nnx.Module, kinds: Any) -> dict[str, Any]:
 
 @functools.cache
 def _plain_layer(cls: Any, *sizes: int, **options: Any) -> tuple[Any, Any]:
-    """Structure and state of a layer without values; kept, since a network has few sizes."""
+    """Structure and state of a layer without values, which are kept since a network has few sizes."""
     return nnx.split(nnx.eval_shape(lambda: cls(*sizes, **options, rngs=nnx.Rngs(0))))
 
 
