@@ -165,8 +165,9 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
     """
     layers = lora.adaptable_layers(network)
     words = {name.replace(".", "_"): name for name in layers}
-    depths = getattr(network.config, "layers_per_block", ())
-    depths = depths if isinstance(depths, tuple) else (depths,) * len(network.config.block_out_channels)
+    config = getattr(network, "config", None)
+    depths = getattr(config, "layers_per_block", ())
+    depths = depths if isinstance(depths, tuple) else (depths,) * len(config.block_out_channels)
     found: dict[str, Adapter] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():

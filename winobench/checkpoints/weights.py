@@ -68,8 +68,8 @@ def find_weights(
       Local paths.
 
     Raises:
-      InputError: if there are none, or pickles only and these are not allowed, or if an adapter that transformers would apply
-        is next to them.
+      InputError: if there are none, or pickles only and these are not allowed, or if an adapter that transformers would
+        apply is next to them.
     """
     if source.find(join(subfolder, ADAPTER_CONFIG)) is not None:
         raise InputError(
