@@ -235,7 +235,7 @@ def lora_label(name: str) -> str:
     path = os.path.abspath(path)
     folder, file = os.path.split(path)
     if os.path.isfile(path):
-        path = folder if file.startswith("pytorch_lora_weights.") else os.path.splitext(path)[0]
+        path = folder if file.startswith(("pytorch_lora_weights.", "adapter_model.")) else os.path.splitext(path)[0]
     run, inside = os.path.split(path)
     if inside == "last" and os.path.basename(run) == "lora":
         return f"{model_label(os.path.dirname(run))}-last"

@@ -14,9 +14,11 @@ from tests.expectations import names, raises
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import relative_error
 from winobench import checkpoints, parallel
+from winobench.checkpoints import lora_layers
 from winobench.diffusion import families
 from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
 from winobench.errors import InputError
+from winobench.models import UNet2DConditionConfig, UNet2DConditionModel
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 TEXTS = ["a red cube left of the blue ball", "a photo", ""]
@@ -303,7 +305,8 @@ def test_kohyas_names_of_sdxls_blocks_are_those_of_diffusers(tmp_path):
         {key: value.contiguous() for key, value in state.items()}, tmp_path / "theirs.safetensors"
     )
     theirs = checkpoints.read_lora(tmp_path / "theirs.safetensors").parts["unet"]
-    read = checkpoints.read_lora(tmp_path / "kohya.safetensors").parts["unet"]
+    network = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sdxl())
+    read = lora_layers.fitted(network, checkpoints.read_lora(tmp_path / "kohya.safetensors").parts["unet"])
     assert set(read) == set(theirs) == set(layers)
     for layer, adapter in read.items():
         np.testing.assert_array_equal(adapter.down, tensors[f"{kohya_name('unet', layer, PLACES)}.lora_down.weight"])

@@ -172,8 +172,8 @@ class DiffusionITM:
           variant: of the weight files, such as ``fp16``.
           revision: branch, tag or commit of a hub id.
           allow_pickle: whether ``.bin`` files may be read, by a restricted unpickler.
-          lora: a LoRA file for this model, or a folder or hub id that holds ``pytorch_lora_weights.safetensors``
-            (`winobench.checkpoints.read_lora`); None for the model as it is.
+          lora: a LoRA file for this model, or a folder or hub id that holds ``pytorch_lora_weights.safetensors`` or
+            peft's files (`winobench.checkpoints.read_lora`); None for the model as it is.
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed beside
             each layer, and bfloat16 weights do not round them.

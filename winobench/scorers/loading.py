@@ -241,6 +241,7 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     hint = place.hint()
     if config is None and hint:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
+    place.refuse_adapter()
     _refuse_without_eyes(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if not kind.prefixes)
