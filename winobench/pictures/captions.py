@@ -26,6 +26,7 @@ from winobench.data import images
 from winobench.data.pictures import reading
 from winobench.errors import InputError
 from winobench.evaluation import asking, records, responses
+from winobench.models import holding
 from winobench.responders.language import Picture, PictureText, Request, Responder, Response
 
 CAPTIONS = "captions"
@@ -101,6 +102,7 @@ def write(
             code="wrong-kind-of-model",
         )
     paid = hasattr(responder, "cost")
+    responder = holding.hold(responder)
     fingerprint = responder.fingerprint()
     requests = [PictureText(one.picture, question, max_tokens) for one in shown]
     keys = [responses.key(fingerprint, request) for request in requests]

@@ -156,7 +156,7 @@ class _Run:
 
     def draw(self, drawer: Drawer) -> None:
         """Draws what is missing of one model, this process its part of it."""
-        pipeline = drawer.load()
+        pipeline = drawer.load().held()
         drawn = self._settle(drawer, pipeline)
         missing = _unpacked(parallel.broadcast_from_host0(lambda: self._missing(drawer)))
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]

@@ -14,10 +14,10 @@ from jax.sharding import Mesh
 
 from winobench import json_files, parallel
 from winobench.checkpoints import models
+from winobench.checkpoints.loaded import Loaded
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.base import Network
-from winobench.scorers import common
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,20 +43,37 @@ class NetworkFunction:
             return self.function(network, batch, *self.settings)
 
 
-def place(network: Network, mesh: Mesh | None) -> tuple[functional.Structure, list[jax.Array], Mesh]:
-    """Puts a network on the devices of a mesh: returns its structure, its parameters there, and the mesh.
+def place(network: Network, mesh: Mesh) -> tuple[functional.Structure, list[jax.Array]]:
+    """Puts a network on the devices of a mesh: returns its structure, and its parameters there.
 
     Args:
       network: stays as it is.
-      mesh: as of `winobench.scorers.common.mesh_for`.
+      mesh: the devices.
     """
     structure, params = functional.split(network)
-    mesh = common.mesh_for(params, mesh)
-    return structure, parallel.place_parameters(params, mesh), mesh
+    return structure, parallel.place_parameters(params, mesh)
+
+
+def place_loaded(loaded: Loaded, mesh: Mesh, *, copies: bool) -> tuple[functional.Structure, list[jax.Array]]:
+    """As `place`, of a model whose arrays are on some devices already.
+
+    Args:
+      loaded: stays as it is.
+      mesh: the devices.
+      copies: each device gets a copy; otherwise arrays that are on the mesh stay as they are, shared or not.
+    """
+    structure, params = loaded.parts()
+    if copies:
+        return structure, parallel.place_parameters(params, mesh)
+    shardings = parallel.parameter_shardings(params, mesh)
+    return structure, [
+        array if parallel.is_on(array, mesh) else parallel.put(array, sharding)
+        for array, sharding in zip(params, shardings, strict=True)
+    ]
 
 
 def fingerprint(network: Network, **others: Any) -> str:
-    """SHA-256, 64 hexadecimal digits, over weights and config; takes seconds for a large network.
+    """SHA-256, 64 hexadecimal digits, over weights and config; takes seconds for a large network, once.
 
     Args:
       network: in the dtype that it computes in.

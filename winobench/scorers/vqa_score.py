@@ -30,6 +30,7 @@ from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.data import question_texts
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor, OnSquare
+from winobench.diffusion import pure_functions
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.vision_language import VisionLanguageNetwork
@@ -128,7 +129,7 @@ def image_shapes(
 ) -> tuple[tuple[int, ...], ...]:
     """The shapes of what `VisionLanguageNetwork.see` gives of an image, in the order of the pytree's leaves."""
     images = jax.tree.map(lambda array: np.asarray(array)[None], processor.blank)
-    found = jax.eval_shape(NetworkFunction(structure, _see, (processor, before)), params, images)
+    found = pure_functions.shapes(NetworkFunction(structure, _see, (processor, before)), params, images)
     return tuple(leaf.shape[1:] for leaf in jax.tree.leaves(found))
 
 
@@ -173,6 +174,7 @@ class VQAScore(PairScorer):
         without ``question`` around it (`PromptForm.around`), and its score is the probability of its own answer.
     """
 
+    MODEL = "_loaded"
     answers_questions = True
 
     def __init__(
@@ -227,31 +229,34 @@ class VQAScore(PairScorer):
                 " two answers",
                 code="unknown-answer",
             )
-        graph, state = loaded.network
-        params, tree = jax.tree.flatten(state)
-        if mesh is not None:
-            params = parallel.place_parameters(params, mesh)
-        mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
-        structure = functional.Structure(graph, tree)
-        network = loaded.module()
-        self._dtype, self._reads_text = network.dtype.name, network.reads_text
-        blank = np.zeros(self.max_text_tokens + 1, np.int32)
-        before, _ = loaded.tokens(self.question, [""])
+        self._answers = answers
+        self._has_copies = mesh is not None
+        self._reads_text = loaded.module().reads_text
+        self._before, _ = loaded.tokens(self.question, [""])
         processor = loaded.processor
         if form.on_square:
             processor = OnSquare(**{part.name: getattr(processor, part.name) for part in dataclasses.fields(processor)})
-        shapes = image_shapes(structure, params, processor, before)
-        self._compiled_for = _Step(structure, answers, mesh, shapes)
+        blank = np.zeros(self.max_text_tokens + 1, np.int32)
         super().__init__(
             processor,
-            image_function(structure, processor, before),
-            NetworkFunction(structure, _encode_texts),
-            params,
-            mesh,
+            parallel.as_mesh(loaded.mesh if mesh is None else mesh),
             example_text=(blank,) * (1 + self._reads_text),
             batch_size=batch_size,
             rows=table_rows,
-            image_spec=network.image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1)),
+        )
+
+    def _place(self, loaded: LoadedVisionLanguageModel) -> None:
+        self._params = self._image_encoder = self._text_encoder = None  # there may be no room for two
+        structure, params = networks.place_loaded(loaded, self.mesh, copies=self._has_copies)
+        network = loaded.module()
+        self._dtype = network.dtype.name
+        shapes = image_shapes(structure, params, self.processor, self._before)
+        self._compiled_for = _Step(structure, self._answers, self.mesh, shapes)
+        self._encode_with(
+            image_function(structure, self.processor, self._before),
+            NetworkFunction(structure, _encode_texts),
+            params,
+            network.image_spec(self.mesh.shape.get(parallel.MODEL_AXIS, 1)),
         )
 
     @classmethod
@@ -318,9 +323,10 @@ class VQAScore(PairScorer):
         Each answer is a program of its own, which encodes the images that it is about.
         """
         asked = [question_texts.parts(text) for text in checked_texts(texts)]
-        scorers = {answer: self._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
+        held = self.held()
+        scorers = {answer: held._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
         if scorers.keys() == {None}:
-            return super().iter_scores(images, texts, pairs)
+            return super(VQAScore, held).iter_scores(images, texts, pairs)
         pairs = common.checked_pairs(pairs, len(images), len(texts))
         return _answer_by_answer(scorers, images, asked, pairs)
 
@@ -344,12 +350,13 @@ class VQAScore(PairScorer):
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
+        held = self.held()
         square = {"on_square": True} if self._loaded.form.on_square else {}
         return {
             "scorer": "vqa_score",
             "scoring_version": SCORING_VERSION,
-            "model": self._loaded.fingerprint,
-            "dtype": self._dtype,
+            "model": held._loaded.identity(),
+            "dtype": held._dtype,
             "score": self.kind,
             "question": self.question,
             "answer": self.answer,
