@@ -9,16 +9,18 @@ import weakref
 from typing import Any, Self
 
 from flax import nnx
+from jax.sharding import Mesh
 
 from winobench.checkpoints import models
 from winobench.models import functional, holding, lora
 
 
 class Loaded:
-    """Base of frozen dataclasses with ``network``, ``fingerprint`` and ``origin``."""
+    """Base of frozen dataclasses with ``network``, ``fingerprint``, ``mesh`` and ``origin``."""
 
     network: tuple[Any, Any]
     fingerprint: str
+    mesh: Mesh
     origin: holding.Taken | None
 
     def module(self) -> Any:

@@ -19,7 +19,6 @@ from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
-from winobench.models.holding import Holder
 from winobench.responders import decoding, shapes
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
@@ -33,7 +32,7 @@ _PICTURES = Limit(32, cpu=4)
 _TEMPERATURE = options.number(0, 100)
 
 
-class Captioner(Holder):
+class Captioner(networks.HoldsLoaded):
     """Writes texts about pictures.
 
     Each call uses the weights that the model has when the call begins.
@@ -43,8 +42,6 @@ class Captioner(Holder):
       template: what prompts stand in.
       mesh: the devices.
     """
-
-    MODEL = "_loaded"
 
     def __init__(
         self,
@@ -71,18 +68,16 @@ class Captioner(Holder):
           InputError: an option is out of its range.
         """
         self.config = loaded.config
-        self._loaded = loaded
+        self._use(loaded, mesh)
         self._seed = check_seed(seed)
         self.template = loaded.form.template if template is None else template
         vision_language.check_template("template", self.template, loaded.form)
-        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
-        self._has_copies = mesh is not None
         self._batch_size = common.positive("batch_size", _PICTURES.on(self.mesh) if batch_size is None else batch_size)
         self.held()
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
         self._params = None  # there may be no room for two
-        structure, self._params = networks.place_loaded(loaded, self.mesh, copies=self._has_copies)
+        structure, self._params = self._parameters(loaded)
         self._program = decoding.Program(
             structure,
             self.mesh,

@@ -27,7 +27,6 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.errors import InputError
-from winobench.models.holding import Holder
 from winobench.responders import batches, decoding, prompts, shapes
 from winobench.responders.language import Generation, Options, Raw, Request, Response, check_request
 from winobench.responders.shapes import Job, Shape
@@ -41,7 +40,7 @@ ANSWER_VERSION = 1
 _BATCHES_AHEAD = 2
 
 
-class LanguageModel(Holder):
+class LanguageModel(networks.HoldsLoaded):
     """Answers requests for options' log-likelihoods and for texts.
 
     Each call uses the weights that the model has when the call begins.
@@ -53,7 +52,6 @@ class LanguageModel(Holder):
       prompts: turns to tokens.
     """
 
-    MODEL = "_loaded"
     kinds = frozenset({"options", "generation"})
 
     def __init__(
@@ -80,17 +78,15 @@ class LanguageModel(Holder):
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
         self._seed = check_seed(seed)
         self.config = loaded.config
-        self._loaded = loaded
+        self._use(loaded, mesh)
         start = getattr(loaded.config, "decoder_start_token_id", None)
         self.prompts = prompts.Prompts(loaded.tokenizer, template=chat_template, separate=start is not None)
-        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
-        self._has_copies = mesh is not None
         self._longest = batches.longest(self.config)
         self.held()
 
     def _place(self, loaded: language_models.LoadedLanguageModel) -> None:
         self._params = None  # there may be no room for two
-        structure, self._params = networks.place_loaded(loaded, self.mesh, copies=self._has_copies)
+        structure, self._params = self._parameters(loaded)
         network, start = loaded.module(), getattr(loaded.config, "decoder_start_token_id", None)
         self._int8 = getattr(network, "int8", False)
         self._program = decoding.Program(structure, self.mesh, network.dtype.name, start, loaded.stop_ids)

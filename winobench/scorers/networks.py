@@ -18,6 +18,7 @@ from winobench.checkpoints.loaded import Loaded
 from winobench.errors import InputError
 from winobench.models import functional
 from winobench.models.base import Network
+from winobench.models.holding import Holder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,22 +55,32 @@ def place(network: Network, mesh: Mesh) -> tuple[functional.Structure, list[jax.
     return structure, parallel.place_parameters(params, mesh)
 
 
-def place_loaded(loaded: Loaded, mesh: Mesh, *, copies: bool) -> tuple[functional.Structure, list[jax.Array]]:
-    """As `place`, of a model whose arrays are on some devices already.
+class HoldsLoaded(Holder):
+    """A `Holder` of a loaded language model, whose arrays are on some devices already.
 
-    Args:
-      loaded: stays as it is.
+    Attributes:
       mesh: the devices.
-      copies: each device gets a copy; otherwise arrays that are on the mesh stay as they are, shared or not.
     """
-    structure, params = loaded.parts()
-    if copies:
-        return structure, parallel.place_parameters(params, mesh)
-    shardings = parallel.parameter_shardings(params, mesh)
-    return structure, [
-        array if parallel.is_on(array, mesh) else parallel.put(array, sharding)
-        for array, sharding in zip(params, shardings, strict=True)
-    ]
+
+    MODEL = "_loaded"
+    _shardings: tuple[Any, ...] = ()
+
+    def _use(self, loaded: Loaded, mesh: Mesh | None) -> None:
+        """Keeps a model, and a mesh each of whose devices gets a copy of the parameters; None for where they are."""
+        self._loaded, self._has_copies = loaded, mesh is not None
+        self.mesh = parallel.as_mesh(loaded.mesh if mesh is None else mesh)
+
+    def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:
+        """A model's structure, and its parameters on the devices; new ones go where those before them were."""
+        structure, params = loaded.parts()
+        if self._has_copies:
+            return structure, parallel.place_parameters(params, self.mesh)
+        if len(self._shardings) == len(params):
+            params = [parallel.put(array, place) for array, place in zip(params, self._shardings, strict=True)]
+        elif not all(parallel.is_on(array, self.mesh) for array in params):
+            params = parallel.place_parameters(params, self.mesh)
+        self._shardings = tuple(array.sharding for array in params)
+        return structure, params
 
 
 def fingerprint(network: Network, **others: Any) -> str:

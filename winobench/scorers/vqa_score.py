@@ -155,7 +155,7 @@ def lower_step(
     return _score_pairs.lower(_Step(structure, answers, mesh, shapes), params, images, texts, index)
 
 
-class VQAScore(PairScorer):
+class VQAScore(networks.HoldsLoaded, PairScorer):
     """Scores how well texts fit images by asking a language model that sees.
 
     The score of ``score="probability"`` is as published, from 0 to 1, where float32 has few numbers just below 1. That
@@ -174,7 +174,6 @@ class VQAScore(PairScorer):
         without ``question`` around it (`PromptForm.around`), and its score is the probability of its own answer.
     """
 
-    MODEL = "_loaded"
     answers_questions = True
 
     def __init__(
@@ -217,7 +216,7 @@ class VQAScore(PairScorer):
         )
         vision_language.check_template("question", self.question, form)
         self.kind = common.choice("score", score, SCORES)
-        self._loaded = loaded
+        self._use(loaded, mesh)
         self.max_text_tokens = self._longest(max_text_tokens)
         asked = {"answer": self.answer}
         if self.kind == "log_odds":
@@ -230,7 +229,6 @@ class VQAScore(PairScorer):
                 code="unknown-answer",
             )
         self._answers = answers
-        self._has_copies = mesh is not None
         self._reads_text = loaded.module().reads_text
         self._before, _ = loaded.tokens(self.question, [""])
         processor = loaded.processor
@@ -239,7 +237,7 @@ class VQAScore(PairScorer):
         blank = np.zeros(self.max_text_tokens + 1, np.int32)
         super().__init__(
             processor,
-            parallel.as_mesh(loaded.mesh if mesh is None else mesh),
+            self.mesh,
             example_text=(blank,) * (1 + self._reads_text),
             batch_size=batch_size,
             rows=table_rows,
@@ -247,7 +245,7 @@ class VQAScore(PairScorer):
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
         self._params = self._image_encoder = self._text_encoder = None  # there may be no room for two
-        structure, params = networks.place_loaded(loaded, self.mesh, copies=self._has_copies)
+        structure, params = self._parameters(loaded)
         network = loaded.module()
         self._dtype = network.dtype.name
         shapes = image_shapes(structure, params, self.processor, self._before)
