@@ -6,6 +6,7 @@ cosine between the two is ours; the paper has no number for it.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from winobench import parallel
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.errors import InputError
-from winobench.models import functional
+from winobench.models import functional, holding
 from winobench.models.bert import BertForSequenceClassification
 from winobench.models.holding import Holder
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
@@ -293,7 +294,9 @@ class ClipText:
 
     def held(self) -> ClipText:
         """The same with the weights of this moment."""
-        return ClipText(self.scorer.held())
+        found = copy.copy(self)
+        found.scorer = holding.hold(self.scorer)
+        return found
 
     def fingerprint(self) -> dict[str, Any]:
         """As declared."""
