@@ -358,6 +358,16 @@ def test_other_networks_and_dtypes_are_seen(make, at):
         matching.score(IMAGES, TEXTS)
 
 
+def test_donated_weights_are_refused_until_there_are_new_ones(make):
+    scorer = make()
+    kernel = scorer.pipeline.unet.conv_in.kernel
+    new = jax.jit(lambda array: 2 * array, donate_argnums=0)(kernel.get_value())
+    with raises("deleted-weights", "UNet2DConditionModel"):
+        scores(scorer)
+    kernel.set_value(new)
+    assert np.isfinite(scores(scorer)).all()
+
+
 def test_weights_are_identified_once(make, monkeypatch):
     pipeline, computed = make().pipeline, []
     original = models._sha256

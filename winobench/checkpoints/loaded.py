@@ -24,7 +24,7 @@ class Loaded:
     origin: holding.Taken | None
 
     def module(self) -> Any:
-        """The network as one object; what is changed in it is changed here, too."""
+        """The network as one object. Changes of it are changes of this."""
         return nnx.merge(*self.network)
 
     def parts(self) -> tuple[functional.Structure, list[Any]]:
@@ -32,7 +32,7 @@ class Loaded:
         return holding.split(self.module())
 
     def as_loaded(self) -> Self:
-        """The same, whose ``fingerprint`` is that of its arrays."""
+        """The same. Its ``fingerprint`` is declared to belong to its arrays."""
         return dataclasses.replace(self, origin=holding.Taken(*self.parts()))
 
     def held(self) -> Self:

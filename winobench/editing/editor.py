@@ -104,7 +104,7 @@ class EditDistance(Holder):
 
     def _place(self, pipeline: Pipeline) -> None:
         pipeline.check_image_size(self.image_size)
-        self._params = None  # there may be no room for two
+        self._params = None  # frees memory for the new ones
         self._denoiser, params = pipeline.denoiser_function()
         self._params = layouts.place_parameters(params, self.mesh)
         self._schedule = pipeline.schedule_at(self.image_size)

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from flax import nnx
 
+from winobench.errors import InputError
 from winobench.models import functional
 
 
@@ -39,8 +40,21 @@ class Taken:
 
 
 def split(network: nnx.Module) -> tuple[functional.Structure, list[Any]]:
-    """Takes a network apart as `functional.split`; its NumPy arrays become copies that nobody can write into."""
+    """Takes a network apart as `functional.split`; its NumPy arrays become copies that nobody can write into.
+
+    Raises:
+      InputError: an array was given away, as donated arguments of `jax.jit` are.
+    """
     structure, arrays = functional.split(network)
+    if any(
+        isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_deleted()
+        for array in arrays
+    ):
+        raise InputError(
+            f"weights of this {type(network).__name__} were donated to a compiled function, and are gone: put the new ones"
+            " into the network (nnx.update) before it is used",
+            code="deleted-weights",
+        )
     if not any(map(_is_writable, arrays)):
         return structure, arrays
     arrays = [_read_only(array) if _is_writable(array) else array for array in arrays]
@@ -105,10 +119,10 @@ class Holder(abc.ABC):
 
     @abc.abstractmethod
     def _place(self, model: Any) -> None:
-        """Makes all that depends on weights or structure from a model that nobody else changes."""
+        """Makes everything that depends on weights or structure, of a model that nobody else changes."""
 
     def held(self) -> Self:
-        """The same with the weights of this moment, whatever becomes of its model."""
+        """The same, which keeps the weights of this moment."""
         if self._is_held:
             return self
         with _lock:

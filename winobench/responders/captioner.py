@@ -76,7 +76,7 @@ class Captioner(networks.HoldsLoaded):
         self.held()
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
-        self._params = None  # there may be no room for two
+        self._params = None  # frees memory for the new ones
         structure, self._params = self._parameters(loaded)
         self._program = decoding.Program(
             structure,

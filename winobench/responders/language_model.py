@@ -85,7 +85,7 @@ class LanguageModel(networks.HoldsLoaded):
         self.held()
 
     def _place(self, loaded: language_models.LoadedLanguageModel) -> None:
-        self._params = None  # there may be no room for two
+        self._params = None  # frees memory for the new ones
         structure, self._params = self._parameters(loaded)
         network, start = loaded.module(), getattr(loaded.config, "decoder_start_token_id", None)
         self._int8 = getattr(network, "int8", False)

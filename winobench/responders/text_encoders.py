@@ -150,7 +150,7 @@ class NliEncoder(Holder):
         self.held()
 
     def _place(self, model: BertForSequenceClassification) -> None:
-        self._params = None  # there may be no room for two
+        self._params = None  # frees memory for the new ones
         structure, self._params = networks.place(model, self.mesh)
         self._function = networks.NetworkFunction(structure, classify)
 

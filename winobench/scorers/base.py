@@ -29,8 +29,8 @@ class Scorer(Protocol):
       score says how likely the answer is. Without it, tasks in question form are refused.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own; one whose mesh has devices of other processes is called by all of them with all of the work.
-    - ``held()``: the same scorer with the weights that it has now, whatever becomes of its model. An evaluation asks
-      for it once, and takes fingerprint and scores of it. Without it, a scorer whose fingerprint changes while it
+    - ``held()``: the same scorer, which keeps the weights that it has now. An evaluation asks for it once, and takes
+      fingerprint and scores from it. Without it, a scorer whose fingerprint changes while it
       scores is refused, and what it has scored since then is not recorded.
     - ``keep_in(folder, reuse=...)``, which is told the run's folder before anything is scored: there it may keep what
       it has paid for, in a folder of its own; with ``reuse``, it may look into those of the runs beside it.

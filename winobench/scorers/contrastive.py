@@ -126,7 +126,7 @@ class Contrastive(Holder):
         self.held()
 
     def _place(self, model: CLIPModel | SiglipModel) -> None:
-        self._image_encoder = self._text_encoder = None  # there may be no room for two
+        self._image_encoder = self._text_encoder = None  # frees memory for the new ones
         self._texts = _TEXTS_OF[type(model)]
         self._scale, self._bias = _terms(model)
         structure, params = networks.place(model, self.mesh)

@@ -126,7 +126,7 @@ class DiffusionITM(Holder):
     def _place(self, pipeline: Pipeline) -> None:
         pipeline.check_image_size(self.image_size)
         sizes = [table and table.encoder.size for table in (self._images, self._texts)]
-        self._images = self._texts = self._params = None  # there may be no room for two
+        self._images = self._texts = self._params = None  # frees memory for the new ones
         self._lora: dict[str, Any] | None = None
         self._denoiser, params = pipeline.denoiser_function()
         self._schedule = pipeline.schedule_at(self.image_size)
@@ -420,7 +420,7 @@ class DiffusionITM(Holder):
         """
         held, images, texts = self.held(), checked_list("images", images), checked_texts(texts)
         chosen, noise = held._samples(num_samples, seed, timesteps, noise)
-        text_table = held._texts.table(texts)  # first: nothing else need be beside text encoders that are staged
+        text_table = held._texts.table(texts)  # first: staged text encoders need the memory
         noise = parallel.put(noise, parallel.replicated(self.mesh))
         return Session(
             held._step,

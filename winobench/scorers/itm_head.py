@@ -159,7 +159,7 @@ class ItmHead(PairScorer):
                 f" takes {vision.image_size} x {vision.image_size}: check that both are of the same model",
                 code="mismatched-parts",
             )
-        self._params = self._image_encoder = self._text_encoder = None  # there may be no room for two
+        self._params = self._image_encoder = self._text_encoder = None  # frees memory for the new ones
         structure, params = networks.place(model, self.mesh)
         self._compiled_for = _Step(structure, self.head, self.mesh)
         self._encode_with(

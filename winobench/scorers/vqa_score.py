@@ -244,7 +244,7 @@ class VQAScore(networks.HoldsLoaded, PairScorer):
         )
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
-        self._params = self._image_encoder = self._text_encoder = None  # there may be no room for two
+        self._params = self._image_encoder = self._text_encoder = None  # frees memory for the new ones
         structure, params = self._parameters(loaded)
         network = loaded.module()
         self._dtype = network.dtype.name
