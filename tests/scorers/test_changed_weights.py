@@ -213,7 +213,13 @@ def run(scorer, task, folder, **options):
 
 
 def recorded(folder):
-    return sorted(str(row) for path in (folder / "errors").iterdir() for row in pq.read_table(path).to_pylist())
+    """(image, text, sample) -> error, of all parts."""
+    return {
+        (row["image"], row["text"], row["first_sample"] + number): error
+        for path in (folder / "errors").iterdir()
+        for row in pq.read_table(path).to_pylist()
+        for number, error in enumerate(row["errors"])
+    }
 
 
 def task_with(load_first=lambda: None):

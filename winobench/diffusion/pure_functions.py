@@ -156,7 +156,7 @@ def call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
 
 
 def shapes(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
-    """The shapes and dtypes of what a pure function gives; equal functions are traced once."""
+    """The shapes and dtypes of what a pure function gives. Equal functions are traced once."""
     return jax.eval_shape(functools.partial(call, function), params, *arguments)
 
 

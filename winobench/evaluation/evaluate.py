@@ -123,7 +123,7 @@ def evaluate(
         usable data, a folder of another run, errors that are not finite; another process failed or was lost, or does
         not see the same folder.
     """
-    # Held: identity and errors are of the same weights, whatever becomes of the model in the meantime.
+    # Identity and errors are of the same weights, even if the model changes in the meantime.
     started, scorer = time.monotonic(), holding.hold(base.for_evaluation(scorer))
     chosen = choose_tasks(tasks, data_dir)
     contracts.check_questions(chosen, scorer)

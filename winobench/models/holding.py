@@ -46,13 +46,11 @@ def split(network: nnx.Module) -> tuple[functional.Structure, list[Any]]:
       InputError: an array was given away, as donated arguments of `jax.jit` are.
     """
     structure, arrays = functional.split(network)
-    if any(
-        isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_deleted()
-        for array in arrays
-    ):
+    there = [array for array in arrays if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer)]
+    if any(array.is_deleted() for array in there):
         raise InputError(
-            f"weights of this {type(network).__name__} were donated to a compiled function, and are gone: put the new ones"
-            " into the network (nnx.update) before it is used",
+            f"weights of this {type(network).__name__} were donated to a compiled function, and are gone: put the new"
+            " ones into the network (nnx.update) before it is used",
             code="deleted-weights",
         )
     if not any(map(_is_writable, arrays)):
