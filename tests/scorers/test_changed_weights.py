@@ -14,11 +14,12 @@ from flax import nnx
 
 from tests import tiny_encoders
 from tests.evaluation import fakes as tasks
+from tests.evaluation import text_fakes
 from tests.expectations import raises
 from tests.models.test_networks import filled
 from tests.scorers import tiny_models
 from tests.tiny_vision_language import write_vision_language
-from winobench import checkpoints, evaluate, parallel
+from winobench import checkpoints, evaluate, evaluate_questions, parallel
 from winobench.checkpoints import models, vision_language
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import holding, lora
@@ -267,6 +268,27 @@ def test_an_evaluation_keeps_the_weights_that_it_began_with(make, tmp_path):
     identities = [json.loads((tmp_path / name / "config.json").read_text())["identity"]["scorer"] for name in "ab"]
     assert identities[0] == identities[1] != scorer.fingerprint()
     assert recorded(tmp_path / "a") == recorded(tmp_path / "b")
+
+
+def test_questions_are_answered_by_the_weights_of_the_beginning(at, tmp_path):
+    model, task = KINDS["language_model"].make(at), text_fakes.text_task(pairs=1)
+
+    def load(data_dir, limit):
+        change(model._loaded.module())
+        return task.load(data_dir, limit)
+
+    how = {"protocol": "scored", "progress": False, "reuse": False}
+    before = model.fingerprint()
+    first = evaluate_questions(model, [task], tmp_path / "a", **how)
+    second = evaluate_questions(model, [dataclasses.replace(task, load=load)], tmp_path / "b", **how)
+    assert first["versions"]["scorer"] == second["versions"]["scorer"] == before != model.fingerprint()
+    assert answers(tmp_path / "a") == answers(tmp_path / "b") != {}
+
+
+def answers(folder):
+    """Key -> raw answer."""
+    lines = [line for path in (folder / "responses").glob("*.jsonl") for line in path.read_text().splitlines()]
+    return {line["key"]: line["raw"] for line in map(json.loads, lines)}
 
 
 def test_a_session_keeps_the_weights_that_it_began_with(make):
