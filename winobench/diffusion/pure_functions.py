@@ -168,6 +168,11 @@ def call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
     return function(params, *arguments)
 
 
+def shapes(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
+    """The shapes and dtypes of what a pure function gives. Equal functions are traced once."""
+    return jax.eval_shape(functools.partial(call, function), params, *arguments)
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any, rows: Tree) -> Tree:
     """Calls a pure function, compiled, on rows that the mesh's data axis splits; each device works on its own.

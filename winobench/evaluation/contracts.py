@@ -16,6 +16,7 @@ import numpy as np
 
 from winobench import json_files, metrics, options
 from winobench.errors import InputError
+from winobench.models import holding
 from winobench.scorers import base
 from winobench.tasks.base import Example, Task
 
@@ -183,6 +184,28 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
             code="bad-fingerprint",
         )
     return json_values(said, f"{_called(scorer)}.fingerprint()")
+
+
+def check_same(scorer: Any, before: Mapping[str, Any]) -> None:
+    """Makes sure that a scorer is still what it was when its evaluation began.
+
+    Args:
+      scorer: as the evaluation uses it.
+      before: its fingerprint at first.
+
+    Raises:
+      InputError: its fingerprint is another one.
+    """
+    if isinstance(getattr(scorer, "scorer", scorer), holding.Holder):
+        return  # held: nobody changes it
+    now = fingerprint(scorer)
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise InputError(
+            f"the fingerprint of {_called(scorer)} has another {changed[0]!r} than when the evaluation began: leave"
+            " weights and options as they are until it is done, or give the scorer a method held()"
+            " (winobench.scorers.base.Scorer)",
+            code="scorer-changed",
+        )
 
 
 def json_values(value: Any, what: str) -> Any:

@@ -18,6 +18,7 @@ from winobench import progress as progress_bars
 from winobench.errors import InputError
 from winobench.evaluation import asking, lifecycle, pictured, protocols, records, responses
 from winobench.evaluation.evaluate import READY, choose_tasks
+from winobench.models import holding
 from winobench.responders.language import Picture, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
@@ -109,8 +110,8 @@ def evaluate_questions(
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     has = protocols.Has(pictures is not None, captioner is not None)
     chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
+    responder, captions = holding.hold(responder), None
     fingerprint = dict(responder.fingerprint())
-    captions = None
     if captioner is not None and any(one.needs == "captions" for one in chosen_protocols.values()):
         captions = pictured.Captions(captioner)
     failed: dict[str, InputError] = {}

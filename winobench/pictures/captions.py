@@ -26,6 +26,7 @@ from winobench.data import images
 from winobench.data.pictures import reading
 from winobench.errors import InputError
 from winobench.evaluation import asking, records, responses
+from winobench.models import holding
 from winobench.responders.language import Picture, PictureText, Request, Responder, Response
 from winobench.texts import check_texts
 
@@ -106,6 +107,7 @@ def write(
     for one in shown:
         _check_name(one.picture.path)
     paid = hasattr(responder, "cost")
+    responder = holding.hold(responder)
     fingerprint = responder.fingerprint()
     requests = [PictureText(one.picture, question, max_tokens) for one in shown]
     keys = [responses.key(fingerprint, request) for request in requests]
