@@ -57,6 +57,46 @@ def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
     return text
 
 
+# First bytes -> (kind of file, what to do with one that should be something else).
+_CONVERT = "convert it to PNG or JPEG"
+_KINDS = (
+    (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder"),
+    (b"\xff\x0a", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
+    (b"8BPS", "a Photoshop file", _CONVERT),
+    (b"%!PS", "a PostScript file", _CONVERT),
+    (b"%PDF", "a PDF file", _CONVERT),
+    (b"<svg", "an SVG file", _CONVERT),
+    (b"\x1aE\xdf\xa3", "a video", "give an image"),
+    (b"<!doctype html", "an HTML page", "download the file again"),
+    (b"<html", "an HTML page", "download the file again"),
+    (b"{", "a JSON file", "download the file again"),
+    (b"PK\x03\x04", "a zip archive", "unpack it"),
+    (b"\x1f\x8b", "a gzip archive", "unpack it"),
+    (b"Rar!", "a RAR archive", "unpack it"),
+    (b"7z\xbc\xaf", "a 7z archive", "unpack it"),
+)
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+
+
+def known_kind(head: bytes) -> tuple[str, str] | None:
+    """(kind, advice) of a file whose first bytes tell, such as ("a Git LFS pointer", ...); None for others.
+
+    Args:
+      head: the first bytes, 64 or more of them if the file has as many.
+    """
+    if head[4:8] == b"ftyp":
+        is_image = head[8:12] in _HEIC_BRANDS
+        return ("a HEIC image", _CONVERT) if is_image else ("a video", "give an image")
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith(b"<?xml") and b"<svg" in text:
+        return "an SVG file", _CONVERT
+    return next(
+        ((kind, advice) for start, kind, advice in _KINDS if start in (head[: len(start)], text[: len(start)])), None
+    )
+
+
 def check_regular(path: str | os.PathLike) -> None:
     """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end.
 
