@@ -72,8 +72,10 @@ def refused_environment(error: BaseException) -> str | None:
     where = None if trace is None else trace.tb_frame.f_globals.get("__name__")
     if not isinstance(error, Exception) or where not in (_SETTINGS, _DEVICES):
         return None
-    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    given = [f"{name}={os.environ[name]!r}" for name in sorted(os.environ) if name.startswith("JAX_")]
+    reason = " ".join(str(error).split()).rstrip(".") or "it does not say why"
+    of_devices = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_DEFAULT_DEVICE")
+    names = of_devices if where == _DEVICES else [] if "jax_" in reason.lower() else sorted(os.environ)
+    given = [f"{name}={os.environ[name]!r}" for name in names if name.startswith("JAX_") and name in os.environ]
     seen = f" (in the environment: {', '.join(given)})" if given else ""
     fault = "JAX refuses a setting" if where == _SETTINGS else "JAX finds no device"
     return f"{fault}: {reason}{seen}."
@@ -98,3 +100,5 @@ def _told(kind: type[BaseException], error: BaseException, traceback: types.Trac
 # found the module yet when it imports the package, and says so here.
 if sys.argv[:1] == ["-m"]:
     sys.excepthook = _told
+    # JAX would take away the frames by which `refused_environment` knows its errors.
+    os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
