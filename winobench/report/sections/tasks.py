@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winobench.report import analysis, paper, published_texts
+from winobench.report import paper, published_texts
 from winobench.report.labels import task_label
 from winobench.report.published import PublishedNumber
 from winobench.report.published_texts import TextNumber
-from winobench.report.runs import Run, TaskRun
+from winobench.report.runs import Run
 from winobench.report.sections.shared import (
     PROPORTION_COLUMNS,
     Cell,
@@ -23,8 +23,6 @@ from winobench.report.sections.shared import (
     spread_of,
     sub_task_folds,
 )
-
-_SAME_VALUE = 1e-9
 
 
 def task_section(report_data: ReportData) -> Section:
@@ -103,19 +101,14 @@ def _on_the_paper(report_data: ReportData) -> str:
 
 
 def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
-    """What a run lacks, and what of it was changed; with its name where there are several."""
+    """What a run lacks; with its name where there are several."""
     whose = f" in {run.label}" if several else ""
     notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
     notes += [f"{run.label}: {note}" if several else note for note in run.notes]
     missing = [task_label(task) for task in tasks if task not in run.tasks and task not in run.failed]
     if missing:
         notes.append(f"{run.label} was not asked: {', '.join(missing)}.")
-    return notes + [
-        f"{run.label}: {wrong} of {task_label(name)} does not follow from the stored scores; the folder was changed "
-        "after the run."
-        for name, record in run.tasks.items()
-        if (wrong := _disagreeing(record))
-    ]
+    return notes
 
 
 def _paper_table(tasks: Sequence[str]) -> Table:
@@ -141,12 +134,3 @@ def _paper_table(tasks: Sequence[str]) -> Table:
 
 def _row(number: PublishedNumber | TextNumber) -> str:
     return number.method if isinstance(number, TextNumber) else number.row
-
-
-def _disagreeing(record: TaskRun) -> str | None:
-    """The first row of the results that the stored scores contradict."""
-    for row in analysis.rows_of(record):
-        entry = record.results.get(row.name)
-        if entry is not None and abs(entry["value"] - row.value) > _SAME_VALUE:
-            return row.name
-    return None
