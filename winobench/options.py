@@ -193,7 +193,8 @@ def _value(text: str) -> bool | int | float | str:
         return text == "true"
     for kind in (int, float):
         with contextlib.suppress(ValueError):
-            return kind(text)
+            if text.isascii() and math.isfinite(kind(text)):
+                return kind(text)
     return text
 
 

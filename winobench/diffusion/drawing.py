@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
-from winobench import memory, options, parallel
+from winobench import memory, options, parallel, random_numbers
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
 from winobench.errors import InputError
@@ -249,7 +249,7 @@ def _checked_latents(name: str, latents: ArrayLike, shape: tuple[int, ...]) -> j
 
 
 def _drawn(keys: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+    return jax.vmap(lambda key: random_numbers.normal(key, shape))(keys)
 
 
 def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> tuple[jax.Array, jax.Array]:
@@ -257,7 +257,7 @@ def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> t
     seeds = _of_each("seed", seed, options.SEED, total) if np.ndim(seed) else [options.SEED.check("the seed", seed)]
     seeds = seeds * total if len(seeds) == 1 else seeds
     numbers = _of_each("numbers", range(total) if numbers is None else numbers, _NUMBERS, total)
-    roots = {one: jax.random.key(one) for one in set(seeds)}
+    roots = {one: random_numbers.seed_key(one) for one in set(seeds)}
     roots = jnp.stack([roots[one] for one in seeds])
     fold = jax.vmap(jax.random.fold_in)
     numbers = jnp.asarray(numbers, jnp.uint32)

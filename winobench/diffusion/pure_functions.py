@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from winobench import parallel
+from winobench import parallel, random_numbers
 from winobench.diffusion import samplers
 from winobench.models import functional
 
@@ -158,7 +158,7 @@ class LatentDrawing:
                 shared.empty,
                 guidance_scale=shared.guidance_scale,
                 clean=rows.clean,
-                keys=None if rows.keys is None else jax.random.wrap_key_data(rows.keys),
+                keys=None if rows.keys is None else jax.random.wrap_key_data(rows.keys, impl=random_numbers.GENERATOR),
             )
 
 

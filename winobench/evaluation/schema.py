@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, T
 from winobench.errors import InputError
 
 _MOST_LETTERS = 60
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Room for the rounding of numbers that have to lie in a range."""
 
 
 class Bounds(NamedTuple):
@@ -25,7 +26,7 @@ class Bounds(NamedTuple):
     high: float = math.inf
 
     def __contains__(self, value: float) -> bool:
-        return self.low - _ROUNDING <= value <= self.high + _ROUNDING
+        return self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def __str__(self) -> str:
         return f"from {self.low:g} on" if self.high == math.inf else f"from {self.low:g} to {self.high:g}"

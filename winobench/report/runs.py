@@ -105,6 +105,17 @@ class TaskRun:
         """The metric itself; None for bias, ratings and texts, and where its code is not at hand."""
         return None if self.metric is None else metrics.METRICS.get(self.metric)
 
+    @functools.cached_property
+    def judged(self) -> dict[str, metrics.Outcome]:
+        """What became of the examples under each outcome of the metric; none without examples, or the metric's code.
+
+        Raises:
+          ValueError: the metric cannot judge them.
+        """
+        if self.examples is None or self.judge is None:
+            return {}
+        return self.judge(self.examples.scores, self.examples.targets)
+
 
 @dataclasses.dataclass
 class Run:
@@ -213,6 +224,8 @@ def read_run(path: str | os.PathLike) -> Run:
       InputError: there is no such folder, it holds no run, one that has not finished, or one of another layout, or a
         file of it cannot be read.
     """
+    from winobench.report import consistency  # late: it needs this module
+
     path = pathlib.Path(user_path(path))
     config_path, results_path = path / "config.json", path / "results.json"
     config = _read_config(path, config_path)
@@ -233,6 +246,7 @@ def read_run(path: str | os.PathLike) -> Run:
                 f"{results_path} has a task of the odd name {shortened(name, 32)!r}: restore the file.",
                 code="damaged-file",
             )
+    consistency.check_config(config, results, config_path)
     notes = []
     if config.get("status") != "finished":
         notes.append(f"The run's status is “{config.get('status')}”: its numbers are those of its last complete pass.")
@@ -251,6 +265,7 @@ def read_run(path: str | os.PathLike) -> Run:
             for row, entry in entries.items():
                 _check(entry, kind, f"tasks.{name}.{row} of {results_path}")
         task = tasks[name] = _task_run(path, name, entries, recorded, rounds.get(name), config["identity"])
+        consistency.check_task(task, results_path)
         if task.examples is None:
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
         elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
@@ -287,8 +302,7 @@ def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
         names = [name for name in record.results if "/" not in name]
         parts = {name: record.examples.parts[name] for name in names if name in record.examples.parts}
         return parts or {names[0]: record.examples.correct}
-    answers = record.judge(record.examples.scores, record.examples.targets)
-    return {name: outcome.correct for name, outcome in answers.items()}
+    return {name: outcome.correct for name, outcome in record.judged.items()}
 
 
 def _task_run(
@@ -327,15 +341,14 @@ def _task_run(
         deterministic = given is None
     said = described or {}
     weights = None if said.get("weights") is None else np.array(said["weights"])
-    metric = recorded["name"] or None
     return TaskRun(
         name=name,
         results=entries,
-        metric=metric,
+        metric=recorded["name"] or None,
         shown=tuple(recorded["shown"]),
         best=1.0 if recorded.get("higher_is_better", True) else 0.0,
         identity=(identity.get("tasks") or {}).get(name, {}),
-        examples=read_examples(table_path, metric) if table_path.is_file() else None,
+        examples=read_examples(table_path) if table_path.is_file() else None,
         num_samples=num_samples,
         timesteps=timesteps,
         deterministic=deterministic,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winobench.report import analysis, paper, published_texts
+from winobench.report import paper, published_texts
 from winobench.report.labels import task_label
 from winobench.report.published import PublishedNumber
 from winobench.report.published_texts import TextNumber
-from winobench.report.runs import Run, TaskRun
+from winobench.report.runs import Run
 from winobench.report.sections.shared import (
     PROPORTION_COLUMNS,
     Cell,
@@ -24,8 +24,6 @@ from winobench.report.sections.shared import (
     sub_task_folds,
 )
 from winobench.report.table import constant_notes
-
-_SAME_VALUE = 1e-9
 
 
 def task_section(report_data: ReportData) -> Section:
@@ -104,7 +102,7 @@ def _on_the_paper(report_data: ReportData) -> str:
 
 
 def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
-    """What a run lacks, and what of it was changed; with its name where there are several."""
+    """What a run lacks; with its name where there are several."""
     whose = f" in {run.label}" if several else ""
     notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
     notes += [f"{run.label}: {note}" if several else note for note in run.notes]
@@ -113,12 +111,7 @@ def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
     missing = [task_label(task) for task in tasks if task not in run.tasks and task not in run.failed]
     if missing:
         notes.append(f"{run.label} was not asked: {', '.join(missing)}.")
-    return notes + [
-        f"{run.label}: {wrong} of {task_label(name)} does not follow from the stored scores; the folder was changed "
-        "after the run."
-        for name, record in run.tasks.items()
-        if (wrong := _disagreeing(record))
-    ]
+    return notes
 
 
 def _paper_table(tasks: Sequence[str]) -> Table:
@@ -144,12 +137,3 @@ def _paper_table(tasks: Sequence[str]) -> Table:
 
 def _row(number: PublishedNumber | TextNumber) -> str:
     return number.method if isinstance(number, TextNumber) else number.row
-
-
-def _disagreeing(record: TaskRun) -> str | None:
-    """The first row of the results that the stored scores contradict."""
-    for row in analysis.rows_of(record):
-        entry = record.results.get(row.name)
-        if entry is not None and abs(entry["value"] - row.value) > _SAME_VALUE:
-            return row.name
-    return None
