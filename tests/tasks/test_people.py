@@ -146,7 +146,9 @@ def test_rows_with_equal_prompts_are_ranked_apart():
 def test_pictures_of_a_prompt_of_geneval_are_compared_whatever_drew_them():
     rows = [("sdv2/00000", [1.0], [0.2]), ("clip/00000", [2.0], [0.8]), ("sdv2/00014", [1.0, 2.0], [0.2, 0.8])]
     found = results_of("meta_geneval", rows)
-    assert found["within_prompt_kendall_tau_b"]["prompts"] == found["within_prompt_kendall_tau_b"]["prompts_with_tau"] == 2
+    assert (
+        found["within_prompt_kendall_tau_b"]["prompts"] == found["within_prompt_kendall_tau_b"]["prompts_with_tau"] == 2
+    )
 
 
 @needs_reference
