@@ -160,7 +160,7 @@ def test_pictures_that_nobody_judges_are_said(tmp_path):
 
     published(tmp_path, labels, judged=lambda number, sample: number)
     (tmp_path / "9.0" / "1.5" / "00002" / "samples" / "00001.png").unlink()
-    with pytest.warns(UserWarning, match=r"4 of the 5 pictures.* 1 pictures .*00002/samples/00001\.png"):
+    with pytest.warns(UserWarning, match=r"4 of the 5 images.* 1 images .*00002/samples/00001\.png"):
         assert groups_of(tmp_path).count(("1.5", "1.5, correct")) == 1
 
 

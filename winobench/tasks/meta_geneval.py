@@ -111,7 +111,7 @@ def _answers(table: Entry) -> Iterator[tuple[Entry, int]]:
 
 
 def _prompt_of(id: str) -> str:
-    """The prompt's number, of whatever source its pictures are."""
+    """The prompt's number, without the source of the images."""
     return id.partition("/")[2]
 
 

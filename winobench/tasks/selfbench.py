@@ -10,8 +10,8 @@ The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` w
 ``samples``, and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or
 ``human_label``). Models' folders have the names of their repositories, such as ``stable-diffusion-v1-5``, and their
 drawers the published code's versions, ``1.5``, ``2.0``, ``3-m`` and ``flux``. A picture is correct where all of its
-labels are ``original_good``; of ``3-m``, one of them. FLUX.1 has no filter file. A filter file that is missing is said,
-and so is how many pictures one does not judge.
+labels are ``original_good``; of ``3-m``, one of them. FLUX.1 has no filter file. A warning names a missing filter file,
+and counts the images that a filter file does not judge.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
         drawer = _VERSIONS.get(place.name, place.name)
         if drawer in drawers:
             raise InputError(
-                f"{drawers[drawer]} and {place} both have pictures of {drawer!r}: name the folder of one guidance scale,"
+                f"{drawers[drawer]} and {place} both have images of {drawer!r}: name the folder of one guidance scale,"
                 f" such as {place.parent}",
                 code="named-twice",
             )
@@ -223,7 +223,7 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
 
 
 def _of_drawer(drawer: str, place: pathlib.Path, found: Sequence[pathlib.Path]) -> Iterator[Drawn]:
-    """The pictures in a model's folders of samples; says of how many nobody says whether they are correct."""
+    """The images in a model's folders of samples. Warns where not all of them have a verdict."""
     labels, verdicts = _verdicts(place, drawer)
     left, unknown, count = set(verdicts), 0, 0
     for samples in found:
@@ -237,9 +237,9 @@ def _of_drawer(drawer: str, place: pathlib.Path, found: Sequence[pathlib.Path]) 
             yield Drawn(f"{place.name}/{name}", path, drawer, tag, texts, target, correct, content)
     said = []
     if labels is not None and unknown:
-        said.append(f"{labels} does not judge {unknown:,} of the {count:,} pictures in {place}")
+        said.append(f"{labels} does not judge {unknown:,} of the {count:,} images in {place}")
     if left:
-        said.append(f"{labels} judges {len(left):,} pictures that are not in {place}, such as {min(left)}")
+        said.append(f"{labels} judges {len(left):,} images that are not in {place}, such as {min(left)}")
     if said:
         warnings.warn("; ".join(said), stacklevel=2)
 
@@ -259,9 +259,9 @@ def _read_record(path: pathlib.Path) -> tuple[str, tuple[str, ...], int]:
 
 
 def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Mapping[str, bool | None]]:
-    """The filter file of a model's folder, and <prompt>/samples/<file> -> whether it is correct, None if nobody says.
+    """The filter file of a model's folder, and <prompt>/samples/<file> -> whether it is correct, None without a label.
 
-    Without a file, which is said, there are no verdicts.
+    Warns where the file is missing, and has no verdicts then.
     """
     guidance = place.parent.name
     scale = f"{float(guidance):g}" if guidance.replace(".", "", 1).isdigit() else guidance
@@ -272,8 +272,8 @@ def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Ma
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         warnings.warn(
-            f"there are no rows '{drawer}, correct': there is no filter file {paths[0]} that says which pictures of"
-            f" {place} are correct",
+            f"the filter file {paths[0]} is missing, so that results have no rows '{drawer}, correct': put it there to"
+            f" tell which images of {place} are correct",
             stacklevel=2,
         )
         return None, {}
