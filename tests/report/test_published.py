@@ -215,7 +215,7 @@ def test_every_number_stands_beside_one_that_we_measure():
         for number in of_task:
             if task.association is not None:
                 known = {"average_absolute_effect_size", *(pair.name for pair in task.association.pairs)}
-            elif task.metric == "winoground":
+            elif task.metric in ("winoground", "winoground_image"):
                 known = {"text", "image", "group", "Object/text", "Relation/text", "Both/text"}
             elif task.is_rated:
                 known = {"preference_accuracy", "kendall_tau_b", "pearson"}
