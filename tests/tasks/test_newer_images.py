@@ -190,9 +190,10 @@ def test_mmvp_pairs_neighbouring_numbers(tmp_path):
         read("mmvp_structural", tmp_path)
 
 
-def test_mmvps_headline_is_its_authors_pair_accuracy():
+@pytest.mark.parametrize("task", ["mmvp_color", "cola"])
+def test_the_headline_is_the_authors_pair_accuracy(task):
     """Both texts find their image, whatever the images' own texts."""
-    metric = METRICS[TASKS["mmvp_color"].metric]
+    metric = METRICS[TASKS[task].metric]
     scores = [np.array([[0.9, 0.8], [0.1, 0.85]]), np.array([[0.9, 0.1], [0.95, 0.97]])]
     found = metric(scores, [None, None])
     assert found[metric.headline].correct.tolist() == [True, False]

@@ -145,8 +145,8 @@ WINOGROUND = Metric(
 """Text, image and group score; the right answer is the diagonal."""
 
 WINOGROUND_IMAGE = dataclasses.replace(WINOGROUND, name="winoground_image", headline="image")
-"""The same with the image score as the headline, which is MMVP-VLM's pair accuracy (Tong et al. 2024, evaluate_vlm.py):
-each of two texts finds its image."""
+"""The same with the image score as the headline, as MMVP-VLM (Tong et al. 2024, evaluate_vlm.py) and COLA (Ray et al.
+2023) count pairs: each of two texts finds its image."""
 
 
 def _is_whole(number) -> bool:
