@@ -6,7 +6,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.pictures import fakes
 from winobench.data.pictures.prompts import Prompt
 from winobench.data.pictures.verdicts import Verdict, write_verdicts
@@ -72,7 +72,8 @@ def test_it_is_evaluated_by_drawer(run, tmp_path):
     assert rows["accuracy"]["ties"] == 8  # it cannot tell three from two
 
 
-def published(folder, labels, model="1.5"):
+def published(folder, labels, model="1.5", version=None, judged=lambda number, sample: True):
+    """Self-Bench's layout, with a filter file for the version, by default called as the folder."""
     rows = []
     for number, record in enumerate(RECORDS):
         place = folder / "9.0" / model / f"{number:05d}"
@@ -80,6 +81,8 @@ def published(folder, labels, model="1.5"):
         (place / "metadata.jsonl").write_text(json.dumps(record) + "\n")
         for sample in range(2):
             PIL.Image.new("RGB", (4, 4), (number * 20, sample, 0)).save(place / "samples" / f"{sample:05d}.png")
+            if not judged(number, sample):
+                continue
             rows.append(
                 {
                     "tag": record["tag"],
@@ -89,7 +92,7 @@ def published(folder, labels, model="1.5"):
                 }
             )
     (folder / "filter").mkdir(exist_ok=True)
-    (folder / "filter" / f"SD-{model}-CFG=9.json").write_text(json.dumps(rows))
+    (folder / "filter" / f"SD-{version or model}-CFG=9.json").write_text(json.dumps(rows))
 
 
 def labelled(*names):
@@ -111,6 +114,72 @@ def test_the_published_layout(tmp_path, model, correct):
     assert groups.count((model,)) == 4 - correct
     # The folder of a guidance scale may be named, too.
     assert tasks_from([f"selfbench:{tmp_path / '9.0'}"])[0].count(None) == 4
+
+
+def groups_of(*places):
+    return [
+        example.groups
+        for task in tasks_from([f"selfbench:{place}" for place in places])
+        for example in task.load(None, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "version"),
+    [
+        ("stable-diffusion-v1-5", "1.5"),
+        ("stable-diffusion-2-base", "2.0"),
+        ("stable-diffusion-3-medium-diffusers", "3-m"),
+    ],
+)
+@pytest.mark.parametrize("place", [".", ".."])
+def test_filter_files_are_found_by_the_version_of_a_models_folder(tmp_path, folder, version, place):
+    """As published; the README has the filter files in the folder of the guidance scales, the code above it."""
+
+    def labels(number, sample):
+        good = labelled("original_good") if version != "2.0" else {"human_label": "original_good"}
+        return good if sample else labelled("bad")
+
+    root = tmp_path / "images"
+    published(root, labels, folder, version)
+    (root / "filter").rename(root / "moved").rename(root / place / "filter")
+    groups = groups_of(root)
+    assert groups.count((version, f"{version}, correct")) == groups.count((version,)) == 3
+    assert len(groups) == 6
+
+
+def test_a_missing_filter_file_is_said(tmp_path):
+    published(tmp_path, lambda number, sample: labelled("original_good"), "FLUX.1-dev", "3-m")
+    with pytest.warns(UserWarning, match=r"SD-flux-CFG=9\.json"):
+        assert set(groups_of(tmp_path)) == {("flux",)}
+
+
+def test_pictures_that_nobody_judges_are_said(tmp_path):
+    def labels(number, sample):
+        return labelled(*["original_good"] * sample)
+
+    published(tmp_path, labels, judged=lambda number, sample: number)
+    (tmp_path / "9.0" / "1.5" / "00002" / "samples" / "00001.png").unlink()
+    with pytest.warns(UserWarning, match=r"4 of the 5 images.* 1 images .*00002/samples/00001\.png"):
+        assert groups_of(tmp_path).count(("1.5", "1.5, correct")) == 1
+
+
+def test_two_guidance_scales_of_a_model_are_not_one_drawer(tmp_path):
+    published(tmp_path, lambda number, sample: labelled("original_good"))
+    (tmp_path / "9.0").rename(tmp_path / "7.0")
+    published(tmp_path, lambda number, sample: labelled("original_good"))
+    with pytest.raises(InputError, match=names("'1.5'", str(tmp_path / "7.0"), str(tmp_path / "9.0"))):
+        tasks_from([f"selfbench:{tmp_path}"])
+    assert len(groups_of(tmp_path / "9.0")) == 6
+
+
+def test_labels_that_contradict_are_named(tmp_path):
+    published(tmp_path, lambda number, sample: labelled("original_good"))
+    path = tmp_path / "filter" / "SD-1.5-CFG=9.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([*rows, {**rows[0], **labelled("bad")}]))
+    with raises("contradicting-rows", "00000/samples/00000.png", "row 7"):
+        tasks_from([f"selfbench:{tmp_path}"])
 
 
 def test_human_labels_and_two_drawers(tmp_path):

@@ -131,7 +131,7 @@ def _metric_results(
             metrics.RATING_METRICS[task.metric],
             scores,
             [question.ratings for question in questions],
-            [question.texts[0] for question in questions],
+            [task.prompt_of(question.id) for question in questions],
             [question.groups for question in questions],
             seed=seed,
         )

@@ -382,7 +382,7 @@ def rating_results(
       metric: the task's.
       scores: an example: floats of its pictures, higher = better match.
       ratings: the same of people.
-      prompts: the prompt of each example; several may share one.
+      prompts: the prompt of each example, by its published id; several may share one.
       groups: an example's sub-tasks.
       seed: of the resamples.
       num_resamples: of the bootstrap.

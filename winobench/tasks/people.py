@@ -11,6 +11,7 @@ takes it away. Other scorers' scores are ranked as they are.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from winobench.tasks.annotations import Entry
@@ -18,7 +19,16 @@ from winobench.tasks.base import Task
 from winobench.tasks.published import PublishedData, published_task
 
 
-def rated_task(*, name: str, description: str, metric: str, most_pictures: int, source: PublishedData) -> Task:
+def rated_task(
+    *,
+    name: str,
+    description: str,
+    metric: str,
+    most_pictures: int,
+    source: PublishedData,
+    version: int = 1,
+    prompt_of: Callable[[str], str] = str,
+) -> Task:
     """A task on pictures that people have rated.
 
     Args:
@@ -27,10 +37,12 @@ def rated_task(*, name: str, description: str, metric: str, most_pictures: int, 
       metric: a name in `winobench.metrics.RATING_METRICS`.
       most_pictures: that a prompt has.
       source: the published files.
+      version: of the task.
+      prompt_of: an example's id -> its prompt's. The row itself by default.
     """
     return published_task(
         name=name,
-        version=1,
+        version=version,
         description=description,
         metric=metric,
         shape=(most_pictures, 1),
@@ -38,6 +50,7 @@ def rated_task(*, name: str, description: str, metric: str, most_pictures: int, 
         images_compete=True,
         skills=("people",),
         source=source,
+        prompt_of=prompt_of,
     )
 
 
