@@ -15,6 +15,9 @@ from typing import Any
 from winobench import options
 from winobench.errors import InputError
 
+# How the file begins that git-lfs leaves where a large one is not downloaded.
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
 
 def user_path(path: str | os.PathLike) -> str:
     """A path as its user means it: ``~`` and ``~name`` at its beginning are home folders.
@@ -46,6 +49,25 @@ def check_regular(path: str | os.PathLike) -> None:
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+
+
+def refuse_pointer(path: str | os.PathLike) -> None:
+    """Refuses a file that git-lfs has left in the place of a large one.
+
+    Raises:
+      InputError: it is such a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            is_pointer = file.read(len(_POINTER)) == _POINTER
+    except OSError:  # whoever reads it says better what is wrong
+        return
+    if is_pointer:
+        raise InputError(
+            f"{os.fspath(path)} is a git-lfs pointer, which stands for a file that was not downloaded: run"
+            " `git lfs pull` in its folder",
+            code="git-lfs-pointer",
+        )
 
 
 @contextlib.contextmanager

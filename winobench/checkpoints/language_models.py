@@ -183,6 +183,7 @@ def read_decoder_config(source: sources.Source) -> DecoderConfig:
     """Reads and checks the config of a decoder; raises InputError as `load_decoder` does."""
     path = source.require("config.json", "so it is no language model")
     content = sources.read_json(path)
+    models.refuse_quantised(path, content)
     try:
         return DecoderConfig.from_dict(content)
     except InputError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax.numpy as jnp
 
 from winobench import files, options
-from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files
+from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files, weights
 from winobench.checkpoints.sources import Source
 from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
@@ -19,6 +20,7 @@ from winobench.errors import InputError
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline
 
+_log = logging.getLogger(__name__)
 _Family = TypeVar("_Family", bound="Pipeline")
 
 # A key of scheduler_config.json for what winobench alone reads. diffusers leaves keys with an underscore alone.
@@ -80,6 +82,10 @@ def load(
     configs = description.configs
     tokenizers = {name: _read_tokenizer(family, source, name) for name in family.TOKENIZERS if name not in absent}
     family.check_fit(configs, {name: tokenizer_files.num_ids(tokenizer) for name, tokenizer in tokenizers.items()})
+    stems = {name: family.NETWORKS[name].weights_name for name in configs}
+    variants = weights.variants(source, stems, variant, allow_pickle=allow_pickle)
+    if usual := [name for name in configs if variants[name] != variant]:
+        _log.warning("%s has no %s files of %s: the usual ones are read", source, variant, ", ".join(usual))
     networks = {}
     for name in configs:
         network = family.NETWORKS[name]
@@ -91,7 +97,7 @@ def load(
             source,
             subfolder=name,
             dtype=its_dtype,
-            variant=variant,
+            variant=variants[name],
             allow_pickle=allow_pickle,
             on_host=on_host and name != family.AUTOENCODER,
         )
