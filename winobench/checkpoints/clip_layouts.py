@@ -11,10 +11,10 @@ Two layouts are read, each from a folder or a hub repository.
   Keys are ``visual.*`` and ``transformer.resblocks.*``; an attention holds its three projections in one
   ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the transposes of dense layers'.
 
-OpenAI's weights have another activation (QuickGELU) than OpenCLIP's (GELU). Which one a network has is decided by what
-files say, never by a folder's name: ``quick_gelu`` in ``model_cfg``; else ``hidden_act`` in transformers' ``config.json``
-beside it, or the name of the weights in timm's. Where none says it, it is GELU, as in OpenCLIP itself; but weights that
-may be OpenAI's are refused then.
+OpenAI's weights have another activation (QuickGELU) than OpenCLIP's (GELU). Files decide which one a network has, never
+a folder's name: ``quick_gelu`` in ``model_cfg``, or ``hidden_act`` in transformers' ``config.json`` in the same folder,
+or the weights' name in timm's ``config.json`` (``pretrained_cfg.tag`` is ``openai``). Where no file says it, GELU is
+taken and logged, as in OpenCLIP itself. Weights that may be OpenAI's are refused then.
 
 A repository may hold both, then the one with safetensors files is read, transformers' first. ``.bin`` files are read
 where that is allowed, with the restricted unpickler. OpenAI's own archives (``RN50x64.pt``) are programs of TorchScript
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench.checkpoints import models, sources, tokenizer_files, weights
+from winobench.checkpoints import models, processor_files, sources, tokenizer_files, weights
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
@@ -251,7 +251,7 @@ def _layouts(source: sources.Source) -> list[_Layout]:
 def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
     config = models.read_config(CLIPModel, source)
     path = source.find(_PROCESSOR)
-    options = None if path is None else sources.read_json(path).get("image_processor")
+    options = processor_files.own_options(path)
     if options is None and (path := source.find(_PREPROCESSOR)) is not None:
         options = sources.read_json(path)
     if isinstance(options, Mapping):
@@ -275,7 +275,7 @@ def _open_clip_layout(source: sources.Source, path: str, quick_gelu: bool | None
 
 
 def _activation(config: CLIPConfig) -> bool | None:
-    """Whether both towers of transformers' config have QuickGELU; None if they differ, or have neither that nor GELU."""
+    """Whether both towers of transformers' config have QuickGELU; None if they differ, or have a third function."""
     named = {getattr(tower, "hidden_act", None) for tower in (config.text_config, config.vision_config)}
     return {"quick_gelu": True, "gelu": False}.get(named.pop()) if len(named) == 1 else None
 
@@ -291,7 +291,9 @@ def _check_assumption(source: sources.Source, tensors: Mapping[str, FileTensor])
     """Refuses GELU, which no file names, for weights that may be OpenAI's."""
     matrix = tensors[_MATRIX].read() if _MATRIX in tensors else np.full(1, 1 / 3)
     with np.errstate(over="ignore"):
-        reason = "its weights are numbers of 16 bits, as OpenAI's are" if np.all(matrix == matrix.astype("f2")) else None
+        reason = (
+            "its weights are numbers of 16 bits, as OpenAI's are" if np.all(matrix == matrix.astype("f2")) else None
+        )
     if _OPENAI in os.path.basename(str(source)).lower():
         reason = "it is called after OpenAI"
     path = source.require(_OPEN_CLIP_CONFIG, "")

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from winobench import files, options
 from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files, weights
 from winobench.checkpoints.sources import Source
+from winobench.diffusion import families
 from winobench.diffusion.schedules import Schedule
 from winobench.errors import InputError
 
@@ -152,10 +153,14 @@ def read_description(
     source = sources.resolve(source, revision=revision)
     path = source.require("model_index.json", "so it is no pipeline in the diffusers layout")
     index = sources.read_json(path)
-    kind = index.get("_class_name", "pipeline")
-    if problem := mismatch(family, index):
+    kind = index.get("_class_name")
+    problem = mismatch(family, index)
+    if kind is not None and problem is None and families.family_name(kind) != family.CLASS_NAME:
+        problem = "by its _class_name"
+    if problem:
         raise InputError(
-            f"{path} describes a {kind} {problem}: it is not a {family.CLASS_NAME}", code="wrong-kind-of-model"
+            f"{path} describes a {kind or 'pipeline'} {problem}: it is not a {family.CLASS_NAME}",
+            code="wrong-kind-of-model",
         )
     schedule_path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
     content = sources.read_json(schedule_path)
@@ -180,16 +185,20 @@ def read_description(
 
 def mismatch(family: type[Pipeline], index: Mapping[str, Any]) -> str | None:
     """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
-    for part, (_, known) in family.PARTS.items():
+    for part, (library, known) in family.PARTS.items():
         named = index.get(part)
         if part in family.OPTIONAL and _is_absent(named):
             continue
         name = named[1] if isinstance(named, list) and len(named) == 2 else None
-        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files. Those of
-        # language models have other names in each version of transformers.
-        is_any_tokenizer = part in family.TOKENIZERS and known != "CLIPTokenizer"
-        if name not in (known, f"Flax{known}", f"{known}Fast") and not (name and is_any_tokenizer):
+        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
+        names = {known, f"Flax{known}", f"{known.removesuffix('Fast')}Fast", known.removesuffix("Fast")}
+        if part in family.TOKENIZERS and known != "CLIPTokenizer":
+            names |= fast_tokenizers.ANY
+        if not isinstance(name, str) or name not in names:
             return f"whose {part} is {name or 'missing'}, not {known}"
+        # A class of this name that the repository brings along may compute something else.
+        if named[0] != library:
+            return f"whose {part} is {named[0]}.{name}, not {library}.{known}"
     others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - family.PARTS.keys()
     if there := sorted(others & index.keys()):
         return f"with {', '.join(there)}"
