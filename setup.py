@@ -58,6 +58,7 @@ setuptools.setup(
         "pillow>=13,<14",
         "pyarrow>=26,<27",
         "rapidfuzz>=3.14,<4",
+        "regex>=2025.10.22,<2027",
         "rich>=15,<16",
         "safetensors>=0.8,<0.9",
         "scipy>=1.17,<2",

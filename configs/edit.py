@@ -32,7 +32,7 @@ HELP = {
     "learning_rate": "optimize: of Adam",
     "timesteps": "optimize: fixed (the middle of the schedule), several at once, or random, one a step",
     "strengths": "denoise: how much noise is added, above 0 and up to 1; several are runs of their own",
-    "guidance_scale": "denoise: 1 for none",
+    "guidance_scale": "denoise: 1 or less for none",
     "seed": "random seed for the noise",
     "batch_size": "edits at once on each device",
     "image_size": "pixels that images are resized to; none for the model's own size",

@@ -36,15 +36,15 @@ HELP = {
     "lora": "LoRA for the model: a file, a folder, or a hub id; with commas one for each model, or several for one,"
     " of which none is the model as it is",
     "lora_scale": "what the LoRA's effect is multiplied by",
-    "pipeline_options": "what only the model's family has, as name=value",
+    "pipeline_options": "what only the model's family has, as name=value, such as zero_empty_text=false of SDXL",
     "encoders": "resident, or staged: text encoders and denoiser are never on the devices together",
     "dtype": "compute dtype of the denoiser: float32 or bfloat16",
     "seeds": "of the noise, with commas: a picture of each prompt for each; the noise of a picture depends on seed and"
     " number alone",
     "num_steps": "steps of the sampler",
-    "guidance_scale": "classifier-free guidance; 1 for none",
-    "sampler": "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none for the usual one of the"
-    " model's family",
+    "guidance_scale": "classifier-free guidance; 1 or less for none",
+    "sampler": "ddim, euler, euler_ancestral or dpm_solver, flow_euler of flow models; none follows the"
+    " model's folder, or takes ddim where its scheduler is not among these",
     "image_size": "height and width in pixels; none for the model's own",
     "batch_size": "pictures at once on each device",
 }

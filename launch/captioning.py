@@ -71,7 +71,7 @@ def caption(
     if found["failed"]:
         file, reason = next(iter(found["failed"].items()))
         print(
-            f"error: {len(found['failed']):,} pictures have no text (first: {file}: {reason}): give the same command"
+            f"error: {len(found['failed']):,} pictures have no text (first: {file!r}: {reason}): give the same command"
             " again, which asks only for what is missing",
             file=sys.stderr,
         )

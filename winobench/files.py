@@ -15,9 +15,6 @@ from typing import Any
 from winobench import options
 from winobench.errors import InputError
 
-# How the file begins that git-lfs leaves where a large one is not downloaded.
-_POINTER = b"version https://git-lfs.github.com/spec/"
-
 
 def user_path(path: str | os.PathLike) -> str:
     """A path as its user means it: ``~`` and ``~name`` at its beginning are home folders.
@@ -41,6 +38,66 @@ def user_path(path: str | os.PathLike) -> str:
     return os.path.expanduser(text)
 
 
+def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
+    """A path that can be printed and recorded.
+
+    Args:
+      path: the path.
+      what: begins the message.
+      advice: ends it.
+
+    Raises:
+      InputError: its bytes are not UTF-8.
+    """
+    text = os.fspath(path)
+    try:
+        os.fsencode(text).decode("utf-8")
+    except ValueError:
+        raise InputError(f"{what} {text!a} is not UTF-8: {advice}", code="name-not-utf8") from None
+    return text
+
+
+# First bytes -> (kind of file, what to do with one that should be something else).
+_CONVERT = "convert it to PNG or JPEG"
+_POINTER = (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder")
+_KINDS = (
+    _POINTER,
+    (b"\xff\x0a", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
+    (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
+    (b"8BPS", "a Photoshop file", _CONVERT),
+    (b"%!PS", "a PostScript file", _CONVERT),
+    (b"%PDF", "a PDF file", _CONVERT),
+    (b"<svg", "an SVG file", _CONVERT),
+    (b"\x1aE\xdf\xa3", "a video", "give an image"),
+    (b"<!doctype html", "an HTML page", "download the file again"),
+    (b"<html", "an HTML page", "download the file again"),
+    (b"{", "a JSON file", "download the file again"),
+    (b"PK\x03\x04", "a zip archive", "unpack it"),
+    (b"\x1f\x8b", "a gzip archive", "unpack it"),
+    (b"Rar!", "a RAR archive", "unpack it"),
+    (b"7z\xbc\xaf", "a 7z archive", "unpack it"),
+)
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+
+
+def known_kind(head: bytes) -> tuple[str, str] | None:
+    """(kind, advice) of a file whose first bytes tell, such as ("a Git LFS pointer", ...); None for others.
+
+    Args:
+      head: the first bytes, 64 or more of them if the file has as many.
+    """
+    if head[4:8] == b"ftyp":
+        is_image = head[8:12] in _HEIC_BRANDS
+        return ("a HEIC image", _CONVERT) if is_image else ("a video", "give an image")
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith(b"<?xml") and b"<svg" in text:
+        return "an SVG file", _CONVERT
+    return next(
+        ((kind, advice) for start, kind, advice in _KINDS if start in (head[: len(start)], text[: len(start)])), None
+    )
+
+
 def check_regular(path: str | os.PathLike) -> None:
     """Checks that a path is a file with content before it is opened: a named pipe would be waited for without end.
 
@@ -59,13 +116,13 @@ def refuse_pointer(path: str | os.PathLike) -> None:
     """
     try:
         with open(path, "rb") as file:
-            is_pointer = file.read(len(_POINTER)) == _POINTER
+            found = known_kind(file.read(64))
     except OSError:  # whoever reads it says better what is wrong
         return
-    if is_pointer:
+    if found == _POINTER[1:]:
+        kind, advice = found
         raise InputError(
-            f"{os.fspath(path)} is a git-lfs pointer, which stands for a file that was not downloaded: run"
-            " `git lfs pull` in its folder",
+            f"{os.fspath(path)} is {kind}, which stands for a file that was not downloaded: {advice}",
             code="git-lfs-pointer",
         )
 

@@ -10,6 +10,7 @@ from tests.expectations import names, raises
 from winobench import registry
 from winobench.checkpoints import sources
 from winobench.errors import InputError
+from winobench.scorers.loading import checkpoint_kind
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -168,3 +169,14 @@ def test_damaged_json(tmp_path, content, code):
 def test_shorten():
     assert sources.shorten(["a", "b"]) == "a, b"
     assert sources.shorten(map(str, range(10)), limit=3) == "0, 1, 2 and 7 more"
+
+
+def test_an_adapter_is_no_model(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    source = sources.resolve(tmp_path)
+    for read in (lambda: source.require("config.json", "so it is no model"), lambda: checkpoint_kind(str(tmp_path))):
+        with raises("wrong-kind-of-model", str(tmp_path), "adapter_config.json"):
+            read()
+    (tmp_path / "config.json").write_text("{}")
+    with raises("no-such-file", "tokenizer.json"):
+        source.require("tokenizer.json", "so it has none")

@@ -220,3 +220,16 @@ def test_equal_weights_are_equal_files(tmp_path):
         weights.write_weights(tmp_path / f"{number}.safetensors", arrays)
     assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
     assert set(weights.read_weights([str(tmp_path / "0.safetensors")])) == {"a", "b"}
+
+
+@pytest.mark.parametrize("subfolder", [None, "unet"])
+def test_an_adapter_next_to_the_weights_is_not_passed_over(subfolder, tmp_path):
+    """transformers would apply it."""
+    folder = tmp_path / (subfolder or "")
+    folder.mkdir(exist_ok=True)
+    weights.write_weights(folder / "model.safetensors", {"a": np.ones(2, np.float32)})
+    source = sources.LocalFolder(tmp_path)
+    assert weights.find_weights(source, subfolder, "model") == [str(folder / "model.safetensors")]
+    (folder / "adapter_config.json").write_text("{}")
+    with raises("adapter-next-to-weights", sources.join(subfolder, "adapter_config.json")):
+        weights.find_weights(source, subfolder, "model")

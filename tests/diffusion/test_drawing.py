@@ -1,6 +1,8 @@
 """`Pipeline.generate`: what a picture depends on, beginning with images, and devices."""
 
+import contextlib
 import functools
+import types
 
 import jax
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from tests.expectations import raises
 from tests.live_arrays import LiveArrays
 from winobench import memory, parallel
-from winobench.diffusion import pure_functions
+from winobench.diffusion import drawing, pure_functions
 from winobench.diffusion.stable_diffusion import StableDiffusion
 
 TEXTS = ["a red cube", "a blue ball", "", "the cube left of the ball"]
@@ -138,6 +140,37 @@ def test_networks_that_have_changed_are_copied_again(tiny_pipeline):
     bias = pipeline.unet.conv_out.bias
     bias[...] = bias[...] + 1
     assert np.abs(drawn(pipeline, TEXTS[:2]) - before).max() > 0.1
+
+
+def test_networks_that_give_nan_are_refused(tiny_pipeline):
+    """Which image, and what to do: black ones would pass for drawn."""
+    pipeline = StableDiffusion.from_pretrained(tiny_pipeline)
+    asked = {"sampler": "euler_ancestral", **STEPS, "seed": [3, 7]}
+    with without_numbers(pipeline, pipeline.vae.decoder.conv_out.bias):
+        with raises("not-finite", "image", "'a red cube'", "seed 3", "weights"):
+            pipeline.generate(TEXTS[:2], **asked)
+        with raises("not-finite", "latents[0]"):
+            pipeline.decode_latents(LATENTS)
+        assert drawn(pipeline, TEXTS[:2]).shape == (2, *SHAPE)  # the latents are as good as ever
+    with without_numbers(pipeline, pipeline.vae.encoder.conv_out.bias, np.inf), raises("not-finite", "images[0]"):
+        pipeline.encode_images(np.zeros((1, 32, 32, 3), np.uint8))
+    with (
+        without_numbers(pipeline, pipeline.unet.conv_out.bias),
+        raises("not-finite", "latent", "'a red cube'", "seed 3"),
+    ):
+        pipeline.generate(TEXTS[:2], **asked)
+    with raises("not-finite", "'b'", "float16", "bfloat16", "float32"):
+        half = types.SimpleNamespace(dtype=np.float16)
+        drawing.check_finite([True, False], "the image of", ["'a'", "'b'"], [pipeline.unet, half])
+
+
+@contextlib.contextmanager
+def without_numbers(pipeline, parameter, value=np.nan):
+    """A parameter whose first value is not finite for as long as the block lasts."""
+    before = parameter[...]
+    parameter[...] = before.at[0].set(value)
+    yield
+    parameter[...] = before
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,43 @@ def _matrices(*right):
     return [np.array([[1.0, 0.0] if each else [0.0, 1.0]]) for each in right]
 
 
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        ([[[0.5, 0.5]], [[0.1, 0.1]]], "texts"),
+        ([[[0.5, 0.5000001]], [[0.1, 0.1]]], "texts"),
+        ([[[0.5, 0.501]], [[0.1, 0.1]]], None),
+        ([[[0.3], [0.3]], [[0.2], [0.2]]], "images"),
+        ([[[0.3, 0.4], [0.3, 0.4]]], "images"),
+        ([[[0.3, 0.3], [0.3, 0.3]]], "candidates"),
+        ([[[0.3, 0.4], [0.2, 0.4]]], None),
+        # The same texts about one image each: the image does not matter.
+        ([[[0.3, 0.4, 0.5]], [[0.3, 0.4, 0.5]]], "images"),
+        ([[[0.3, 0.4, 0.5]], [[0.3, 0.4, 0.6]]], None),
+        ([[[0.3, 0.4, 0.5]]], None),
+        # One image with one text, as people rate them.
+        ([[[0.3]], [[0.3]]], "images"),
+        ([[[0.3]], [[0.31]]], None),
+        ([[[0.5, 0.5]]] * 99 + [[[0.5, 0.4]]], None),
+        ([[[0.5, 0.5]]] * 100 + [[[0.5, 0.4]]], "texts"),
+    ],
+)
+def test_scores_that_do_not_tell_candidates_apart_are_found(scores, found):
+    assert summary.constant_over([np.array(matrix, np.float64) for matrix in scores]) == found
+
+
+def test_equal_scores_are_said_next_to_the_numbers():
+    """On the rows of all examples, which are what they were otherwise."""
+    questions = [_question(number, groups=("g",)) for number in range(3)]
+    task = fakes.text_task()
+    told, flat = (summary.task_results(task, questions, [np.array([pair])] * 3) for pair in ([0.4, 0.3], [0.3, 0.3]))
+    told_apart = summary.task_results(task, questions, [np.array([[0.1 * n, 0.3]]) for n in range(3)])
+    assert {name: row.get("constant") for name, row in flat.items() if "/" not in name} == {"accuracy": "candidates"}
+    assert all("constant" not in row for name, row in flat.items() if "/" in name)
+    assert told["accuracy"]["constant"] == "images"
+    assert all("constant" not in row for row in told_apart.values())
+
+
 def test_groups_and_clusters():
     questions = [
         _question(0, images=(0,), groups=("colour",)),

@@ -432,7 +432,7 @@ def _imagenet():
         (folder / tench / name).write_text("no image")
 
     return [
-        missing_image(f"{tench}/{name}", 3, make=no_image, reason="is no image"),
+        missing_image(f"{tench}/{name}", 3, make=no_image, reason="is not an image"),
         too_few(remove(f"{tench}/{name}"), 2, 3),
         too_many(copy(f"{tench}/{name}", f"{tench}/ILSVRC2012_val_00000004.JPEG"), 4, 3),
         broken_off(file),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from tests.responders.api_server import openai_error
 from tests.tiny_vision_language import write_vision_language
 from winobench.pictures import captions
 from winobench.pictures.draw import draw_pictures
+from winobench.responders import loading
+from winobench.responders.language import Picture
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -90,6 +93,33 @@ def test_a_hosted_model_answers_about_a_run_of_pictures(monkeypatch, tmp_path):
     assert [(line["prompt"], line["drawn_by"], line["seed"]) for line in found] == [
         (prompt.text, "a", 0) for prompt in fakes.PROMPTS
     ]
+
+
+def test_a_name_that_no_line_can_hold_stops_a_run_before_anything_is_paid(monkeypatch, photos, tmp_path):
+    """It is said with its bytes; the answers of a run that has begun serve once the file is renamed."""
+    with api_server.running_with_keys(monkeypatch) as server:
+        server.answer = lambda prompt: "a photo"
+        words = [photos, f"--model=openai:m@{server.address}/v1", f"--workdir={tmp_path / 'out'}"]
+        assert caption(*words)[0] == 0
+        bad = os.fsencode(photos / "caf") + b"\xe9\xff.png"
+        Image.new("RGB", (8, 8), "red").save(photos / "red.png")
+        os.rename(photos / "red.png", bad)
+        status, _, err = caption(*words)
+        assert (status, err.count("\n"), "caf\\udce9\\udcff.png" in err, len(server.calls)) == (2, 1, True, 3), err
+        shown = captions.Shown(Picture(os.fsdecode(bad), "0" * 64), {})
+        with raises("name-not-utf8", "udce9"):
+            captions.write(loading.load_responder("openai:m"), [shown], tmp_path / "new", model="m")
+        with raises("lone-surrogate"):
+            captions.write(loading.load_responder("openai:m"), [], tmp_path / "new", model="m", question="\udcff?")
+        for name in ('two\nlines, and a "quote".png', f"{'n' * 251}.png"):
+            Image.new("RGB", (8, 8), "red" if name[0] == "n" else "blue").save(photos / name)
+        os.remove(bad)
+        status, out, err = caption(*words)
+        assert (status, len(server.calls), "2 of them written now" in out) == (0, 5, True), err
+    names = sorted(str(path) for path in photos.glob("*.png"))
+    assert [line["file"] for line in lines(tmp_path / "out")] == names
+    with open(tmp_path / "out" / "captions.csv", newline="") as file:
+        assert [row["file"] for row in csv.DictReader(file)] == names
 
 
 def test_each_picture_is_taken_once(photos):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from winobench.errors import InputError
 from winobench.metrics import timestep_weights
 from winobench.metrics.timestep_weights import Curve
@@ -46,6 +46,11 @@ def test_learned_weights_are_steps(tmp_path):
     assert timestep_weights.parse(str(path)) == curve == timestep_weights.parse(timestep_weights.described(curve))
     with pytest.raises(InputError, match=names("weights", "0")):
         timestep_weights.of_samples(curve, [200, 300])
+    # A published rule at a level that has no weight that is a number.
+    with raises("bad-timestep-weights"), np.errstate(divide="ignore"):
+        timestep_weights.of_samples("sigma_sqrt", np.float32([0.0, 0.5]))
+    with raises("bad-timestep-weights"):
+        timestep_weights.of_samples(Curve((100.0,), (1e308, 1e308)), [50, 200])
 
 
 @pytest.mark.parametrize(
@@ -57,6 +62,9 @@ def test_learned_weights_are_steps(tmp_path):
         {"edges": [2, 1], "weights": [1, 1, 1]},
         {"edges": [1], "weights": [1, -1]},
         {"edges": [1], "weights": [0, 0]},
+        {"edges": [1], "weights": [1e308, 1e308]},
+        {"edges": [1], "weights": [5e-324, 0]},
+        {"edges": [1], "weights": [True, 1]},
         {"edges": [1], "weights": ["1", 1]},
         {"edges": ["1"], "weights": [1]},
         {"edges": 1, "weights": [1]},
@@ -67,6 +75,13 @@ def test_files_that_hold_no_weights(content, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(InputError, match=names("edges", "weights", "--fit_timesteps")):
         timestep_weights.parse(path)
+
+
+@pytest.mark.parametrize("number", [10**400, float("nan"), float("inf")])
+def test_numbers_that_cannot_be_averaged(number):
+    for content in ({"edges": [1], "weights": [number, 1]}, {"edges": [number], "weights": [1, 1]}):
+        with raises("bad-timestep-weights", "edges", "weights"):
+            timestep_weights.parse(content)
 
 
 def test_a_rule_that_does_not_exist():

@@ -7,6 +7,7 @@ import pytest
 from flax import nnx
 
 import winobench
+from tests.expectations import raises
 from winobench import checkpoints
 from winobench.data import clevr_objects, clevr_renderer
 from winobench.data.clevr_objects import ATTRIBUTES
@@ -53,6 +54,15 @@ def test_targets_by_hand():
     assert heat[0, 3, 28] < 1e-6  # the third is padding
     np.testing.assert_allclose(measures[0, 0], [0.0, 0.0, np.log(0.25), 0.5], atol=1e-5)
     np.testing.assert_allclose(measures[0, 1], [0.32, 0.68, np.log(0.05), -0.25], atol=1e-5)
+
+
+def test_maps_that_are_no_numbers_are_refused():
+    """Otherwise nothing would be found in any image."""
+    network = ClevrVerifier(ClevrVerifierConfig(widths=(8, 8), num_blocks=(1, 1, 1)), rngs=nnx.Rngs(0))
+    first = jax.tree.leaves(nnx.state(network, nnx.Param), is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))[0]
+    first[...] = first[...].at[0].set(np.nan)
+    with raises("not-finite", "verifier"):
+        network.objects(np.zeros((1, 64, 64, 3), np.uint8))
 
 
 def test_decoding_by_hand():

@@ -19,6 +19,7 @@ from winobench.models import (
     UNet2DConditionModel,
     lora,
 )
+from winobench.models.layers import Conv2d
 
 UNET = UNet2DConditionConfig(
     sample_size=8,
@@ -335,6 +336,33 @@ def test_adapters_that_do_not_fit_leave_the_network_as_it_was(values, words):
         lora.attach(module, values)
     assert str(error.value).count(". ") == 0
     assert not lora.adapters(module)
+
+
+def test_convolutions():
+    """Of 3 x 3 and of 1 x 1 pixels, with stride 2: beside the base and within it, they are the same convolution."""
+    module, base, generator = network(), network(), np.random.default_rng(0)
+    layers = {name: layer for name, layer in lora.adaptable_layers(module).items() if isinstance(layer, Conv2d)}
+    assert {layer.kernel.shape[0] for layer in layers.values()} == {1, 3}
+    values = {
+        name: lora.Factors(
+            0.3 * generator.standard_normal((*layer.kernel.shape[:-1], 2), np.float32),
+            0.3 * generator.standard_normal((2, layer.kernel.shape[-1]), np.float32),
+            0.5,
+        )
+        for name, layer in layers.items()
+    }
+    lora.attach(module, values)
+    assert set(lora.adapters(module)) == set(layers)
+    apart = run(module, *inputs())
+    assert relative_difference(apart, run(base, *inputs())) > 0.01
+    shortcut = "up_blocks.0.resnets.0.conv_shortcut"
+    parts = [jnp.asarray(generator.standard_normal((1, 4, 4, 8), np.float32)) for _ in range(2)]
+    added = lora.adaptable_layers(module)[shortcut].added_to(jnp.ones((1, 4, 4, 8)), parts)
+    lora.fuse(module)
+    assert nnx.split(module)[0] == nnx.split(base)[0]
+    assert relative_difference(run(module, *inputs()), apart) < FUSED_TOLERANCE
+    whole = lora.adaptable_layers(module)[shortcut](jnp.concatenate(parts, axis=-1))
+    assert relative_difference(added, 1 + whole) < FUSED_TOLERANCE
 
 
 def test_any_dense_layer_can_be_adapted():

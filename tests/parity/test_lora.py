@@ -197,6 +197,90 @@ def test_made_here(theirs, ours, tmp_path, targets, rank, alpha):
     assert_close(our_outputs(ours), torch_outputs(theirs), base)
 
 
+CONFIGS = {
+    "patterns": peft.LoraConfig(
+        r=4,
+        lora_alpha=16,
+        target_modules=["to_q", "to_v", "proj_in", "conv1"],
+        rank_pattern={"^mid_block.*conv1": 2, "attn2.to_q": 3},
+        alpha_pattern={"^to_q": 99, r"(down|up)_blocks\.[01]\..*to_v": 1, "proj_in": 5},
+    ),
+    "rsLoRA": peft.LoraConfig(
+        r=3,
+        lora_alpha=2,
+        use_rslora=True,
+        target_modules=r".*attn[12]\.to_(k|out\.0)|conv_in|.*time_emb_proj|.*samplers\.0\.conv",
+        alpha_pattern={"to_k": 7},
+    ),
+    "layers": peft.LoraConfig(
+        r=2,
+        lora_alpha=5,
+        target_modules=["to_q", "conv2"],
+        exclude_modules=["attn1.to_q"],
+        layers_to_transform=[0],
+        layers_pattern=["down_blocks", "resnets", "up_blocks"],
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The following alpha_pattern keys")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_folders_of_peft(theirs, ours, tmp_path, name):
+    """All weights are those into which peft merges the adapter that it reads."""
+    model = peft.get_peft_model(theirs.unet, CONFIGS[name])
+    randomize(model)
+    model.save_pretrained(tmp_path / "adapter")
+    base = {name: values.numpy().copy() for name, values in model.unload().state_dict().items()}
+    merged = peft.PeftModel.from_pretrained(theirs.unet, tmp_path / "adapter").merge_and_unload()
+    checkpoints.load_lora(ours, tmp_path / "adapter")
+    moved = 0
+    for layer, mine in lora.adaptable_layers(ours.unet).items():
+        wanted = merged.get_submodule(layer).weight.numpy()
+        moved += torch_copy.relative_error(base[f"{layer}.weight"], wanted) > CHANGE
+        kernel = np.asarray(mine.kernel[...])
+        kernel = kernel.T if kernel.ndim == 2 else kernel.transpose(3, 2, 0, 1)
+        assert torch_copy.relative_error(kernel, wanted) < 1e-6
+    assert moved > 3
+
+
+def kohya_file(unet, path, chosen) -> None:
+    """Adapters of a UNet's layers in kohya's names, those of convolutions as its scripts and LyCORIS' make them."""
+    generator = torch.Generator().manual_seed(3)
+    tensors = {}
+    for name, layer in unet.named_modules():
+        if not (chosen(name) and isinstance(layer, torch.nn.Linear | torch.nn.Conv2d)):
+            continue
+        outputs, *inputs = layer.weight.shape
+        word = f"lora_unet_{name.replace('.', '_')}"
+        up = (outputs, 4, *(1 for _ in inputs[1:]))
+        tensors[f"{word}.lora_down.weight"] = 0.15 * torch.randn((4, *inputs), generator=generator)
+        tensors[f"{word}.lora_up.weight"] = 0.15 * torch.randn(up, generator=generator)
+        tensors[f"{word}.alpha"] = torch.tensor(2.0)
+    safetensors.torch.save_file(tensors, path)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fuse"),
+    [
+        pytest.param(lambda name: ".attentions." in name, True, id="kohya", marks=pytest.mark.slow),
+        pytest.param(lambda name: True, False, id="all layers"),
+    ],
+)
+def test_kohyas_files_with_convolutions(theirs, ours, tiny_pipeline, tmp_path, chosen, fuse):
+    """``proj_in`` and ``proj_out`` of Stable Diffusion 1.x are 1 x 1 convolutions; LyCORIS adapts the others, too."""
+    base = torch_outputs(theirs)
+    kohya_file(theirs.unet, tmp_path / "kohya.safetensors", chosen)
+    theirs.load_lora_weights(tmp_path, weight_name="kohya.safetensors")
+    expected = torch_outputs(theirs)
+    checkpoints.load_lora(ours, tmp_path / "kohya.safetensors", fuse=fuse)
+    assert_close(our_outputs(ours), expected, base, changed=(True, False))
+    if not fuse:
+        checkpoints.save_lora(tmp_path / "saved", unet=ours.unet)
+        again = diffusers.StableDiffusionPipeline.from_pretrained(tiny_pipeline)
+        again.load_lora_weights(tmp_path / "saved", weight_name="pytorch_lora_weights.safetensors")
+        assert torch_copy.relative_error(torch_outputs(again)[0], expected[0]) < TOLERANCE
+
+
 def _first_names(unet, *, prefix: str) -> dict[str, torch.Tensor]:
     """The tensors of a UNet's adapter under the names of the first LoRA files."""
     renamed = {}

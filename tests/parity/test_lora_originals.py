@@ -216,6 +216,27 @@ def test_products_of_fluxs_files_are_diffusers_own(tmp_path):
         assert relative_error((inputs @ mine.down) @ mine.up * mine.scale, inputs @ down.T @ up.T) < 1e-6
 
 
+def test_xlabs_files_are_as_diffusers_reads_them(folder_of, tmp_path):
+    random, width = np.random.default_rng(2), 32
+    shapes = {"double_blocks.0.processor.qkv_lora1": 3 * width, "double_blocks.1.processor.qkv_lora2": 3 * width}
+    shapes |= {"double_blocks.0.processor.proj_lora1": width, "double_blocks.0.processor.proj_lora2": width}
+    shapes |= {"single_blocks.0.processor.qkv_lora": 3 * width, "single_blocks.1.processor.proj_lora": width}
+    tensors = {}
+    for name, outputs in shapes.items():
+        inputs = 5 * width if name.endswith("1.processor.proj_lora") else width
+        for side, shape in (("down", (RANK, inputs)), ("up", (outputs, RANK))):
+            tensors[f"{name}.{side}.weight"] = torch.tensor(random.standard_normal(shape, np.float32))
+    path = tmp_path / "a.safetensors"
+    safetensors.torch.save_file(tensors, path)
+    theirs = diffusers.FluxPipeline.lora_state_dict(str(path))
+    got = checkpoints.load_lora(families.load_pipeline(folder_of("flux")), path, fuse=False).parts
+    assert {f"transformer.{name}.lora_{side}.weight" for name in got["transformer"] for side in "AB"} == theirs.keys()
+    for name, adapter in got["transformer"].items():
+        assert adapter.factors.scale == 1
+        np.testing.assert_array_equal(adapter.down, theirs[f"transformer.{name}.lora_A.weight"].numpy())
+        np.testing.assert_array_equal(adapter.up, theirs[f"transformer.{name}.lora_B.weight"].numpy())
+
+
 PIPELINES = {
     "sd3": (diffusers.StableDiffusion3Pipeline, test_stable_diffusion_3.torch_errors),
     "flux": (diffusers.FluxPipeline, test_flux.torch_errors),

@@ -13,6 +13,7 @@ from winobench.diffusion import samplers
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
+from winobench.errors import InputError
 
 LATENT = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 VELOCITY = {"prediction_type": "v_prediction"}
@@ -28,7 +29,12 @@ NAMED = {
 }
 # What only some of them have.
 OWN = {
-    "ddim": [{"set_alpha_to_one": False}, ZERO_SNR | SPACED[1]],
+    "ddim": [
+        {"clip_sample": True},
+        {"clip_sample": True, "clip_sample_range": 0.3, **VELOCITY},
+        {"set_alpha_to_one": False},
+        ZERO_SNR | SPACED[1],
+    ],
     "euler": [
         {"use_karras_sigmas": True},
         {"use_karras_sigmas": True, "sigma_min": 0.1, "sigma_max": 10.0, **VELOCITY},
@@ -165,6 +171,32 @@ def test_files_of_other_schedulers(name, options):
     given = {"clip_sample": False} if name == "ddim" else {}
     theirs = NAMED[name].from_config(pndm.config, **given)
     compare(name, NoiseSchedule.from_config(file), theirs, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ddim", {"thresholding": True}),
+        ("ddim", {"clip_sample": True, "clip_sample_range": "much"}),
+        ("dpm_solver", {"algorithm_type": "sde-dpmsolver++"}),
+        ("dpm_solver", {"solver_order": 3}),
+        ("dpm_solver", {"solver_type": "heun"}),
+        ("dpm_solver", {"thresholding": True}),
+    ],
+)
+def test_what_a_sampler_does_not_do_is_refused(name, options):
+    schedule = NoiseSchedule.from_config({"_class_name": NAMED[name].__name__, **LATENT, **options})
+    with pytest.raises(InputError, match=list(options)[-1]):
+        samplers.find_sampler(None, schedule).plan(schedule, 4)
+
+
+def test_the_folder_names_the_sampler():
+    """And where its own one is not here, DDIM stands in."""
+    for name, scheduler in NAMED.items():
+        schedule = NoiseSchedule.from_config({"_class_name": scheduler.__name__, **LATENT})
+        assert samplers.find_sampler(None, schedule) == samplers.SAMPLERS[name]
+    schedule = NoiseSchedule.from_config({"_class_name": "PNDMScheduler", **LATENT})
+    assert samplers.find_sampler(None, schedule) == samplers.SAMPLERS["ddim"]
 
 
 @pytest.mark.parametrize("options", [*SPACED, {}])

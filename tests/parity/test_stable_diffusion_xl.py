@@ -14,9 +14,11 @@ from tests.expectations import names, raises
 from tests.parity.test_scorer import pictures
 from tests.parity.torch_copy import relative_error
 from winobench import checkpoints, parallel
+from winobench.checkpoints import lora_layers
 from winobench.diffusion import families
 from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
 from winobench.errors import InputError
+from winobench.models import UNet2DConditionConfig, UNet2DConditionModel
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 TEXTS = ["a red cube left of the blue ball", "a photo", ""]
@@ -144,34 +146,43 @@ def test_texts_about_one_sample_may_go_together(ours):
     np.testing.assert_allclose(call(ours.unet, x, times, states, rows, **added), apart, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_generation(ours, theirs):
-    texts = ["a red cube", "a photo"]
-    seed, shape = 3, (8, 8, 4)
-    key = jax.random.key(seed)
-    start = np.stack([jax.random.normal(jax.random.fold_in(key, i), shape) for i in range(2)])
-    theirs.scheduler, before = (
-        diffusers.DDIMScheduler.from_config(
-            theirs.scheduler.config, clip_sample=False, set_alpha_to_one=True, timestep_spacing="leading"
-        ),
-        theirs.scheduler,
-    )
-    try:
-        with torch.inference_mode():
-            expected = theirs(
-                texts,
-                negative_prompt=["", ""],
-                height=SIZE,
-                width=SIZE,
-                latents=torch.tensor(start.transpose(0, 3, 1, 2)),
-                num_inference_steps=4,
-                guidance_scale=3.0,
-                output_type="np",
-            ).images
-    finally:
-        theirs.scheduler = before
-    got = ours.generate(texts, num_steps=4, guidance_scale=3.0, seed=seed)
-    assert np.abs(got / 255 - expected).max() < 2 / 255
+@pytest.mark.parametrize(
+    ("by_folder", "setting", "negative", "scale"),
+    [
+        (True, None, None, 3.0),
+        (False, None, None, 3.0),
+        (True, False, "", 3.0),
+        (False, True, None, 3.0),
+        (True, None, None, 0.0),
+    ],
+)
+def test_generation(ours, theirs, by_folder, setting, negative, scale):
+    """By default as diffusers' call without a scheduler or a negative prompt; an empty prompt is encoded."""
+    texts, noise = ["a red cube", ""], np.random.default_rng(3).standard_normal((2, 8, 8, 4), np.float32)
+    asked = {"num_inference_steps": 3, "guidance_scale": scale, "height": SIZE, "width": SIZE, "output_type": "np"}
+    theirs.register_to_config(force_zeros_for_empty_prompt=by_folder or bool(setting))
+    theirs.set_progress_bar_config(disable=True)
+    with torch.inference_mode():
+        negatives = None if negative is None else [negative] * 2
+        latents = torch.tensor(noise.transpose(0, 3, 1, 2))
+        expected = theirs(texts, negative_prompt=negatives, latents=latents, **asked).images
+    theirs.register_to_config(force_zeros_for_empty_prompt=True)
+    drawing = ours.replace(force_zeros_for_empty_prompt=by_folder, zero_empty_text=setting)
+    got = drawing.generate(texts, num_steps=3, guidance_scale=scale, latents=noise, batch_size=2)
+    assert np.abs(got / 255 - expected).max() < 1 / 255
+
+
+def test_the_two_uses_of_the_empty_text_have_identities_of_their_own(ours):
+    """Scores of a folder are those recorded before; images that zeros were used for are told from earlier ones."""
+    assert ours.zero_empty_text is None
+    assert ours.fingerprint == ours.replace(zero_empty_text=False).fingerprint
+    assert ours.fingerprint == ours.replace(force_zeros_for_empty_prompt=False).fingerprint
+    assert ours.drawing_identity(3.0, None) == {"zero_empty_text": True}
+    without = [ours.replace(zero_empty_text=value) for value in (True, False)]
+    without.append(ours.replace(force_zeros_for_empty_prompt=False))
+    assert [one.drawing_identity(3.0, None) for one in without] == [{}] * 3
+    assert ours.drawing_identity(1.0, None) == {}
+    assert ours.drawing_identity(0.0, None) == {"guided": False}
 
 
 def test_files_go_both_ways(ours, theirs, noise, tmp_path):
@@ -181,6 +192,9 @@ def test_files_go_both_ways(ours, theirs, noise, tmp_path):
     torch_again = diffusers.StableDiffusionXLPipeline.from_pretrained(tmp_path / "saved")
     np.testing.assert_allclose(torch_errors(torch_again, noise), torch_errors(theirs, noise), rtol=1e-5)
     assert torch_again.config.force_zeros_for_empty_prompt
+    assert (again.zero_empty_text, again.force_zeros_for_empty_prompt) == (None, True)
+    ours.replace(force_zeros_for_empty_prompt=False).save_pretrained(tmp_path / "encoded", dtype="float32")
+    assert not StableDiffusionXL.read_description(tmp_path / "encoded").settings["force_zeros_for_empty_prompt"]
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +305,8 @@ def test_kohyas_names_of_sdxls_blocks_are_those_of_diffusers(tmp_path):
         {key: value.contiguous() for key, value in state.items()}, tmp_path / "theirs.safetensors"
     )
     theirs = checkpoints.read_lora(tmp_path / "theirs.safetensors").parts["unet"]
-    read = checkpoints.read_lora(tmp_path / "kohya.safetensors").parts["unet"]
+    network = checkpoints.abstract_model(UNet2DConditionModel, UNet2DConditionConfig.sdxl())
+    read = lora_layers.fitted(network, checkpoints.read_lora(tmp_path / "kohya.safetensors").parts["unet"])
     assert set(read) == set(theirs) == set(layers)
     for layer, adapter in read.items():
         np.testing.assert_array_equal(adapter.down, tensors[f"{kohya_name('unet', layer, PLACES)}.lora_down.weight"])

@@ -26,11 +26,14 @@ class FakePipeline:
     def __init__(self, name="fake", size=8, fails_after=None):
         self.fingerprint = hashlib.sha256(name.encode()).hexdigest()
         self.name, self.size, self.fails_after = name, size, fails_after
-        self.schedule = types.SimpleNamespace(is_continuous=False)
+        self.schedule = types.SimpleNamespace(is_continuous=False, scheduler_class="DDIMScheduler")
         self.drawn = []
 
     def check_image_size(self, image_size=None):
         return image_size or self.size
+
+    def drawing_identity(self, guidance_scale, sampler):
+        return {}
 
     def generate(self, texts, *, num_steps, guidance_scale, sampler, seed, numbers, batch_size, image_size):
         pictures = np.zeros((len(texts), self.check_image_size(image_size), self.check_image_size(image_size), 3))

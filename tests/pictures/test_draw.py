@@ -9,6 +9,7 @@ import PIL.Image
 import pytest
 
 import winobench
+from tests.expectations import raises
 from tests.pictures import fakes
 from winobench.errors import InputError
 from winobench.pictures.draw import Settings, draw_pictures
@@ -67,6 +68,15 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
     }
     again = winobench.read_pictures(tmp_path / "run")
     assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)
+
+
+def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):
+    other = fakes.FakePipeline("other")
+    other.schedule.scheduler_class = "PNDMScheduler"
+    for number, pipeline in enumerate((fakes.FakePipeline(), other)):
+        draw_pictures([fakes.drawer(pipeline)], fakes.PROMPTS, tmp_path / str(number))
+        said = capsys.readouterr().err
+        assert ("PNDMScheduler" in said, "ddim" in said) == (pipeline is other, pipeline is other)
 
 
 def test_only_what_is_missing_is_drawn(tmp_path):
@@ -134,6 +144,11 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
     other.fingerprint = "0" * 64
     with pytest.raises(InputError, match="'the fake' is not the one that has drawn in"):
         draw(tmp_path / "run", other)
+    # Images of an earlier version, which did not do what the folder of the model says.
+    later = fakes.FakePipeline()
+    later.drawing_identity = lambda guidance_scale, sampler: {"zero_empty_text": True}
+    with raises("another-run", "'the fake'", "how it draws"):
+        draw(tmp_path / "run", later)
     # What is there stays, and can be read; with overwrite it goes.
     before = winobench.read_pictures(tmp_path / "run")
     run = draw(tmp_path / "run", other, prompts=fakes.PROMPTS[:2], overwrite=True)

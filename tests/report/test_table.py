@@ -64,6 +64,13 @@ def test_a_row_a_metric():
     assert not any("paper" in line for line in lines)
 
 
+def test_equal_scores_are_said():
+    lines = printed({"clevr": {"accuracy": {**ENTRY, "constant": "texts"}}, "pets": {"accuracy": ENTRY}})
+    said = " ".join(" ".join(lines).split())
+    assert "clevr: the scores are equal over all texts" in said
+    assert said.count("are equal over") == 1
+
+
 def test_the_papers_numbers_stand_beside_ours():
     parts = {f"{name}/accuracy": ENTRY for name in clevr_captions.SUBTASKS}
     tasks = {

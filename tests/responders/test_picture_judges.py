@@ -115,6 +115,8 @@ def test_a_model_that_writes_answers_all_three_kinds(reader, pictures):
     scorer = VQAScore(reader._captioner._loaded)
     np.testing.assert_allclose(read[2].scores, scorer.score([pictures[1].path], TEXTS)[0], rtol=1e-5)
     # VQAScore says how likely each answer's tokens are in the mean, the one that ends it included.
+    # Options are about images as the model's files prepare them.
+    scorer = VQAScore(reader._captioner._loaded, preprocessing="processor")
     tokenizer, is_t5 = reader._captioner._loaded.tokenizer, reader._captioner.config.start is not None
     if is_t5:
         for place, number in ((0, 0), (3, 1), (4, 2)):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.expectations import raises
 from winobench import parallel
 from winobench.scorers import common
 
@@ -13,6 +14,15 @@ def test_distinct():
     first, number = common.distinct(["b", "a", "b", "c", "a"])
     assert first == [0, 1, 3]
     assert number.tolist() == [0, 1, 0, 2, 1]
+
+
+def test_scores_that_are_no_numbers_are_refused():
+    """Wherever they come from: an image's vector, a text's, or the pair."""
+    scores = np.float32([[0.1, 0.2], [0.3, 0.4]])
+    assert common.finite_scores(scores) is scores
+    scores[1, 0] = np.nan
+    with raises("not-finite", "images[1]", "texts[0]", "weights"):
+        common.finite_scores(scores)
 
 
 def test_image_keys(tmp_path):

@@ -15,8 +15,8 @@ from PIL import Image
 from tests.expectations import raises
 from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
 from tests.tiny_language_models import make_tokenizer, write_language_model
-from tests.tiny_vision_language import QUERIES, VOCABULARY, write_vision_language
-from winobench import parallel, registry
+from tests.tiny_vision_language import QUERIES, SIZE, VOCABULARY, write_vision_language
+from winobench import memory, parallel, registry
 from winobench.checkpoints import vision_language
 from winobench.data import question_texts
 from winobench.scorers import loading, vqa_score
@@ -68,8 +68,18 @@ def scorer(loaded):
     return VQAScore(loaded, batch_size=2)
 
 
+def middle_square(image, side):
+    """As the published evaluation of InstructBLIP, by torchvision's rules: the shorter side is resized, then a crop."""
+    width, height = image.size
+    short, long = sorted(image.size)
+    longer = int(side * long / short)
+    image = image.resize((side, longer) if width < height else (longer, side), Image.Resampling.BICUBIC)
+    left, top = (round((have - side) / 2) for have in image.size)
+    return image.crop((left, top, left + side, top + side))
+
+
 def torch_log_likelihoods(folder, family, answer):
-    """With the library's model, image processor and tokenizers; questions are those of the published evaluation."""
+    """With the library's model and tokenizers; questions and images are those of the published evaluation."""
     cls = transformers.InstructBlipForConditionalGeneration
     if family in ("blip-2", "opt"):
         cls = transformers.Blip2ForConditionalGeneration
@@ -85,7 +95,10 @@ def torch_log_likelihoods(folder, family, answer):
         labels = torch.cat([labels, end], dim=1)
     found = np.zeros((len(IMAGES), len(TEXTS), labels.shape[1]))
     for row, image in enumerate(IMAGES):
-        pixels = processor.image_processor(Image.fromarray(image), return_tensors="pt")["pixel_values"]
+        picture = Image.fromarray(image)
+        if family in ("instructblip", "vicuna"):
+            picture = middle_square(picture, SIZE)
+        pixels = processor.image_processor(picture, return_tensors="pt")["pixel_values"]
         for column, text in enumerate(TEXTS):
             asked = "Answer:" if family == "opt" else "Please answer yes or no."
             question = f'Question: Does this figure show "{text}"? {asked}'
@@ -103,6 +116,21 @@ def torch_log_likelihoods(folder, family, answer):
             logits = network(**inputs).logits[0, -labels.shape[1] :]
             found[row, column] = -torch.nn.CrossEntropyLoss(reduction="none")(logits, labels[0])
     return found
+
+
+def test_published_preprocessing(loaded, scorer, monkeypatch):
+    """Landscape, portrait, extreme, tiny, square and gray; and the model's own processor as the alternative."""
+    random = np.random.default_rng(3)
+    squashing = VQAScore(loaded, preprocessing="processor", batch_size=2)
+    for shape in ((48, 97, 3), (91, 40, 3), (200, 34, 3), (3, 5, 3), (1, 1, 3), (SIZE, SIZE, 3), (33, 47)):
+        image = Image.fromarray(random.integers(0, 256, shape, np.uint8)).convert("RGB")
+        np.testing.assert_array_equal(scorer.processor(image), middle_square(image, SIZE))
+        squashed = image.resize((SIZE, SIZE), Image.Resampling.BICUBIC)
+        np.testing.assert_array_equal(squashing.processor(image), squashed)
+    assert (scorer.fingerprint()["on_crop"], squashing.fingerprint().get("on_crop")) == (True, None)
+    monkeypatch.setattr(memory, "of_host", lambda: 1 << 20)
+    with raises("out-of-memory", "1 x 2,000", f"{SIZE} x {2_000 * SIZE:,}"):
+        scorer.processor(np.zeros((1, 2_000, 3), np.uint8))
 
 
 def test_questions_with_answers_of_their_own(loaded, scorer):
@@ -252,6 +280,7 @@ def test_names_and_folders_bring_the_scorer(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"preprocessing": "crop"}, ("bad-value", "preprocessing", "'crop'", "processor")),
         ({"score": "logits"}, ("bad-value", "score", "'logits'", "log_odds")),
         ({"scores": "log_odds"}, ("unknown-option", "'scores'", "VQAScore")),
         ({"question": "Is it?"}, ("bad-template", "question", "'Is it?'", "{}")),

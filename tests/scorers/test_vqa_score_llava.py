@@ -128,7 +128,12 @@ def test_long_questions_lose_their_beginning(loaded, caplog):
 
 
 def test_fingerprint(loaded, scorer):
-    options = ({"score": "log_odds"}, {"question": "USER: <image> {}? ASSISTANT:"}, {"answer": "yes"})
+    options = (
+        {"score": "log_odds"},
+        {"question": "USER: <image> {}? ASSISTANT:"},
+        {"answer": "yes"},
+        {"preprocessing": "processor"},
+    )
     prints = [scorer.fingerprint(), *(VQAScore(loaded, **one).fingerprint() for one in options)]
     assert len({json.dumps(one, sort_keys=True) for one in prints}) == len(prints)
     assert prints[0]["answer"] == "Yes"

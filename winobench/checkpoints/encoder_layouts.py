@@ -358,7 +358,7 @@ def load_t5(
         language_models.model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8),
         mesh,
         language_models.find_stop_ids(source, config.eos_token_id, tokenizer),
-    )
+    ).as_loaded()
 
 
 def build_t5(

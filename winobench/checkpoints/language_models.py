@@ -26,8 +26,9 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from winobench import hub, options, parallel
 from winobench.checkpoints import fast_tokenizers, models, sources, weights
+from winobench.checkpoints.loaded import Loaded
 from winobench.errors import InputError
-from winobench.models import decoder, decoder_cache
+from winobench.models import decoder, decoder_cache, holding
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
 
@@ -53,7 +54,7 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.
 
 
 @dataclasses.dataclass(frozen=True)
-class LoadedLanguageModel:
+class LoadedLanguageModel(Loaded):
     """A language model, ready to be computed with.
 
     Attributes:
@@ -61,9 +62,11 @@ class LoadedLanguageModel:
       config: the network's config.
       tokenizer: a transformers tokenizer.
       fingerprint: 64 hexadecimal digits; another one if anything that the answers depend on is different: the values in
-        the weight files, the dtype, 8-bit weights, the config, the tokenizer or its chat template.
+        the weight files, the dtype, 8-bit weights, the config, the tokenizer or its chat template. `identity` follows
+        the arrays that are there now.
       mesh: the devices.
       stop_ids: tokens that end an answer, sorted.
+      origin: the arrays that the fingerprint is of; None where they are not known.
     """
 
     network: tuple[Any, Any]
@@ -72,10 +75,7 @@ class LoadedLanguageModel:
     fingerprint: str
     mesh: Mesh
     stop_ids: tuple[int, ...]
-
-    def module(self) -> Any:
-        """The network as one object."""
-        return nnx.merge(*self.network)
+    origin: holding.Taken | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +166,7 @@ def load_decoder(
         model_fingerprint(digest, config, tokenizer, dtype=dtype.name, int8=int8),
         mesh,
         find_stop_ids(source, config.eos_token_id, tokenizer),
-    )
+    ).as_loaded()
 
 
 def language_model_dtype(dtype: Any) -> jnp.dtype:

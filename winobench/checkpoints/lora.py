@@ -1,8 +1,10 @@
 """LoRA files: every way in which diffusers has named their tensors, read into one form; the current way, written.
 
 A file holds two factors a layer, in torch's layout, and at most a number ``alpha``, by which, over the rank, their
-product is multiplied. `winobench.checkpoints.lora_keys` has the names of its tensors, and
-`winobench.checkpoints.lora_layers` which layers of a network they are for.
+product is multiplied. `winobench.checkpoints.lora_keys` has the names of its tensors,
+`winobench.checkpoints.lora_configs` what peft's configs say of them, and `winobench.checkpoints.lora_layers` which
+layers of a network they are for. Peft's own folders, with ``adapter_config.json`` and ``adapter_model.safetensors``,
+are read as well, one for all or one for each network of a pipeline.
 """
 
 from __future__ import annotations
@@ -11,9 +13,8 @@ import dataclasses
 import hashlib
 import math
 import os
-import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -21,8 +22,8 @@ import numpy as np
 import safetensors
 from flax import nnx
 
-from winobench import json_files, options
-from winobench.checkpoints import lora_keys, lora_layers, sources, weights
+from winobench.checkpoints import lora_configs, lora_keys, lora_layers, sources, weights
+from winobench.checkpoints.lora_configs import PeftConfig
 from winobench.checkpoints.lora_layers import Adapter
 from winobench.errors import InputError
 from winobench.files import user_path
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 WEIGHTS_NAME = "pytorch_lora_weights"
 """Stem of the file's name."""
 
-_LAYER_PATTERN = re.compile(r"\^?(\w|\.|\\\.|-){1,300}")
-# Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
-_METADATA_KEY = "lora_adapter_metadata"
+_PEFT_NAME = "adapter_model"
+# Folders of a pipeline's networks, in which peft's adapters of each may lie.
+_PARTS = ("unet", "transformer", "text_encoder", "text_encoder_2")
 _NEGATIVES_KEY = "winobench.negatives"
 
 
@@ -48,7 +49,7 @@ class LoRAWeights:
       parts: name of the network in the pipeline -> torch's name of the layer -> its adapter. Those of text encoders
         begin with ``text_model.``; most files have none. As read, a transformer may be called ``unet``, and its layers
         have the names of the file; `load_lora` returns those of the network.
-      file: where it was read.
+      file: where it was read. It is a folder if that has one file for each network.
       negatives: which negatives it was trained with, as our training says in the file; None where that is not known.
     """
 
@@ -82,7 +83,8 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
     """Reads a LoRA file in any of the forms that this module's docstring lists.
 
     Args:
-      source: a file, or a folder or hub id that holds ``pytorch_lora_weights.safetensors`` (or ``.bin``).
+      source: a file, or a folder or hub id that holds ``pytorch_lora_weights.safetensors`` (or ``.bin``), or peft's
+        ``adapter_model.safetensors`` with its ``adapter_config.json``, by itself or in folders such as ``unet``.
       revision: branch, tag or commit of a hub id.
       allow_pickle: read a ``.bin`` file, with a restricted unpickler that runs no code of the file.
 
@@ -90,14 +92,36 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
       The adapters, values in float32.
 
     Raises:
-      InputError: there is no such file, it is damaged, or it holds something other than LoRA factors of dense layers.
+      InputError: there is no such file, it is damaged, it and its config contradict each other, or it holds something
+        other than LoRA factors of dense layers and convolutions.
     """
-    path = _locate(source, revision, allow_pickle)
+    paths = _locate(source, revision, allow_pickle)
+    parts: dict[str, dict[str, Adapter]] = {}
+    for path in paths:
+        for part, adapters in _read(path).items():
+            if part in parts:
+                raise InputError(f"{path}: another file has adapters of the {part}, too: remove one", code="two-files")
+            parts[part] = adapters
+    place = paths[0] if len(paths) == 1 else os.path.dirname(os.path.dirname(paths[0]))
+    return LoRAWeights(parts, place, _negatives(paths[0]))
+
+
+def _read(path: str) -> dict[str, dict[str, Adapter]]:
+    """The adapters of one file: network -> layer -> adapter."""
     tensors = weights.read_weights([path])
+    neighbour, within = lora_configs.next_to(path), lora_configs.within(path)
+    if neighbour is None and (os.path.basename(path).startswith(_PEFT_NAME) or (not within and _is_pefts(tensors))):
+        raise InputError(
+            f"{path} is peft's, but {sources.ADAPTER_CONFIG}, which says how strong it is, is not next to it: get that,"
+            " too",
+            code="missing-files",
+        )
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    bare = folder if neighbour is not None and folder in _PARTS else lora_keys.DENOISER
     found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
     unknown = []
     for key, tensor in tensors.items():
-        known = lora_keys.parse(key)
+        known = lora_keys.parse(key, bare)
         if known is None:
             unknown.append(key)
             continue
@@ -113,11 +137,27 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
         raise InputError(_describe_unknown(path, unknown), code="not-a-lora")
     if not found:
         raise InputError(f"{path} holds no tensors, so it is no LoRA: get it again", code="empty-file")
-    configs = _peft_configs(path)
     parts: dict[str, dict[str, Adapter]] = {}
     for (part, layer), roles in found.items():
-        parts.setdefault(part, {})[layer] = _adapter(path, layer, roles, configs.get(part, {}))
-    return LoRAWeights(parts, path, _negatives(path))
+        other = "transformer" if part == lora_keys.DENOISER else part
+        configs = [neighbour, within.get(None), within.get(part, within.get(other))]
+        adapter = _adapter(path, layer, roles, [config for config in configs if config is not None])
+        parts.setdefault(part, {})[layer] = adapter
+    for part, adapters in parts.items():
+        without = sorted(layer for layer, adapter in adapters.items() if adapter.alpha is None)
+        if 0 < len(without) < len(adapters):
+            raise InputError(
+                f"{path}: some layers of the {part} have an alpha, but {without[0]} has none, so how strong it is is"
+                " open: get the file again",
+                code="incomplete-file",
+            )
+    return parts
+
+
+def _is_pefts(names: Iterable[str]) -> bool:
+    """Whether only peft's config can say how strong the tensors are, which diffusers knows of FLUX's original names."""
+    named = [name.removeprefix(lora_keys.OF_PEFT) for name in names if name.startswith(lora_keys.OF_PEFT)]
+    return bool(named) and not any(name.startswith(("double_blocks.", "single_blocks.")) for name in named)
 
 
 def load_lora(
@@ -174,7 +214,6 @@ def load_lora(
         lora.attach(pipeline.networks[name], scaled)
         if fuse:
             lora.fuse(pipeline.networks[name])
-    pipeline.refresh()
     return LoRAWeights(chosen, read.file, read.negatives)
 
 
@@ -224,8 +263,9 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
                     " training diverged",
                     code="not-finite",
                 )
-            arrays[f"{part}.{name}.lora_A.weight"] = down.T
-            arrays[f"{part}.{name}.lora_B.weight"] = up.T
+            is_dense = down.ndim == 2
+            arrays[f"{part}.{name}.lora_A.weight"] = down.T if is_dense else down.transpose(3, 2, 0, 1)
+            arrays[f"{part}.{name}.lora_B.weight"] = up.T if is_dense else up.T[:, :, None, None]
     if not arrays:
         raise InputError("there is no LoRA to save: none of the networks has adapters", code="no-lora")
     os.makedirs(folder, exist_ok=True)
@@ -234,70 +274,86 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
     return path
 
 
-def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> str:
-    """The local path of the file to read."""
+def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> list[str]:
+    """The local paths of the files to read."""
     path = user_path(source)
-    command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
+    paths = [path]
     if not os.path.isfile(path):
         if not os.path.exists(path) and path.endswith((".safetensors", ".bin")):
             raise InputError(f"LoRA: there is no file {path}", code="no-such-file")
-        place = sources.resolve(path, revision=revision)
-        path = place.find(f"{WEIGHTS_NAME}.safetensors") or place.find(f"{WEIGHTS_NAME}.bin")
-        if path is None:
-            there = [name for name in place.names("") if name.endswith((".safetensors", ".bin"))]
-            advice = place.hint() or (
-                f"it has {sources.shorten(there)}: name the file of the adapter itself"
-                if there
-                else "name another place"
+        paths = _in_place(sources.resolve(path, revision=revision))
+    for path in paths:
+        if not path.endswith((".safetensors", ".bin")):
+            raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file", code="unsupported-file-format")
+        if path.endswith(".bin") and not allow_pickle:
+            command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
+            raise InputError(
+                f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or"
+                " allow pickles (allow_pickle=True), which reads it with a restricted unpickler",
+                code="weights-are-a-pickle",
             )
-            raise InputError(f"{place} has no {WEIGHTS_NAME}.safetensors: {advice}", code="no-such-file")
-        command = f"python -m winobench.checkpoints.convert_pickle {shlex.quote(path)}"
-    if not path.endswith((".safetensors", ".bin")):
-        raise InputError(f"LoRA: {path} is neither a .safetensors nor a .bin file", code="unsupported-file-format")
-    if path.endswith(".bin") and not allow_pickle:
+    return paths
+
+
+def _in_place(place: sources.Source) -> list[str]:
+    """The files of a folder or repository: diffusers', else peft's, else peft's of each network."""
+    if (path := _in_folder(place, None)) is not None:
+        return [path]
+    if found := [path for part in _PARTS if (path := _in_folder(place, part)) is not None]:
+        return found
+    there = [name for name in place.names("") if name.endswith((".safetensors", ".bin"))]
+    advice = place.hint() or (
+        f"it has {sources.shorten(there)}: name the file of the adapter itself" if there else "name another place"
+    )
+    raise InputError(
+        f"{place} has no {WEIGHTS_NAME}.safetensors and no {_PEFT_NAME}.safetensors: {advice}", code="no-such-file"
+    )
+
+
+def _in_folder(place: sources.Source, folder: str | None) -> str | None:
+    # Of a repository this brings the config to where `lora_configs.next_to` looks for it.
+    config = place.find(sources.join(folder, sources.ADAPTER_CONFIG))
+    stems = [WEIGHTS_NAME] * (folder is None) + [_PEFT_NAME]
+    for name in (f"{stem}.{end}" for stem in stems for end in ("safetensors", "bin")):
+        if (path := place.find(sources.join(folder, name))) is not None:
+            return path
+    if config is not None:
         raise InputError(
-            f"{path} is a Python pickle, which can run code when it is opened: convert it with `{command}`, or allow"
-            " pickles (allow_pickle=True), which reads it with a restricted unpickler",
-            code="weights-are-a-pickle",
+            f"{config} has no {_PEFT_NAME}.safetensors next to it: {place.hint() or 'get that, too'}",
+            code="missing-files",
         )
-    return path
+    return None
+
+
+_OTHER_KINDS = (
+    ("lora_magnitude_vector", "this is a DoRA"),
+    ("dora_scale", "this is a DoRA"),
+    ("lora_mid", "its convolutions have a third factor (LoCon in CP form)"),
+    ("hada_", "this is a LoHa"),
+    ("lokr_", "this is a LoKr"),
+    ("oft_", "this is an OFT adapter"),
+    ("vera_", "this is a VeRA adapter"),
+    ("ia3_", "this is an IA3 adapter"),
+    ("on_input", "this is an IA3 adapter"),
+    ("lora_embedding_", "it adapts an embedding"),
+    ("_norm.scale", "this is a control LoRA of FLUX.1, which also changes norms"),
+    (".norm_q.", "this is a control LoRA of FLUX.1, which also changes norms"),
+    (".lora_B.bias", "it was made with lora_bias"),
+    (".lora_up.bias", "it was made with lora_bias"),
+    (".diff", "it holds differences of whole weights"),
+    ("base_layer", "it holds weights of the base model"),
+    ("modules_to_save", "it holds whole layers"),
+)
+"""What the name of a tensor has in it -> which kind of adapter that is."""
 
 
 def _describe_unknown(path: str, keys: list[str]) -> str:
     some = sources.shorten(sorted(keys), 2)
     named = f"{path} holds tensors that are no LoRA factors as diffusers names them ({some})"
-    if any("lora_magnitude_vector" in key or "dora_scale" in key for key in keys):
-        return f"{named}: this is a DoRA, which is not supported"
-    return f"{named}: only plain LoRA in diffusers' or kohya's names can be read"
-
-
-def _peft_configs(path: str) -> dict[str, dict[str, Any]]:
-    """Peft's config of each part, as far as the file brings one."""
-    configs: dict[str, dict[str, Any]] = {}
-    if not path.endswith(".safetensors"):
-        return configs
-    with safetensors.safe_open(path, framework="np") as file:
-        text = (file.metadata() or {}).get(_METADATA_KEY)
-    if not text:
-        return configs
-    try:
-        values = json_files.parse(text)
-        named = {key: lora_keys.split_prefix(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path}: its metadata {_METADATA_KEY} is no JSON object: get it again", code="not-json"
-        ) from error
-    for key, split in named.items():
-        if split:
-            configs.setdefault(split[0], {})[split[1]] = values[key]
-    for part, config in configs.items():
-        for option in ("use_dora", "lora_bias"):
-            if config.get(option):
-                raise InputError(
-                    f"{path}: the LoRA of the {part} was made with {option}, which is not supported",
-                    code="unsupported-option",
-                )
-    return configs
+    kind = next((kind for mark, kind in _OTHER_KINDS if any(mark in key for key in keys)), None)
+    if kind is not None:
+        return f"{named}: {kind}, which is not supported"
+    return f"{named}: only plain LoRA in diffusers', kohya's or peft's names can be read"
 
 
 def _negatives(path: str) -> str | None:
@@ -307,7 +363,7 @@ def _negatives(path: str) -> str | None:
         return (file.metadata() or {}).get(_NEGATIVES_KEY)
 
 
-def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], config: Mapping[str, Any]) -> Adapter:
+def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter:
     if missing := {"down", "up"} - roles.keys():
         there = next(iter(roles.values())).name
         raise InputError(
@@ -315,12 +371,13 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
             code="incomplete-file",
         )
     down, up = (_floats(path, roles[role]) for role in ("down", "up"))
-    if down.ndim != 2 or up.ndim != 2:
+    if not (down.ndim == up.ndim == 2 or (down.ndim == up.ndim == 4 and up.shape[2:] == (1, 1))):
         raise InputError(
-            f"{path}: {roles['down'].name} has the shape {list(down.shape)}, but only the two-dimensional factors of"
-            " dense layers can be read",
+            f"{path}: {roles['down'].name} has the shape {list(down.shape)} and {roles['up'].name} the shape"
+            f" {list(up.shape)}, but only factors of dense layers and of convolutions of images can be read",
             code="wrong-shape",
         )
+    up = up.reshape(up.shape[:2])
     rank = down.shape[0]
     if not rank == up.shape[1] > 0:
         raise InputError(
@@ -328,6 +385,14 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
             " is damaged, get it again",
             code="damaged-file",
         )
+    return Adapter(down, up, _alpha(path, layer, rank, roles, configs))
+
+
+def _alpha(
+    path: str, layer: str, rank: int, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
+) -> float | None:
+    """A layer's alpha, as the file and the configs say it, or None."""
+    found: list[tuple[str, float]] = []
     if "alpha" in roles:
         values = _floats(path, roles["alpha"], or_whole=True)
         if values.size != 1:
@@ -335,8 +400,18 @@ def _adapter(path: str, layer: str, roles: Mapping[str, weights.FileTensor], con
                 f"{path}: {roles['alpha'].name} has the shape {list(values.shape)}, but must be one number",
                 code="wrong-shape",
             )
-        return Adapter(down, up, float(values.item()))
-    return Adapter(down, up, _configured_alpha(path, layer, rank, config))
+        found.append((roles["alpha"].name, float(values.item())))
+    # Under the name that it has in the file: releases of transformers differ in CLIP's ``text_model``.
+    named = layer if "text_model" in roles["down"].name else layer.removeprefix("text_model.")
+    found += [(config.place, config.alpha_of(named, rank)) for config in configs]
+    for place, alpha in found[1:]:
+        if not math.isclose(alpha, found[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16
+            raise InputError(
+                f"{path}: the alpha of {layer} is {found[0][1]:g} in {found[0][0]}, but {alpha:g} in {place}: remove"
+                " the wrong one",
+                code="mismatched-parts",
+            )
+    return found[0][1] if found else None
 
 
 def _floats(path: str, tensor: weights.FileTensor, *, or_whole: bool = False) -> np.ndarray:
@@ -355,29 +430,3 @@ def _floats(path: str, tensor: weights.FileTensor, *, or_whole: bool = False) ->
             code="not-finite",
         )
     return values
-
-
-def _configured_alpha(path: str, layer: str, rank: int, config: Mapping[str, Any]) -> float | None:
-    """A layer's alpha by peft's config, whose patterns match ends of the layer's name; None without one."""
-    alpha = config.get("lora_alpha")
-    patterns = config.get("alpha_pattern") or {}
-    if not isinstance(patterns, Mapping):
-        raise InputError(
-            f"{path}: its metadata's alpha_pattern is {options.shown(patterns)}, but must be an object",
-            code="not-an-object",
-        )
-    for pattern, value in patterns.items():
-        # peft writes names of layers. A regular expression of another kind could take for ever.
-        if not _LAYER_PATTERN.fullmatch(pattern):
-            raise InputError(
-                f"{path}: its metadata's alpha_pattern has {options.shown(pattern)}, which is not the name of a layer",
-                code="bad-name",
-            )
-        if re.fullmatch(rf"(.*\.)?{pattern.removeprefix('^')}", layer):
-            alpha = value
-            break
-    if alpha is None:
-        return None
-    alpha = options.SCALE.check(f"{path}: the alpha of {layer} in its metadata", alpha)
-    # rsLoRA divides by the root of the rank instead (Kalajdzievski, 2023, Eq. 4).
-    return alpha * math.sqrt(rank) if config.get("use_rslora") else float(alpha)

@@ -9,20 +9,26 @@ a UNet:
   ``to_out_lora`` there.
 
 Each of them also without the prefix ``unet.``, as the first ones were published: there torch diffusers finds nothing to
-load and goes on with the model as it was. A text encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``),
-with or without ``text_model.`` behind it, and ``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old
-files. The prefix is always the network's name in the pipeline (`Pipeline.NETWORKS`); ``diffusion_model.`` and
-``base_model.model.`` stand for the denoiser, whatever it is called there.
+load and goes on with the model as it was. A bare name that begins as CLIP's do is of the first text encoder. A text
+encoder's have the prefix ``text_encoder.`` (``text_encoder_2.``), with or without ``text_model.`` behind it, and
+``.lora_linear_layer.down.weight`` or ``.to_q_lora.down.weight`` in old files. The prefix is always the network's name
+in the pipeline (`Pipeline.NETWORKS`). ``base_model.model.`` (peft's) and ``diffusion_model.`` (ComfyUI's, also with
+``model.`` before it) stand for the denoiser, whatever it is called there. ComfyUI's text encoders are
+``text_encoders.clip_l.transformer.`` and so on.
+
+XLabs' scripts give the streams of FLUX.1's blocks numbers: ``double_blocks.0.processor.qkv_lora1.down.weight`` is of
+the image, ``qkv_lora2`` of the text.
 
 kohya's scripts name a layer in one word, ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` and
 ``lora_te1_text_model_..._q_proj.lora_up.weight``, with ``.alpha`` beside; SDXL's blocks in those of the original code
 (``input_blocks_4_1`` is ``down_blocks.1.attentions.0``). Every denoiser is ``lora_unet_`` there, and T5 ``lora_te3_``.
-Which layers such a word means in a transformer, its network tells (`winobench.checkpoints.lora_layers`).
+Which layers the original code's words mean, the network tells (`winobench.checkpoints.lora_layers`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 DENOISER = "unet"
 """The part that names without a prefix are of, and those whose prefix stands for any denoiser."""
@@ -30,7 +36,14 @@ T5 = "text_encoder_3"
 """The part of kohya's names for T5, which FLUX.1 has as its second encoder."""
 
 _PREFIX = re.compile(r"(unet|transformer|text_encoder(?:_\d)?)\.(.+)")
-_ANY_DENOISER = ("base_model.model.", "diffusion_model.")
+OF_PEFT = "base_model.model."
+"""What peft's own files put before each name."""
+_ANY_DENOISER = (OF_PEFT, "model.diffusion_model.", "diffusion_model.")
+_COMFY = re.compile(r"text_encoders\.(clip_l|clip_g|t5xxl)\.transformer\.")
+_COMFY_PARTS = {"clip_l": "text_encoder", "clip_g": "text_encoder_2", "t5xxl": T5}
+_BARE_CLIP = re.compile(r"text_model\.|encoder\.layers\.")
+_XLABS = re.compile(r"^(double|single)_blocks\.(\d+)\.processor\.(qkv|proj)_lora([12]?)(\..+)")
+_XLABS_STREAMS = {("double", "1"): "img_attn.", ("double", "2"): "txt_attn.", ("single", ""): ""}
 _KEY = re.compile(
     r"(?P<layer>.+?)(?:"
     r"\.lora_(?P<letter>[AB])(?:\.default)?\.weight"
@@ -52,7 +65,9 @@ _KOHYA_PARTS = {
 }
 _KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_([\w-]+)(\..+)")
 # What the one-word names of UNets and of CLIP begin with; those of other networks are left as they are.
-_OF_UNET = re.compile(r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b")
+_OF_UNET = re.compile(
+    r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b|out_2\b"
+)
 _OF_CLIP = re.compile(r"text_model_|text_projection|encoder_layers_")
 _WORD = re.compile(r"[a-z][\w-]*")
 # Names of modules that hold an underscore: all others in kohya's names stand for a dot.
@@ -63,8 +78,16 @@ _WORDS = re.compile(
 )
 
 
-def parse(key: str) -> tuple[str, str, str] | None:
-    """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor's name; None if it is none of the known forms."""
+def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
+    """What a tensor is of.
+
+    Args:
+      key: its name.
+      bare: the part that names without a prefix are of.
+
+    Returns:
+      (part, layer, ``down``, ``up`` or ``alpha``), or None for an unknown form.
+    """
     if match := _KOHYA.fullmatch(key):
         part = _KOHYA_PARTS[match[1]]
         known = {DENOISER: _OF_UNET, "transformer": None}.get(part, _OF_CLIP)
@@ -76,7 +99,12 @@ def parse(key: str) -> tuple[str, str, str] | None:
         return None
     for prefix in _ANY_DENOISER:
         key = key.removeprefix(prefix)
-    part, rest = split_prefix(key) or (DENOISER, key)
+    if match := _COMFY.match(key):
+        key = f"{_COMFY_PARTS[match[1]]}.{key[match.end() :]}"
+    if bare == DENOISER and _BARE_CLIP.match(key):
+        bare = "text_encoder"
+    part, rest = split_prefix(key) or (bare, key)
+    rest = _XLABS.sub(_of_xlabs, rest)
     match = _KEY.fullmatch(rest.replace(".processor.", "."))
     if match is None:
         return None
@@ -93,6 +121,15 @@ def parse(key: str) -> tuple[str, str, str] | None:
     return part, layer, role
 
 
+def _of_xlabs(match: re.Match[str]) -> str:
+    """XLabs' name as that of the original code, where there is one."""
+    kind, number, which, stream, end = match.groups()
+    if (kind, stream) not in _XLABS_STREAMS:
+        return match[0]
+    layer = "linear2" if (kind, which) == ("single", "proj") else f"{_XLABS_STREAMS[kind, stream]}{which}"
+    return f"{kind}_blocks.{number}.{layer}.lora{end}"
+
+
 def split_prefix(key: str) -> tuple[str, str] | None:
     """(network, the rest) of a dotted name; None where it names no network."""
     match = _PREFIX.fullmatch(key)
@@ -103,19 +140,28 @@ def _in_one_word(name: str) -> str | None:
     return name if _WORD.fullmatch(name) else None
 
 
-_ORIGINAL_BLOCK = re.compile(r"(?:(?:in|out)put_blocks_[0-9]{1,3}_[0-9]|middle_block_[0-2])_")
+_ORIGINAL_BLOCK = re.compile(r"((?:in|out)put_blocks_[0-9]{1,3}|middle_block)_([0-2])_(.+)")
 _ORIGINAL_NAMES = {
+    "input_blocks_0_0": "conv_in",
+    "out_2": "conv_out",
     "time_embed_0": "time_embedding.linear_1",
     "time_embed_2": "time_embedding.linear_2",
     "label_emb_0_0": "add_embedding.linear_1",
     "label_emb_0_2": "add_embedding.linear_2",
+}
+_OF_RESNET = {
+    "in_layers_2": "conv1",
+    "out_layers_3": "conv2",
+    "emb_layers_1": "time_emb_proj",
+    "skip_connection": "conv_shortcut",
 }
 
 
 def _dotted(name: str) -> str | None:
     """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``.
 
-    None for a name that is not made of such words, or of a block without its numbers.
+    None for a name that is not made of such words, or of a block without its numbers. One of the original code's blocks
+    stays as it is: which layer it means, the network's depth tells (`of_original_block`).
     """
     if name in _ORIGINAL_NAMES:
         return _ORIGINAL_NAMES[name]
@@ -123,35 +169,41 @@ def _dotted(name: str) -> str | None:
     if "_".join(words) != name:
         return None
     if words[0] in ("input_blocks", "middle_block", "output_blocks"):
-        if _ORIGINAL_BLOCK.match(name) is None:
-            return None
-        words = _diffusers_block(words)
+        return name if _ORIGINAL_BLOCK.fullmatch(name) else None
     return ".".join(words)
 
 
-def _diffusers_block(words: list[str]) -> list[str]:
-    """The original code's names of SDXL's blocks (Rombach et al., 2022) in diffusers': three modules a level.
+def of_original_block(name: str, depths: Sequence[int]) -> str | None:
+    """The original code's name of a layer in a block (Rombach et al., 2022), in one word, as diffusers'.
 
-    ``input_blocks`` begin with the first convolution; each level ends with a downsampler. ``output_blocks`` have three
-    residual blocks a level, of which the last is followed by an upsampler.
+    ``input_blocks`` begin with the first convolution. Each level ends with a downsampler. ``output_blocks`` have one
+    residual block more a level, of which the last is followed by an upsampler.
+
+    Args:
+      name: such as ``input_blocks_4_1_proj_in``.
+      depths: residual blocks of each level on the way down.
+
+    Returns:
+      Such as ``down_blocks.1.attentions.0.proj_in``. None for a name of another kind, or of a block that is not there.
     """
-    side, *rest = words
-    if side == "middle_block":
-        number, *rest = rest
-        place = {"0": ["resnets", "0"], "1": ["attentions", "0"], "2": ["resnets", "1"]}.get(number, [number])
-        return ["mid_block", *place, *_resnet(place, rest)]
-    number, module, *rest = rest
-    number = int(number) - (side == "input_blocks")
-    level, layer = divmod(number, 3)
-    block = ["down_blocks" if side == "input_blocks" else "up_blocks", str(level)]
-    place = [["resnets", "attentions"][int(module) > 0], str(layer)]
-    if rest and rest[0] in ("op", "conv"):
-        return [*block, "downsamplers" if rest[0] == "op" else "upsamplers", "0", "conv", *rest[1:]]
-    return [*block, *place, *_resnet(place, rest)]
-
-
-def _resnet(place: list[str], rest: list[str]) -> list[str]:
-    """Names within a residual block: its only dense layer is the projection of the time embedding."""
-    if place[0] == "resnets" and rest[:3] == ["emb", "layers", "1"]:
-        return ["time_emb_proj", *rest[3:]]
-    return rest
+    match = _ORIGINAL_BLOCK.fullmatch(name)
+    if match is None:
+        return None
+    block, module, rest = match.groups()
+    kind = "attentions" if int(module) else "resnets"
+    if block == "middle_block":
+        kind, place = ("attentions", 0) if module == "1" else ("resnets", int(module) // 2)
+        level = "mid_block"
+    else:
+        side, _, number = block.rpartition("_")
+        is_input = side == "input_blocks"
+        places = [(i, j) for i, depth in enumerate(depths if is_input else depths[::-1]) for j in range(depth + 1)]
+        number = int(number) - is_input
+        if not 0 <= number < len(places):
+            return None
+        index, place = places[number]
+        level = f"{'down' if is_input else 'up'}_blocks.{index}"
+        if rest in ("op", "conv"):
+            return f"{level}.{'down' if rest == 'op' else 'up'}samplers.0.conv"
+    rest = _OF_RESNET.get(rest, rest) if kind == "resnets" else ".".join(_WORDS.findall(rest))
+    return f"{level}.{kind}.{place}.{rest}"

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from flax import nnx
 
+from winobench.checkpoints import lora_keys
 from winobench.errors import InputError
 from winobench.models import lora
 
@@ -26,7 +27,7 @@ class Adapter:
     """The adapter of one layer, in torch's layout.
 
     Attributes:
-      down: float32 [rank, inputs].
+      down: float32 [rank, inputs], of a convolution [rank, inputs, height, width].
       up: float32 [outputs, rank].
       alpha: the product of the two is multiplied by alpha / rank; None for the rank itself, so by 1.
     """
@@ -43,7 +44,9 @@ class Adapter:
     @property
     def factors(self) -> lora.Factors:
         """The same for the networks here, whose layout is [inputs, outputs]."""
-        return lora.Factors(self.down.T, self.up.T, 1.0 if self.alpha is None else self.alpha / self.rank)
+        # [rank, inputs, height, width] -> [height, width, inputs, rank].
+        down = self.down.T if self.down.ndim == 2 else self.down.transpose(2, 3, 1, 0)
+        return lora.Factors(down, self.up.T, 1.0 if self.alpha is None else self.alpha / self.rank)
 
 
 _OF_IMAGE, _OF_TEXT = "attn.to_q attn.to_k attn.to_v", "attn.add_q_proj attn.add_k_proj attn.add_v_proj"
@@ -74,6 +77,7 @@ _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
         {
             "linear1": (f"{_OF_IMAGE} proj_mlp", "attn.to_qkv_mlp_proj"),
             "linear2": ("proj_out", "attn.to_out"),
+            "qkv": (_OF_IMAGE,),
             "modulation_lin": ("norm.linear",),
         },
     ),
@@ -159,12 +163,16 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
     Raises:
       InputError: an adapter is of several layers that together have other outputs, or a layer has two adapters.
     """
-    layers = lora.linear_layers(network)
+    layers = lora.adaptable_layers(network)
     words = {name.replace(".", "_"): name for name in layers}
+    config = getattr(network, "config", None)
+    depths = getattr(config, "layers_per_block", ())
+    depths = depths if isinstance(depths, tuple) else (depths,) * len(config.block_out_channels)
     found: dict[str, Adapter] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():
-        for layer, part in _parts(type(network).__name__, name, adapter, layers, words):
+        original = lora_keys.of_original_block(name, depths)
+        for layer, part in _parts(type(network).__name__, original or name, adapter, layers, words):
             if layer in found:
                 raise InputError(
                     f"{sources[layer]} and {name} are two names of the layer {layer}: remove one",
@@ -175,7 +183,7 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
 
 
 def _parts(
-    kind: str, name: str, adapter: Adapter, layers: Mapping[str, nnx.Linear], words: Mapping[str, str]
+    kind: str, name: str, adapter: Adapter, layers: Mapping[str, nnx.Module], words: Mapping[str, str]
 ) -> list[tuple[str, Adapter]]:
     """The layers that an adapter is of, in a network of some kind, each with its part."""
     if name in layers:
@@ -188,7 +196,7 @@ def _parts(
         return [(name, adapter)]
     if len(chosen) == 1:
         return [(chosen[0], _in_order(chosen[0], layers[chosen[0]], adapter))]
-    sizes = [layers[target].out_features for target in chosen]
+    sizes = [layers[target].kernel.shape[-1] for target in chosen]
     if sum(sizes) != len(adapter.up):
         raise InputError(
             f"the adapter of {name} has {len(adapter.up)} outputs, but the layers {', '.join(chosen)} of the {kind}"

@@ -13,6 +13,9 @@ from winobench import hub, json_files, options, registry
 from winobench.errors import InputError
 from winobench.files import refuse_pointer, user_path
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""The name of the config of peft's adapters."""
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -35,6 +38,15 @@ class Source(abc.ABC):
     def hint(self) -> str:
         """Returns why a file is missing although it may well exist, or an empty text."""
 
+    def refuse_adapter(self) -> None:
+        """Raises InputError where there is an adapter of peft's, but no model."""
+        if not any(map(self.find, ("config.json", "model_index.json"))) and self.find(ADAPTER_CONFIG) is not None:
+            raise InputError(
+                f"{self} holds an adapter ({ADAPTER_CONFIG}), but no model: name the model that it was made for, with"
+                " the adapter merged into its weights or, of a diffusion model, as its LoRA",
+                code="wrong-kind-of-model",
+            )
+
     def require(self, name: str, purpose: str) -> str:
         """Returns the local path of a file that cannot be missing.
 
@@ -50,6 +62,7 @@ class Source(abc.ABC):
             hint = self.hint()
             if hint:
                 raise InputError(f"{name} of {self} is not at hand: {hint}", code="hub-not-reached")
+            self.refuse_adapter()
             raise InputError(f"{self} has no {name}, {purpose}", code="no-such-file")
         return path
 

@@ -20,7 +20,7 @@ import safetensors.numpy
 
 from winobench import files, json_files, options
 from winobench.checkpoints import pickles
-from winobench.checkpoints.sources import Source, join, read_json, shorten
+from winobench.checkpoints.sources import ADAPTER_CONFIG, Source, join, read_json, shorten
 from winobench.errors import InputError
 from winobench.files import atomic_path
 
@@ -74,8 +74,16 @@ def find_weights(
       Local paths.
 
     Raises:
-      InputError: if there are none, or pickles only and these are not allowed.
+      InputError: if there are none, or pickles only and these are not allowed, or if an adapter that transformers would
+        apply is next to them.
     """
+    if source.find(join(subfolder, ADAPTER_CONFIG)) is not None:
+        raise InputError(
+            f"{source} has an adapter next to its weights ({join(subfolder, ADAPTER_CONFIG)}), which is not applied"
+            " here: merge it into the weights (peft's merge_and_unload), or move it to another folder, which a"
+            " diffusion model takes as its LoRA",
+            code="adapter-next-to-weights",
+        )
     if paths := _find_either(source, subfolder, stem, variant, allow_pickle):
         return paths
     pickle_stem = PICKLE_STEMS.get(stem, stem)

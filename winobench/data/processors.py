@@ -214,6 +214,8 @@ class ImageProcessor:
           InputError: as in ``open_image``.
         """
         pixels = np.moveaxis(self._opened(image), -1, 0)
+        if isinstance(self.resize, int):
+            self._check_resized(pixels.shape[1:])
         resizing = _processor(self.resize)
         pixels = np.moveaxis(resizing.resize(pixels, resizing.size, self.resample), 0, -1)
         if self.crop is not None:
@@ -224,6 +226,15 @@ class ImageProcessor:
     def _opened(self, image: Any) -> np.ndarray:
         """The image before it is resized: uint8 [height, width, 3]."""
         return np.asarray(image_files.open_image(image), np.uint8)
+
+    def _check_resized(self, sides: tuple[int, int]) -> None:
+        """Refuses an image whose longer side would not fit into memory once the shorter one is resized."""
+        longer = self.resize * max(sides) // min(sides)
+        memory.check(
+            f"an image of {sides[0]:,} x {sides[1]:,} pixels, resized to {self.resize:,} x {longer:,},",
+            self.resize * longer * _BYTES_OF_A_PIXEL,
+            "cut off what is not needed of its longer side",
+        )
 
     def _margin(self, surplus: int) -> int:
         return surplus // 2 if self.crop_rounding == "down" else round(surplus / 2)

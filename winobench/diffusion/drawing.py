@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike
 
 from winobench import memory, options, parallel
 from winobench.diffusion import pure_functions, samplers
-from winobench.diffusion.pure_functions import LatentDrawing, PictureDecoding, Rows, Shared
+from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
 from winobench.errors import InputError
+from winobench.models import holding
 from winobench.texts import checked_texts
 
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline
+    from winobench.models.base import Network
 
 _STRENGTH = options.number(above=0, high=1)
 _USUAL_STRENGTH = 0.8
@@ -56,12 +58,12 @@ class Drawing:
         Args:
           texts: strings.
           num_steps: number of steps.
-          guidance_scale: 1 for none, and 0 of Z-Image, as in diffusers' pipelines; finite.
+          guidance_scale: 1 or less for none, and 0 or less of Z-Image, as in diffusers' pipelines; finite.
           seed: of all pictures, or of each.
           numbers: of the pictures within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
             picture depends on its seed and its number alone: a run can be cut into parts, up to rounding.
-          sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; the family's usual one when None: ``ddim``, or
-            ``flow_euler`` of flow models.
+          sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; None follows the folder's scheduler, and
+            takes ``ddim`` where that one is not among them, such as PNDM.
           image: pictures to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
             [-1, 1], of which the autoencoder's mean is taken; or their latents, like ``latents``.
           strength: above 0 and up to 1, 0.8 when None: how much of an image is noise at first. The last of so many
@@ -77,9 +79,10 @@ class Drawing:
           uint8 ``[n, image_size, image_size, 3]``; or latents, float32 ``[n, h, w, c]``, scaled as in training.
 
         Raises:
-          InputError: an argument is not as described, no step is left, or a batch does not fit into memory.
+          InputError: an argument is not as described, no step is left, a batch does not fit into memory, or a network
+            gives NaN or infinite numbers.
         """
-        pipeline = cast("Pipeline", self)
+        pipeline = cast("Pipeline", self).held()  # all parts of a picture are of one moment
         texts = checked_texts(texts)
         total = len(texts)
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
@@ -105,48 +108,76 @@ class Drawing:
             )
         plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
         if isinstance(params[0], np.ndarray):
-            self._copies.pop("denoiser", None)  # off the devices while texts are encoded
+            pipeline._copies.pop("denoiser", None)  # off the devices while texts are encoded
         told, guidance_scale = pipeline.guided(guidance_scale)
         states = told.encode_texts(texts, batch_size=batch_size)
-        empty = told.encode_texts([""], batch_size=batch_size) if guidance_scale != 1 else None
+        empty = pipeline.unconditional().encode_texts([""], batch_size=batch_size) if guidance_scale != 1 else None
         rows = Rows(noise, states, clean, jax.random.key_data(keys[1]) if found.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(mesh)), (plan, empty))
-        shared = Shared(self._copied("denoiser", params, mesh), *whole, guidance_scale)
-        return self._drawn(LatentDrawing(found, function), shared, rows, batch_size, mesh, decoding=not return_latents)
+        shared = Shared(pipeline._copied("denoiser", params, mesh), *whole, guidance_scale)
+        draw, decoding = LatentDrawing(found, function), not return_latents
+        drawn, decoded = pipeline._drawn(draw, shared, rows, batch_size, mesh, decoding=decoding)
+        seeds = np.resize(seed, total)
+        names = [f"{options.shown(text)} (seed {one})" for text, one in zip(texts, seeds, strict=True)]
+        check_finite(np.isfinite(drawn).all(axis=(1, 2, 3)), "the latent array of", names, pipeline.networks.values())
+        if decoded is None:
+            return drawn
+        check_finite(decoded.finite, "the image of", names, [pipeline.autoencoder])
+        return decoded.images
 
     def _drawn(
         self, draw: LatentDrawing, shared: Shared, rows: Rows, batch_size: int, mesh: Mesh, *, decoding: bool
-    ) -> np.ndarray:
-        """Latents, or the pictures of them, a batch at a time."""
-        function, params = cast("Pipeline", self)._image_function
+    ) -> tuple[np.ndarray, Decoded | None]:
+        """Latents and, if they are wanted, the images of them, a batch at a time."""
+        function, params = cast("Pipeline", self).image_function()
         decode = PictureDecoding(function.family, function.structure)
         params = self._copied("autoencoder", params, mesh) if decoding else None
         split, total = parallel.split_axis(mesh), len(rows.noise)
-        latents, pictures = [], []
+        latents, decoded = [], []
         for start in range(0, total, batch_size):
             batch = pure_functions.padded_rows(rows, start, batch_size)
             batch = jax.tree.map(lambda leaf: parallel.put(leaf, split), batch)
             drawn = parallel.take_turns(mesh, pure_functions.call_on_rows(draw, mesh, shared, batch))
             latents.append(drawn)
             if decoding:
-                pictures.append(parallel.take_turns(mesh, pure_functions.call_on_rows(decode, mesh, params, drawn)))
-        found = np.concatenate([np.asarray(part) for part in latents])[:total]
-        if not np.isfinite(found).all():
-            raise InputError("latents hold NaN or infinite numbers: check what made them", code="not-finite")
-        return np.concatenate([np.asarray(part) for part in pictures])[:total] if decoding else found
+                decoded.append(parallel.take_turns(mesh, pure_functions.call_on_rows(decode, mesh, params, drawn)))
+        latents, decoded = (
+            jax.tree.map(lambda *batches: np.concatenate([np.asarray(one) for one in batches])[:total], *parts)
+            if parts
+            else None
+            for parts in (latents, decoded)
+        )
+        return latents, decoded
 
     _copies = functools.cached_property(lambda self: {})
 
     def _copied(self, name: str, params: list[jax.Array], mesh: Mesh) -> list[jax.Array]:
         """A network's parameters on all devices of a mesh, made once for as long as they are the same arrays."""
-        before = self._copies.get(name)
-        if before is None or before[0] != mesh or any(map(_differ, before[1], params)):
-            before = self._copies[name] = (mesh, params, parallel.place_parameters(params, mesh))
-        return before[2]
+        copies = self._copies
+        before = copies.get(name)
+        if before is None or not before[0].is_of(mesh, params):
+            taken = holding.Taken(mesh, params, lambda: copies.pop(name, None))
+            before = copies[name] = (taken, parallel.place_parameters(params, mesh))
+        return before[1]
 
 
-def _differ(one: Any, other: Any) -> bool:
-    return one is not other
+def check_finite(finite: ArrayLike, what: str, names: Sequence[str], networks: Iterable[Network]) -> None:
+    """Raises InputError where a network has given NaN or infinite numbers.
+
+    Args:
+      finite: bool ``[n]``.
+      what: begins the message.
+      names: ``[n]``, which row it is.
+      networks: those that may be at fault.
+    """
+    (wrong,) = np.nonzero(~np.asarray(finite))
+    if len(wrong):
+        is_half = any(jnp.dtype(network.dtype) == jnp.float16 for network in networks)
+        advice = "float16 may overflow, load it in bfloat16 or float32" if is_half else "check the weights and the LoRA"
+        raise InputError(
+            f"{what} {names[wrong[0]]} has NaN or infinite numbers: {advice}",
+            code="not-finite",
+        )
 
 
 def _devices(params: Sequence[jax.Array], batch_size: int) -> Mesh:

@@ -188,7 +188,7 @@ class Flux2Klein(Pipeline):
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
         """As of `Pipeline`: the distilled models take no guidance."""
-        return self, 1.0 if self.is_distilled else guidance_scale
+        return self, 1.0 if self.is_distilled else super().guided(guidance_scale)[1]
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:

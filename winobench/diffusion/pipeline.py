@@ -11,6 +11,7 @@ import abc
 import dataclasses
 import functools
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -19,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from winobench import options
-from winobench.diffusion import drawing, folders, identity, memory_checks, pure_functions
+from winobench.diffusion import drawing, folders, identity, memory_checks, pure_functions, samplers
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.errors import InputError
-from winobench.models import functional
+from winobench.models import holding
 from winobench.models.base import Network
 from winobench.texts import checked_texts
 
@@ -146,8 +147,22 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return autoencoder.decode(latents if shift is None else latents + shift)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none."""
-        return self, guidance_scale
+        """A pipeline that draws with this guidance, and the scale of guidance by the empty text, of which 1 is none.
+
+        Scales below 1 are none, too, as in diffusers: SDXL-Turbo is published with 0.
+        """
+        return self, max(guidance_scale, 1.0)
+
+    def unconditional(self) -> Self:
+        """A pipeline that encodes the empty text as guidance needs it."""
+        return self
+
+    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+        """What decides generated images besides the fingerprint and the arguments, as JSON values."""
+        of_sampler = samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
+        # Where the scale counts from 1, earlier versions guided below it, too.
+        counts_from_one = self.guided(2.0)[1] == 2.0
+        return {**of_sampler, **({"guided": False} if counts_from_one and guidance_scale < 1 else {})}
 
     # What follows from it -----------------------------------------------------------------------------------------
 
@@ -300,13 +315,38 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """The schedule that a ``scheduler_config.json`` describes."""
         return NoiseSchedule.from_config(content)
 
-    @functools.cached_property
+    @property
     def fingerprint(self) -> str:
         """Identifies everything that can change an error: weights, dtypes, configs, tokenizers and noise schedule.
 
-        64 hexadecimal digits, the same for the same model on any machine. Takes seconds for a large model, once.
+        64 hexadecimal digits, the same for the same model on any machine. Takes seconds for a large model, once for
+        the same weights.
         """
         return identity.fingerprint(self)
+
+    def held(self) -> Self:
+        """A pipeline of the same arrays that stays as this one is now (`winobench.models.holding`).
+
+        The same object again while nothing has changed and somebody has it.
+        """
+        networks = {name: holding.held(network) for name, network in self.networks.items()}
+        others = [getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in networks]
+        before, reference = vars(self).get("_last_held", ((), None))
+        there = None if reference is None else reference()
+        if (
+            there is not None
+            and len(before) == len(others)
+            and all(one is other for one, other in zip(before, others, strict=True))
+            and all(getattr(there, name) is network for name, network in networks.items())
+        ):
+            return there
+        there = self.replace(**networks)
+        vars(there)["_copies"] = self._copies
+        vars(self)["_last_held"] = others, weakref.ref(there)
+        return there
+
+    def refresh(self) -> None:
+        """Does nothing, for programs that call it: changed networks are seen without it."""
 
     def own_identity(self) -> dict[str, Any]:
         """What the fingerprint holds of tokenizers, family and settings."""
@@ -315,13 +355,6 @@ class Pipeline(drawing.Drawing, abc.ABC):
             "tokenizers": {name: identity.tokenizer_identity(one) for name, one in self.tokenizers.items()},
             "settings": {name: getattr(self, name) for name in self.SETTINGS},
         }
-
-    def refresh(self) -> None:
-        """Forgets what was compiled for the networks and what identifies them: call it once one has been changed."""
-        for kind in type(self).__mro__:
-            for name, attribute in vars(kind).items():
-                if isinstance(attribute, functools.cached_property):
-                    vars(self).pop(name, None)
 
     @property
     def image_size(self) -> int:
@@ -341,19 +374,19 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     def text_function(self, dtype: Any = None) -> tuple[TextEncoding, dict[str, list[jax.Array]]]:
         """(token ids from `tokenize` -> conditions, parameters); floats are rounded to ``dtype`` unless it is None."""
-        parts = {name: functional.split(network) for name, network in self.text_encoders.items()}
+        parts = {name: holding.split(network) for name, network in self.text_encoders.items()}
         structures = tuple((name, structure) for name, (structure, _) in parts.items())
         named = None if dtype is None else jnp.dtype(dtype).name
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
 
     def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
         """(uint8 images ``[n, H, W, 3]`` -> latents, parameters)."""
-        structure, params = functional.split(self.autoencoder)
+        structure, params = holding.split(self.autoencoder)
         return ImageEncoding(type(self), structure), params
 
     def denoiser_function(self) -> tuple[Denoising, list[jax.Array]]:
         """(noisy latents, times, conditions -> prediction, parameters)."""
-        structure, params = functional.split(self.denoiser)
+        structure, params = holding.split(self.denoiser)
         return Denoising(type(self), structure), params
 
     # What users call ----------------------------------------------------------------------------------------------
@@ -372,7 +405,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         Raises:
           InputError: an empty list, a single string, or something else that is not a list of strings.
         """
-        function, params = self._text_function
+        function, params = self.text_function()
         params = jax.tree.map(jnp.asarray, params)  # once for all batches, where they are in the host's memory
         ids = self.tokenize(checked_texts(texts))
         encode = functools.partial(pure_functions.call, function, params)
@@ -390,7 +423,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
           float32 ``[n, h, w, c]``.
 
         Raises:
-          InputError: if the images are of another form.
+          InputError: if the images are of another form, or the latents are not finite.
         """
         images = np.asarray(images)
         config = self.autoencoder.config
@@ -410,15 +443,18 @@ class Pipeline(drawing.Drawing, abc.ABC):
                 f"images hold {images.min():g} to {images.max():g}, but floats are in [-1, 1]: pass uint8 for 0 to 255",
                 code="out-of-range",
             )
-        function, params = self._image_function
+        function, params = self.image_function()
         encode = functools.partial(pure_functions.call, function, params)
-        return pure_functions.in_batches(encode, images, noise, batch_size=batch_size)
+        latents = pure_functions.in_batches(encode, images, noise, batch_size=batch_size)
+        names = [f"images[{row}]" for row in range(len(images))]
+        drawing.check_finite(jnp.isfinite(latents).all(axis=(1, 2, 3)), "the encoding of", names, [self.autoencoder])
+        return latents
 
     def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
         """Decodes latents, scaled as in training ``[n, h, w, c]``, into pictures: uint8 ``[n, H, W, 3]``.
 
         Raises:
-          InputError: the latents are of another form, or not finite.
+          InputError: the latents are of another form, or they or the images of them are not finite.
         """
         latents = latents if isinstance(latents, jax.Array) else np.asarray(latents)
         channels = self.autoencoder.config.latent_channels
@@ -432,12 +468,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
             )
         if not bool(jnp.isfinite(latents).all()):
             raise InputError("latents hold NaN or infinite numbers: check what they were made by", code="not-finite")
-        function, params = self._image_function
+        function, params = self.image_function()
         decode = functools.partial(pure_functions.call, PictureDecoding(function.family, function.structure), params)
-        return np.asarray(pure_functions.in_batches(decode, latents, batch_size=batch_size))
-
-    _text_function = functools.cached_property(lambda self: self.text_function())
-    _image_function = functools.cached_property(lambda self: self.image_function())
+        decoded = pure_functions.in_batches(decode, latents, batch_size=batch_size)
+        names = [f"latents[{row}]" for row in range(len(latents))]
+        drawing.check_finite(decoded.finite, "the image of", names, [self.autoencoder])
+        return np.asarray(decoded.images)
 
     # Sizes --------------------------------------------------------------------------------------------------------
 

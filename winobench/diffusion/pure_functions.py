@@ -64,19 +64,32 @@ class ImageEncoding:
             return self.family.encode_latents(autoencoder, images, noise)
 
 
+class Decoded(NamedTuple):
+    """Images from an autoencoder.
+
+    Attributes:
+      images: uint8 ``[n, H, W, 3]``.
+      finite: bool ``[n]``, whether the autoencoder gave numbers alone.
+    """
+
+    images: jax.Array
+    finite: jax.Array
+
+
 @dataclasses.dataclass(frozen=True)
 class PictureDecoding:
-    """Latents as pictures: [n, h, w, c] -> uint8 [n, H, W, 3]."""
+    """Latents as images: [n, h, w, c] -> `Decoded`."""
 
     family: type[Pipeline]
     structure: functional.Structure
 
-    def __call__(self, params: list[jax.Array], latents: jax.Array) -> jax.Array:
-        """The autoencoder's parameters and latents -> pictures."""
+    def __call__(self, params: list[jax.Array], latents: jax.Array) -> Decoded:
+        """The autoencoder's parameters and latents -> images."""
         autoencoder = self.structure.module(params)
         with functional.precision(autoencoder.dtype):
             pictures = self.family.decode_pictures(autoencoder, latents).astype(jnp.float32)
-        return jnp.round(jnp.clip(pictures * 127.5 + 127.5, 0, 255)).astype(jnp.uint8)
+        images = jnp.round(jnp.clip(pictures * 127.5 + 127.5, 0, 255)).astype(jnp.uint8)
+        return Decoded(images, jnp.isfinite(pictures).all(axis=(1, 2, 3)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +166,11 @@ class LatentDrawing:
 def call(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
     """Calls a pure function, compiled."""
     return function(params, *arguments)
+
+
+def shapes(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
+    """The shapes and dtypes of what a pure function gives. Equal functions are traced once."""
+    return jax.eval_shape(functools.partial(call, function), params, *arguments)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

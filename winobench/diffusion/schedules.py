@@ -405,6 +405,8 @@ class NoiseSchedule(Schedule):
                 # What is not a number is left to the check of the fields.
                 values["trained_betas"] = tuple(float(b) if isinstance(b, numbers.Real) else b for b in betas)
         sampler_options = {key: value for key, value in options.items() if key not in fields}
+        if str(config.get("_class_name")).startswith("DDIM"):
+            sampler_options.setdefault("clip_sample", True)  # what diffusers takes a file of this class to say
         try:
             return cls(**values, scheduler_class=scheduler_class, sampler_options=tuple(sampler_options.items()))
         except (TypeError, ValueError) as error:

@@ -109,10 +109,12 @@ class StableDiffusion(Pipeline):
         return {"tokenizer": [*identity.tokenizer_identity(self.tokenizer), self.max_text_tokens]}
 
 
-def published_schedule(prediction_type: str) -> NoiseSchedule:
+def published_schedule(prediction_type: str, scheduler: str = "DDIMScheduler") -> NoiseSchedule:
     """The noise schedule of Stable Diffusion 1.x, 2.x and XL as published."""
     return NoiseSchedule.from_config(
         {
+            "_class_name": scheduler,
+            "clip_sample": False,
             "num_train_timesteps": 1000,
             "beta_start": 0.00085,
             "beta_end": 0.012,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -49,8 +49,10 @@ class StableDiffusionXL(Pipeline):
       tokenizer_2: the same with another token for padding.
       schedule: the noise schedule.
       timestep_range: as of `Pipeline`.
-      zero_empty_text: give the empty text zeros in place of what the encoders make of it, as diffusers does for missing
-        negative prompts (``force_zeros_for_empty_prompt``). The unconditional errors are then those of zeros.
+      zero_empty_text: give the empty text zeros in place of what the encoders make of it. When None, each use has its
+        own rule: scores rest on the encoded text, as in published code, and guidance follows the folder.
+      force_zeros_for_empty_prompt: whether guidance starts from zeros, as ``model_index.json`` says. Where it says
+        nothing they are zeros, as in diffusers.
     """
 
     unet: UNet2DConditionModel
@@ -61,7 +63,8 @@ class StableDiffusionXL(Pipeline):
     tokenizer_2: transformers.CLIPTokenizer
     schedule: NoiseSchedule
     timestep_range: tuple[int, int] | None = None
-    zero_empty_text: bool = False
+    zero_empty_text: bool | None = None
+    force_zeros_for_empty_prompt: bool = True
 
     CLASS_NAME: ClassVar = "StableDiffusionXLPipeline"
     NETWORKS: ClassVar = {
@@ -82,11 +85,11 @@ class StableDiffusionXL(Pipeline):
     INDEX: ClassVar = {
         "add_watermarker": None,
         "feature_extractor": [None, None],
-        "force_zeros_for_empty_prompt": True,
         "image_encoder": [None, None],
     }
+    INDEX_FIELDS: ClassVar = {"force_zeros_for_empty_prompt": options.flag()}
     RELEASED: ClassVar = {"sdxl": lambda: _released()}
-    SETTINGS: ClassVar = {"zero_empty_text": options.flag()}
+    SETTINGS: ClassVar = {"zero_empty_text": options.flag().or_none()}
 
     @property
     def max_text_tokens(self) -> int:
@@ -98,7 +101,7 @@ class StableDiffusionXL(Pipeline):
         """Turns texts into ids of both tokenizers, and adds the sizes.
 
         Args:
-          texts: strings; the empty one is encoded as others are, unless ``zero_empty_text`` says otherwise.
+          texts: strings; the empty one is encoded as others are, unless ``zero_empty_text`` is set.
           image_size: of the pictures, height and width in pixels; the model's own when None.
 
         Returns:
@@ -113,7 +116,7 @@ class StableDiffusionXL(Pipeline):
         ids = tokenizer_files.clip_ids(self.tokenizer, texts, length)
         ids_2 = tokenizer_files.clip_ids(self.tokenizer_2, texts, length)
         sizes = np.tile(np.array([size, size, 0, 0, size, size], np.int32), (len(ids), 1))
-        zeros = [self.zero_empty_text and not text for text in texts]
+        zeros = [bool(self.zero_empty_text) and not text for text in texts]
         return {"ids": ids, "ids_2": ids_2, "time_ids": sizes, "keep": 1 - np.asarray(zeros, np.int32)}
 
     @staticmethod
@@ -141,6 +144,21 @@ class StableDiffusionXL(Pipeline):
         added = {"text_embeds": conditions["pooled"], "time_ids": conditions["time_ids"]}
         return denoiser(noisy, times, conditions["states"], **added, **keywords)
 
+    def guided(self, guidance_scale: float) -> tuple[Self, float]:
+        """As of `Pipeline`. Every prompt is encoded, the empty one as well."""
+        return self.replace(zero_empty_text=False), super().guided(guidance_scale)[1]
+
+    def unconditional(self) -> Self:
+        """As of `Pipeline`. Zeros where the folder or ``zero_empty_text`` says so."""
+        by_folder = self.zero_empty_text is None
+        return self.replace(zero_empty_text=self.force_zeros_for_empty_prompt if by_folder else self.zero_empty_text)
+
+    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+        """As of `Pipeline`. The fingerprint, which holds for scores, does not show that the folder asks for zeros."""
+        by_folder = self.zero_empty_text is None and self.force_zeros_for_empty_prompt
+        zeros = {"zero_empty_text": True} if by_folder and guidance_scale > 1 else {}
+        return {**super().drawing_identity(guidance_scale, sampler), **zeros}
+
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
         """As of `Pipeline`."""
@@ -158,8 +176,9 @@ class StableDiffusionXL(Pipeline):
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 
     def own_identity(self) -> dict[str, Any]:
-        """As of `Pipeline`."""
-        return {**super().own_identity(), "max_text_tokens": self.max_text_tokens}
+        """As of `Pipeline`. An unset ``zero_empty_text`` encodes the text where images are scored."""
+        settings = {"zero_empty_text": bool(self.zero_empty_text)}
+        return {**super().own_identity(), "settings": settings, "max_text_tokens": self.max_text_tokens}
 
 
 def _released() -> Description:
@@ -169,4 +188,5 @@ def _released() -> Description:
         "text_encoder": CLIPTextConfig.sd15(),
         "text_encoder_2": CLIPTextProjectionConfig.sdxl_2(),
     }
-    return Description(StableDiffusionXL, stable_diffusion.published_schedule("epsilon"), None, configs)
+    schedule = stable_diffusion.published_schedule("epsilon", "EulerDiscreteScheduler")
+    return Description(StableDiffusionXL, schedule, None, configs)

@@ -24,6 +24,7 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.editing import optimization
 from winobench.engine import layouts
+from winobench.models.holding import Holder
 from winobench.scorers import common, denoising, samples
 from winobench.texts import checked_list, checked_texts
 
@@ -37,8 +38,10 @@ _JUDGED_SAMPLES = 16
 _JUDGED_STREAM = 1
 
 
-class EditDistance:
+class EditDistance(Holder):
     """Scores images against texts by how little an image must be edited towards a text: minus the distance.
+
+    Each call uses the weights that the model has when the call begins.
 
     A `winobench.scorers.base.Scorer`: `winobench.evaluate` asks it any task, records distances and resumes. Each edit's
     pictures are written into a folder before its score is handed out (`winobench.data.edits`).
@@ -48,6 +51,8 @@ class EditDistance:
       mesh: the devices.
       image_size: height and width, in pixels, that images are resized to.
     """
+
+    MODEL = "pipeline"
 
     def __init__(
         self,
@@ -74,7 +79,7 @@ class EditDistance:
           learning_rate: of Adam; ``optimize`` alone.
           timesteps: one of `winobench.editing.optimization.TIMESTEPS`; ``optimize`` alone.
           strength: above 0 and up to 1, how much noise is added; ``denoise`` alone.
-          guidance_scale: 1 for none; ``denoise`` alone.
+          guidance_scale: 1 or less for none; ``denoise`` alone.
           seed: of the noise.
           batch_size: edits that each device works on at once.
           image_size: the model's own when None.
@@ -93,29 +98,37 @@ class EditDistance:
         self._seed = options.SEED.check("the seed", seed)
         self._batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
         self.image_size = pipeline.check_image_size(image_size)
+        self.mesh = common.mesh_for(pipeline.denoiser_function()[1], mesh)
+        self._writer = EditWriter(folder, parallel.process_number())
+        self.held()
+
+    def _place(self, pipeline: Pipeline) -> None:
+        pipeline.check_image_size(self.image_size)
+        self._params = None  # frees memory for the new ones
         self._denoiser, params = pipeline.denoiser_function()
-        self.mesh = common.mesh_for(params, mesh)
         self._params = layouts.place_parameters(params, self.mesh)
         self._schedule = pipeline.schedule_at(self.image_size)
+        self._sampler = None if self._schedule.is_continuous else "ddim"
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        self._writer = EditWriter(folder, parallel.process_number())
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change a distance, as JSON values; ``model`` is the pipeline's fingerprint."""
+        drawn = self.pipeline.drawing_identity(self._guidance_scale, self._sampler)
         of_method = {
             "optimize": {"learning_rate": self._learning_rate, "timesteps": self._timesteps},
-            "denoise": {"strength": self._strength, "guidance_scale": self._guidance_scale},
+            "denoise": {"strength": self._strength, "guidance_scale": self._guidance_scale, **drawn},
         }
+        held = self.held()
         return {
             "scorer": "edit_distance",
             "version": VERSION,
-            "model": self.pipeline.fingerprint,
+            "model": held.pipeline.fingerprint,
             "method": self._method,
             "num_steps": self._num_steps,
             **of_method[self._method],
             "seed": self._seed,
             "image_size": self.image_size,
-            "dtype": self._dtype,
+            "dtype": held._dtype,
         }
 
     def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:
@@ -125,7 +138,7 @@ class EditDistance:
         scores = np.empty(len(pairs), np.float32)
         for numbers, found in self.iter_scores(images, texts, pairs):
             scores[numbers] = found
-        return scores.reshape(len(images), len(texts))
+        return common.finite_scores(scores.reshape(len(images), len(texts)))
 
     def iter_scores(
         self, images: Sequence[ImageSource], texts: Sequence[str], pairs: np.ndarray
@@ -140,7 +153,11 @@ class EditDistance:
         Yields:
           (int ``[b]``, which of the pairs; float32 ``[b]``, minus the distances).
         """
-        pairs = common.checked_pairs(pairs, len(images), len(texts))
+        return self.held()._edits(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
+
+    def _edits(
+        self, images: Sequence[ImageSource], texts: Sequence[str], pairs: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rows = self._batch_size * parallel.data_parallelism(self.mesh)
         for start in range(0, len(pairs), rows):
             numbers = np.arange(start, min(start + rows, len(pairs)))
@@ -180,6 +197,7 @@ class EditDistance:
             texts,
             num_steps=self._num_steps,
             guidance_scale=self._guidance_scale,
+            sampler=self._sampler,
             seed=self._seed,
             numbers=[0] * len(texts),
             image=latents,

@@ -11,6 +11,7 @@ import pyarrow as pa
 from winobench import files
 from winobench.errors import InputError
 from winobench.evaluation import asking, gallery, responses
+from winobench.models import holding
 from winobench.responders.language import Picture, PictureText, Request, Responder
 from winobench.tasks.questions import TextQuestion, TextTask
 
@@ -64,8 +65,8 @@ class Captions:
                 " that does, such as blip2-flan-t5-xl",
                 code="kind-not-answered",
             )
-        self.captioner = captioner
-        self.fingerprint = dict(captioner.fingerprint())
+        self.captioner = holding.hold(captioner)
+        self.fingerprint = dict(self.captioner.fingerprint())
         self.wanted: dict[str, Request] = {}
 
     def requests(self, question: TextQuestion) -> tuple[Request, ...]:

@@ -13,11 +13,12 @@ from typing import Any
 import jax
 import pyarrow as pa
 
-from winobench import parallel
+from winobench import options, parallel
 from winobench import progress as progress_bars
 from winobench.errors import InputError
-from winobench.evaluation import asking, lifecycle, pictured, protocols, records, responses
+from winobench.evaluation import asking, contracts, lifecycle, pictured, protocols, records, responses
 from winobench.evaluation.evaluate import READY, choose_tasks
+from winobench.models import holding
 from winobench.responders.language import Picture, Request, Responder, Response, check_request
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import ANSWERED, FAILED, Answer, Protocol, TextQuestion, TextTask
@@ -109,8 +110,8 @@ def evaluate_questions(
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     has = protocols.Has(pictures is not None, captioner is not None)
     chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
+    responder, captions = holding.hold(responder), None
     fingerprint = dict(responder.fingerprint())
-    captions = None
     if captioner is not None and any(one.needs == "captions" for one in chosen_protocols.values()):
         captions = pictured.Captions(captioner)
     failed: dict[str, InputError] = {}
@@ -173,12 +174,23 @@ def _prepared(
     prepared = []
     for task in tasks:
         try:
-            prepared.append(prepare(task, chosen[task.name], list(task.load(data_dir, limit))))
+            prepared.append(prepare(task, chosen[task.name], _load(task, data_dir, limit)))
         except InputError as error:
             failed[task.name] = error
     if not prepared:
         raise lifecycle.unusable(failed)
     return prepared
+
+
+def _load(task: TextTask, data_dir: str | None, limit: int | None) -> list[TextQuestion]:
+    questions = list(contracts.load(task, data_dir, limit))
+    for question in questions:
+        if not isinstance(question, TextQuestion):
+            raise InputError(
+                f"task {task.name!r} gave {options.shown(question)} for a question: give winobench.TextQuestion",
+                code="bad-example",
+            )
+    return questions
 
 
 def _ask(

@@ -87,11 +87,7 @@ class RunFolder:
           InputError: the path is not UTF-8, and could be neither printed nor recorded.
         """
         place = whole_files.user_path(path)
-        try:
-            os.fsencode(place).decode("utf-8")
-        except ValueError:
-            raise InputError(f"--workdir {place!a} is not UTF-8: choose another name.", code="name-not-utf8") from None
-        self.path = pathlib.Path(place)
+        self.path = pathlib.Path(whole_files.check_utf8(place, "--workdir", "choose another name."))
         self._kind = kind
         self._lock: int | None = None
         self._made = False

@@ -47,6 +47,7 @@ class Proportion(TypedDict):
     chance: Required[Share | None]  # what guessing gives; None where that has no meaning
     n: Required[Count]  # examples
     ties: Required[Count]  # examples whose best score occurs twice, which count as wrong
+    constant: NotRequired[str]  # images, texts or candidates: scores are equal over these in nearly all examples
 
 
 class Association(TypedDict):
@@ -58,6 +59,7 @@ class Association(TypedDict):
     n: Required[Count]  # images
     chance: NotRequired[float | None]
     ties: NotRequired[int]
+    constant: NotRequired[str]  # images, texts or candidates: scores are equal over these in nearly all examples
     p_one_sided: NotRequired[float]  # of a pair of groups, by permutation
     p_two_sided: NotRequired[float]
     permutations: NotRequired[int]
@@ -75,6 +77,7 @@ class Agreement(TypedDict):
     chance: Required[Share | None]  # of scores that know nothing
     n: Required[Count]  # pictures
     ties: Required[Count]  # pictures whose score another one has too
+    constant: NotRequired[str]  # images, texts or candidates: scores are equal over these in nearly all examples
     prompts: Required[Count]
     threshold: NotRequired[float]  # scores that differ by no more are a tie; or from which on the score says yes
     pairs: NotRequired[Count]  # of pictures of which people prefer one

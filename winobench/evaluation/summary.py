@@ -15,6 +15,11 @@ from winobench.metrics import normalization
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.tasks.base import Task
 
+# Share of a task's examples from which on equal scores are said next to its numbers.
+_NEARLY_ALL = 0.99
+# Of scores that are equal but for rounding to float32, relative to the largest.
+_ROUNDING = 2 * float(np.finfo(np.float32).eps)
+
 
 def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean = PLAIN) -> list[np.ndarray]:
     """The score matrix of each question of a task.
@@ -84,8 +89,41 @@ def task_results(
 
     Returns:
       metric -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (examples), "ties"}; all but the counts
-      in [0, 1].
+      in [0, 1]. Rows of all examples have "constant" besides where `constant_over` finds it.
     """
+    results = _metric_results(task, questions, scores, texts, seed)
+    if found := constant_over(scores):
+        for name in results:
+            if "/" not in name or task.association is not None:
+                results[name]["constant"] = found
+    return results
+
+
+def constant_over(scores: Sequence[np.ndarray]) -> str | None:
+    """What scores do not depend on: ``images``, ``texts`` or ``candidates``, which are both. None where they do.
+
+    Args:
+      scores: [images, texts] an example. Over 99% of the examples with several images or texts must have equal scores
+        over them. Where no example has several images, all examples must have the same scores.
+    """
+    found = []
+    for axis, name in enumerate(("images", "texts")):
+        several = [matrix for matrix in scores if matrix.shape[axis] > 1]
+        if several and np.mean([_is_flat(matrix, axis) for matrix in several]) > _NEARLY_ALL:
+            found.append(name)
+        elif axis == 0 and not several and len(scores) > 1 and len({matrix.shape for matrix in scores}) == 1:
+            found += [name] * _is_flat(np.concatenate(scores), axis)
+    return "candidates" if len(found) > 1 else next(iter(found), None)
+
+
+def _is_flat(matrix: np.ndarray, axis: int) -> bool:
+    """Whether scores are equal along an axis, but for rounding."""
+    return bool((np.ptp(matrix, axis=axis) <= _ROUNDING * np.abs(matrix).max(initial=0)).all())
+
+
+def _metric_results(
+    task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], texts: Sequence[str], seed: int
+) -> dict[str, dict[str, Any]]:
     if task.association is not None:
         return _association_results(task, questions, scores, texts, seed)
     if task.is_rated:

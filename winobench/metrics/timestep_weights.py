@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ Rectified Flow Transformers for High-Resolution Image Synthesis", section 3.1), 
 _BINS = 10
 # Of the weights' squares, in the loss: decides between directions that part the answers equally well.
 _RIDGE = 1e-3
+# Of the largest weight: beyond, sums and products leave what floats can hold.
+_LEAST, _MOST = 1e-30, 1e30
 # A level of 1 has no logit.
 _NEAR_ONE = 1 - 1e-6
 
@@ -80,10 +82,10 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
         given = json_files.read(path, "name a file that launch.report --fit_timesteps wrote")
     edges, weights = (given.get(name) if isinstance(given, Mapping) else None for name in ("edges", "weights"))
     numbers = _are_numbers(edges) and _are_numbers(weights)
-    if not numbers or len(weights) != len(edges) + 1 or edges != sorted(edges) or min(weights) < 0 or not any(weights):
+    if not numbers or len(weights) != len(edges) + 1 or edges != sorted(edges) or not _can_weight(weights):
         raise InputError(
-            "timestep weights need 'edges' in ascending order and one more of 'weights', none below and one above 0:"
-            " name a file that launch.report --fit_timesteps wrote",
+            "timestep weights need 'edges' in ascending order and one more of 'weights', none below 0, the"
+            f" largest from {_LEAST:g} to {_MOST:g}: name a file that launch.report --fit_timesteps wrote",
             code="bad-timestep-weights",
         )
     return Curve(tuple(map(float, edges)), tuple(map(float, weights)))
@@ -120,9 +122,10 @@ def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray
         )
     rule = LEVEL_RULES[weighting] if isinstance(weighting, str) else weighting
     weights = rule(np.minimum(values, _NEAR_ONE) if isinstance(weighting, str) else values).astype(np.float64)
-    if not weights.any():
+    if not _can_weight(weights):
         raise InputError(
-            "the timestep weights are 0 at all of these timesteps: use a file that was fitted on them",
+            "the timestep weights are 0 at all of these timesteps, or no numbers that can be averaged: use a file that"
+            " was fitted on them",
             code="bad-timestep-weights",
         )
     return weights / weights.mean()
@@ -177,4 +180,10 @@ def fit(scores: Sequence[np.ndarray], targets: Sequence[int], timesteps: np.ndar
 
 
 def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) in (int, float) and np.isfinite(value) for value in values)
+    return isinstance(values, list) and all(type(value) in (int, float) and abs(value) <= _MOST for value in values)
+
+
+def _can_weight(weights: Iterable[float]) -> bool:
+    """Whether none is negative, infinite or NaN, and the largest can be averaged."""
+    weights = list(weights)
+    return all(0 <= weight <= _MOST for weight in weights) and max(weights) >= _LEAST

@@ -7,6 +7,7 @@ of the question as well. A language model reads these states, once through a den
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 import jax
@@ -324,4 +325,5 @@ class InstructBlipForConditionalGeneration(Blip2ForConditionalGeneration):
     """As `Blip2ForConditionalGeneration`, with a Q-Former that reads the question, too."""
 
     config_class: ClassVar = InstructBlipConfig
+    form: ClassVar[PromptForm] = dataclasses.replace(FORM, on_crop=True)
     reads_text: ClassVar[bool] = True

@@ -182,7 +182,7 @@ class ClevrVerifier(Network):
           the objects of each picture, from left to right.
 
         Raises:
-          InputError: a picture has another size or dtype.
+          InputError: an image has another size or dtype, or the network gives NaN or infinite numbers.
         """
         from winobench.data.clevr_objects import ATTRIBUTES, SceneObject
 
@@ -198,7 +198,12 @@ class ClevrVerifier(Network):
         for first in range(0, len(images), _BATCH):
             some = images[first : first + _BATCH]
             padded = np.stack(some + [some[-1]] * (_BATCH - len(some)))
-            for found in decode(_maps(self, padded), threshold=threshold)[: len(some)]:
+            maps = jax.tree.map(np.asarray, _maps(self, padded))
+            if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(maps)):
+                raise InputError(
+                    "the verifier's maps hold NaN or infinite numbers: get its weights again", code="not-finite"
+                )
+            for found in decode(maps, threshold=threshold)[: len(some)]:
                 rows = zip(found.attributes.tolist(), found.measures.tolist(), found.confidence.tolist(), strict=True)
                 objects = [
                     SceneObject(*(v[n] for v, n in zip(ATTRIBUTES.values(), numbers, strict=True)), *place, sure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import Any
 
 import jax
@@ -35,11 +36,17 @@ class Structure:
         return nnx.merge(graphdef, jax.tree.unflatten(tree, arrays))
 
 
+# Equal structures are one object while it is used, so that calls of compiled functions need not compare them.
+_known: weakref.WeakKeyDictionary[Structure, weakref.ref[Structure]] = weakref.WeakKeyDictionary()
+
+
 def split(module: nnx.Module) -> tuple[Structure, list[jax.Array]]:
     """Takes a network apart; its parameters are not copied."""
     graphdef, state = nnx.split(module)
     arrays, tree = jax.tree.flatten(state)
-    return Structure(graphdef, tree), arrays
+    structure = Structure(graphdef, tree)
+    there = _known.setdefault(structure, weakref.ref(structure))()
+    return structure if there is None else there, arrays
 
 
 def precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:

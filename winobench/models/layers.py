@@ -43,14 +43,16 @@ class Conv2d(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [B, h, w, inputs] -> [B, h', w', outputs] in the compute dtype."""
-        x, kernel = jnp.asarray(x, self.dtype), jnp.asarray(self.kernel[...], self.dtype)
-        if kernel.shape[0] == self.stride and not any(map(any, self.padding)):
-            y = _patches(x, self.stride) @ kernel.reshape(-1, kernel.shape[-1])
-        else:
-            y = jax.lax.conv_general_dilated(
-                x, kernel, (self.stride, self.stride), self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
+        y = self.convolve(jnp.asarray(x, self.dtype), jnp.asarray(self.kernel[...], self.dtype))
         return y if self.bias is None else y + jnp.asarray(self.bias[...], self.dtype)
+
+    def convolve(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
+        """x [B, h, w, inputs], kernel [height, width, inputs, any] of one dtype -> [B, h', w', any], without a bias."""
+        if kernel.shape[0] == self.stride and not any(map(any, self.padding)):
+            return _patches(x, self.stride) @ kernel.reshape(-1, kernel.shape[-1])
+        return jax.lax.conv_general_dilated(
+            x, kernel, (self.stride, self.stride), self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
 
     def added_to(self, y: jax.Array, parts: Sequence[jax.Array]) -> jax.Array:
         """y [B, h, w, outputs] + the 1 x 1 convolution of parts [B, h, w, ...] that follow each other along the inputs.

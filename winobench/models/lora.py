@@ -1,6 +1,7 @@
-"""Low-rank adapters (LoRA; Hu et al., 2021, Eq. 3) on the dense layers of a network.
+"""Low-rank adapters (LoRA; Hu et al., 2021, Eq. 3) on the dense layers and the convolutions of a network.
 
-An adapted layer computes ``base(x) + scale * (x @ down) @ up``. It stands in the place of the layer that it adapts and
+An adapted dense layer computes ``base(x) + scale * (x @ down) @ up``. Of a convolution ``x @ down`` is one, too, of the
+same kernel size, stride and padding. The adapted layer stands in the place of the layer that it adapts and
 holds that layer's parameters under their own names, with the adapter in one more branch, ``lora``: every path and value
 of the base stays as it was, and what is trained is told from what is frozen by its type, `LoRAParam`.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from flax import nnx
 
 from winobench.errors import InputError
 from winobench.models.base import linear
+from winobench.models.layers import Conv2d
 
 TARGETS = ("cross", "all")
 """Kinds of adapted layers; which ones they are is for each network to say (`Network.lora_targets`)."""
@@ -84,7 +86,7 @@ class Factors(NamedTuple):
     """An adapter's values.
 
     Attributes:
-      down: [inputs, rank].
+      down: [inputs, rank], of a convolution [height, width, inputs, rank].
       up: [rank, outputs].
       scale: what their product is multiplied by.
     """
@@ -98,7 +100,7 @@ class LoRA(nnx.Module):
     """The branch ``scale * (dropout(x) @ down) @ up`` of one layer.
 
     Attributes:
-      down: [inputs, rank] float32.
+      down: float32 [inputs, rank], of a convolution [height, width, inputs, rank].
       up: [rank, outputs] float32.
       scale: what the product is multiplied by.
       dropout: probability that an input is set to zero in training.
@@ -117,13 +119,13 @@ class LoRA(nnx.Module):
         """Width between the two factors."""
         return self.down.shape[-1]
 
-    def __call__(self, x: jax.Array, dtype: Any) -> jax.Array:
-        """x [..., inputs] -> [..., outputs], computed in ``dtype``."""
+    def __call__(self, x: jax.Array, dtype: Any, product: Callable[..., jax.Array] = jnp.matmul) -> jax.Array:
+        """x [..., inputs] -> [..., outputs], computed in ``dtype``. ``product`` multiplies x by ``down``."""
         x, down, up = (jnp.asarray(part, dtype) for part in (x, self.down[...], self.up[...]))
         if self.dropout and self.dropout_key is not None:
             keep = 1.0 - self.dropout
             x = jnp.where(jax.random.bernoulli(self.dropout_key[...], keep, x.shape), x / keep, jnp.zeros_like(x))
-        return (x @ down) @ up * jnp.asarray(self.scale, dtype)
+        return product(x, down) @ up * jnp.asarray(self.scale, dtype)
 
 
 class LoRALinear(nnx.Linear):
@@ -135,16 +137,38 @@ class LoRALinear(nnx.Linear):
     """
 
     def __init__(self, base: nnx.Linear, lora: LoRA):
-        # In place of the parent's own start, which would draw parameters.
-        for name, value in vars(base).items():
-            if not name.startswith("_"):
-                setattr(self, name, value)
+        _take_over(self, base)
         self.lora = lora
 
     def __call__(self, inputs: jax.Array, out_sharding: Any = None) -> jax.Array:
         """inputs [..., in_features] -> [..., out_features] in the base's compute dtype."""
         y = super().__call__(inputs, out_sharding)
         return y + self.lora(inputs, y.dtype)
+
+
+class LoRAConv2d(Conv2d):
+    """A convolution with an adapter, as `LoRALinear` is a dense layer with one."""
+
+    def __init__(self, base: Conv2d, lora: LoRA):
+        _take_over(self, base)
+        self.lora = lora
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [B, h, w, inputs] -> [B, h', w', outputs] in the base's compute dtype."""
+        y = super().__call__(x)
+        return y + self.lora(x, y.dtype, self.convolve)
+
+    def added_to(self, y: jax.Array, parts: Sequence[jax.Array]) -> jax.Array:
+        """As of the base."""
+        y = super().added_to(y, parts)
+        return y + self.lora(jnp.concatenate(parts, axis=-1), y.dtype, self.convolve)
+
+
+def _take_over(adapted: nnx.Module, base: nnx.Module) -> None:
+    """Gives an adapted layer what its base has. The parent's ``__init__`` would make random parameters."""
+    for name, value in vars(base).items():
+        if not name.startswith("_"):
+            setattr(adapted, name, value)
 
 
 def add_lora(network: nnx.Module, config: LoRAConfig, *, rngs: nnx.Rngs) -> None:
@@ -184,19 +208,20 @@ def attach(network: nnx.Module, factors: Mapping[str, Factors], *, dropout: floa
 
     Args:
       network: any network.
-      factors: dotted torch name of a dense layer, e.g. ``mid_block.attentions.0.transformer_blocks.0.attn2.to_q``, ->
-        the values of its adapter.
+      factors: dotted torch name of a dense layer or a convolution, e.g.
+        ``mid_block.attentions.0.transformer_blocks.0.attn2.to_q``, -> the values of its adapter.
       dropout: see `LoRAConfig`.
 
     Raises:
-      InputError: the network has adapters already, has no such dense layer, or an adapter's shapes are not the layer's;
+      InputError: the network has adapters already, has no such layer, or an adapter's shapes are not the layer's;
         the network is then as it was.
     """
     check_fit(network, factors)
-    there = linear_layers(network)
+    there = adaptable_layers(network)
     for name, values in factors.items():
         adapter = LoRA(values, dropout=dropout, on_host=_is_on_host(there[name]))
-        replace_layer(network, name, LoRALinear(there[name], adapter))
+        adapted = LoRALinear if isinstance(there[name], nnx.Linear) else LoRAConv2d
+        replace_layer(network, name, adapted(there[name], adapter))
 
 
 def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
@@ -204,24 +229,26 @@ def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
     kind = type(network).__name__
     if adapters(network):
         raise InputError(f"this {kind} has LoRA adapters already: fuse them into its weights first", code="has-lora")
-    there = linear_layers(network)
+    there = adaptable_layers(network)
     for name, (down, up, _) in factors.items():
         if name not in there:
             raise InputError(
-                f"the {kind} has no dense layer {name}: the adapter is of another model or kind", code="lora-misfit"
-            )
-        layer, shapes = there[name], (np.shape(down), np.shape(up))
-        fits = len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][0] == layer.in_features
-        if not (fits and shapes[1][1] == layer.out_features):
-            raise InputError(
-                f"the adapter of {name} has factors of shapes {list(shapes[0])} and {list(shapes[1])}, but the"
-                f" layer of the {kind} takes {layer.in_features} features to {layer.out_features}: the adapter is of"
-                " another model",
+                f"the {kind} has no dense layer or convolution {name}: the adapter is of another model, or names its"
+                " layers in a way that is not known here",
                 code="lora-misfit",
             )
-        if not shapes[0][1] == shapes[1][0] > 0:
+        (*taken, outputs), shapes = there[name].kernel.shape, (np.shape(down), np.shape(up))
+        if not (list(shapes[0][:-1]) == taken and len(shapes[1]) == 2 and shapes[1][1] == outputs):
+            window = f"windows of {taken[0]} x {taken[1]} with " if len(taken) > 1 else ""
             raise InputError(
-                f"the two factors of the adapter of {name} have the ranks {shapes[0][1]} and {shapes[1][0]}, but"
+                f"the adapter of {name} has factors of shapes {list(shapes[0])} and {list(shapes[1])}, but the"
+                f" layer of the {kind} takes {window}{taken[-1]} features to {outputs}: the adapter is of another"
+                " model",
+                code="lora-misfit",
+            )
+        if not shapes[0][-1] == shapes[1][0] > 0:
+            raise InputError(
+                f"the two factors of the adapter of {name} have the ranks {shapes[0][-1]} and {shapes[1][0]}, but"
                 " must have the same: the file is damaged, get it again",
                 code="damaged-file",
             )
@@ -229,7 +256,8 @@ def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
 
 def adapters(network: nnx.Module) -> dict[str, LoRA]:
     """The adapters of a network: dotted torch name of the layer -> its adapter, in the order of the names."""
-    found = {name: layer.lora for name, layer in linear_layers(network).items() if isinstance(layer, LoRALinear)}
+    layers = adaptable_layers(network).items()
+    found = {name: layer.lora for name, layer in layers if isinstance(layer, LoRALinear | LoRAConv2d)}
     return dict(sorted(found.items()))
 
 
@@ -276,40 +304,48 @@ def fuse(network: nnx.Module) -> None:
 
     The sum is computed in float32 and rounded once to the kernel's dtype. Nothing happens without adapters.
     """
-    for name, layer in linear_layers(network).items():
-        if not isinstance(layer, LoRALinear):
+    for name, layer in adaptable_layers(network).items():
+        if not isinstance(layer, LoRALinear | LoRAConv2d):
             continue
         lora, kernel = layer.lora, layer.kernel
         product = jnp.matmul(lora.down[...], lora.up[...], precision="highest")
         fused = (kernel[...].astype(jnp.float32) + lora.scale * product).astype(kernel.dtype)
         # Layer by layer, so that a network that does not fit on a device need not.
         fused = np.asarray(fused) if _is_on_host(layer) else fused
-        sizes = (layer.in_features, layer.out_features)
-        options = {"bias": layer.use_bias, "dtype": layer.dtype, "param_dtype": layer.param_dtype}
-        plain = nnx.merge(*_plain_linear(*sizes, **options))
+        options = {"bias": layer.bias is not None, "dtype": layer.dtype, "param_dtype": kernel.dtype}
+        if isinstance(layer, LoRALinear):
+            sizes, options["param_dtype"] = (layer.in_features, layer.out_features), layer.param_dtype
+            plain = nnx.merge(*_plain_layer(linear, *sizes, **options))
+        else:
+            size, _, *sizes = kernel.shape
+            options |= {"stride": layer.stride, "padding": layer.padding}
+            plain = nnx.merge(*_plain_layer(Conv2d, *sizes, size, **options))
         plain.kernel, plain.bias = kernel.replace(fused), layer.bias
         replace_layer(network, name, plain)
 
 
-def _is_on_host(layer: nnx.Linear) -> bool:
+def _is_on_host(layer: nnx.Linear | Conv2d) -> bool:
     return isinstance(layer.kernel.get_value(), np.ndarray)
 
 
 def linear_layers(network: nnx.Module) -> dict[str, nnx.Linear]:
     """The dense layers of a network by their dotted torch names."""
-    return {
-        ".".join(map(str, path)): module for path, module in nnx.iter_modules(network) if isinstance(module, nnx.Linear)
-    }
+    return _layers(network, nnx.Linear)
+
+
+def adaptable_layers(network: nnx.Module) -> dict[str, nnx.Linear | Conv2d]:
+    """The dense layers and the convolutions of a network by their dotted torch names."""
+    return _layers(network, nnx.Linear | Conv2d)
+
+
+def _layers(network: nnx.Module, kinds: Any) -> dict[str, Any]:
+    return {".".join(map(str, path)): module for path, module in nnx.iter_modules(network) if isinstance(module, kinds)}
 
 
 @functools.cache
-def _plain_linear(inputs: int, outputs: int, *, bias: bool, dtype: Any, param_dtype: Any) -> tuple[Any, Any]:
-    """Structure and state of a dense layer without values; kept, since a network has few sizes."""
-    return nnx.split(
-        nnx.eval_shape(
-            lambda: linear(inputs, outputs, bias=bias, dtype=dtype, param_dtype=param_dtype, rngs=nnx.Rngs(0))
-        )
-    )
+def _plain_layer(cls: Any, *sizes: int, **options: Any) -> tuple[Any, Any]:
+    """Structure and state of a layer without values, which are kept since a network has few sizes."""
+    return nnx.split(nnx.eval_shape(lambda: cls(*sizes, **options, rngs=nnx.Rngs(0))))
 
 
 def replace_layer(network: nnx.Module, name: str, layer: nnx.Module) -> None:

@@ -37,6 +37,7 @@ class PromptForm:
       names_image: whether these texts have ``image_token`` where the image is read; otherwise it comes before all of
         them.
       on_square: whether VQAScore is published with images that are filled up to squares, not cropped.
+      on_crop: whether VQAScore is published with the middle square of images, not with squashed ones.
       own_question: what a question is put in that has an answer of its own, where the image comes before all texts.
       before_answer: what is between a question and its answer, such as a blank that is part of the answer's token.
       image_token: what stands in texts for the tokens that hold an image's place.
@@ -52,6 +53,7 @@ class PromptForm:
     caption: str = ""
     names_image: bool = False
     on_square: bool = False
+    on_crop: bool = False
     own_question: str = "{}"
     before_answer: str = ""
     image_token: str = IMAGE_TOKEN

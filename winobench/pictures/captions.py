@@ -26,7 +26,9 @@ from winobench.data import images
 from winobench.data.pictures import reading
 from winobench.errors import InputError
 from winobench.evaluation import asking, records, responses
+from winobench.models import holding
 from winobench.responders.language import Picture, PictureText, Request, Responder, Response
+from winobench.texts import check_texts
 
 CAPTIONS = "captions"
 """The name of the files."""
@@ -57,7 +59,8 @@ def find(places: Sequence[str]) -> list[Shown]:
         patterns such as ``photos/**/*.jpg``; files.
 
     Raises:
-      InputError: nothing is named, there is no such file or folder, or it has no pictures.
+      InputError: nothing is named, there is no such file or folder, it has no pictures, or a name is not UTF-8, so that
+        no line could hold it.
     """
     if not places:
         raise InputError("no pictures are named: give a folder, a pattern such as 'photos/*.jpg', or files")
@@ -100,7 +103,11 @@ def write(
             f"{model} writes no texts about pictures: name a model that sees, such as blip2-flan-t5-xl",
             code="wrong-kind-of-model",
         )
+    check_texts([model, question])
+    for one in shown:
+        _check_name(one.picture.path)
     paid = hasattr(responder, "cost")
+    responder = holding.hold(responder)
     fingerprint = responder.fingerprint()
     requests = [PictureText(one.picture, question, max_tokens) for one in shown]
     keys = [responses.key(fingerprint, request) for request in requests]
@@ -143,6 +150,7 @@ def write(
 
 def _check_folder(folder: pathlib.Path, about: Mapping[str, str]) -> None:
     """Raises InputError for a folder of another kind of run, or with texts by another model or to another question."""
+    files.check_utf8(folder, "--workdir", "choose another name")
     if (folder / "config.json").exists():
         raise InputError(f"{folder} holds another kind of run: choose another --workdir", code="another-run")
     path = folder / f"{CAPTIONS}.jsonl"
@@ -272,7 +280,13 @@ def _is_run(folder: pathlib.Path) -> bool:
         return False
 
 
+def _check_name(path: str | os.PathLike) -> None:
+    """Raises InputError for a name that no line can hold: found while answers come in, it would stop a paid run."""
+    files.check_utf8(path, "the name of the image", "rename it, and give the same command again")
+
+
 def _file(path: str | os.PathLike) -> Shown:
+    _check_name(path)
     try:
         with images.regular_file(path) as file:
             return Shown(Picture(os.fspath(path), hashlib.file_digest(file, "sha256").hexdigest()), {})

@@ -25,6 +25,7 @@ from winobench.diffusion import samplers
 from winobench.errors import InputError
 from winobench.evaluation import lifecycle, provenance
 from winobench.evaluation import records as run_folders
+from winobench.models import holding
 from winobench.texts import checked_list
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class Settings:
 
     Attributes:
       num_steps: number of steps.
-      guidance_scale: 1 for none.
-      sampler: a sampler's name; None for the usual one of each model's family.
+      guidance_scale: 1 or less for none.
+      sampler: a sampler's name; None follows each model's folder.
       image_size: height and width in pixels; None for each model's own.
     """
 
@@ -156,7 +157,7 @@ class _Run:
 
     def draw(self, drawer: Drawer) -> None:
         """Draws what is missing of one model, this process its part of it."""
-        pipeline = drawer.load()
+        pipeline = holding.hold(drawer.load())
         drawn = self._settle(drawer, pipeline)
         missing = _unpacked(parallel.broadcast_from_host0(lambda: self._missing(drawer)))
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]
@@ -178,7 +179,12 @@ class _Run:
         size = pipeline.check_image_size(self.settings.image_size)
         sampler = _sampler_name(self.settings.sampler, pipeline.schedule)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
-        settings = {**dataclasses.asdict(self.settings), **resolved}
+        shows = self.progress and parallel.is_main_process()
+        if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
+            named = pipeline.schedule.scheduler_class
+            progress_bars.say(f"{drawer.name} names {named}, which is not offered: {sampler} samples in its place")
+        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
+        settings = {**dataclasses.asdict(self.settings), **resolved, **own}
         drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}
         first, *others = parallel.all_gather_object(lambda: drawn)
         if any(other != first for other in others):
@@ -186,8 +192,10 @@ class _Run:
         before = self.description["drawn"].get(drawer.label)
         if before is not None and before != drawn:
             raise InputError(
-                f"the model {drawer.name!r} is not the one that has drawn in {self.folder.path} (its fingerprint is"
-                " another): choose another --workdir, or --overwrite to delete its pictures and start again"
+                f"the model {drawer.name!r} is not the one that has drawn in {self.folder.path} (its fingerprint, or"
+                " how it draws, is another): choose another --workdir, or --overwrite to delete its pictures"
+                " and start again",
+                code="another-run",
             )
         self.description["drawn"][drawer.label] = drawn
         if parallel.is_main_process():

@@ -40,7 +40,7 @@ def find_pictures(
       InputError: there is no such source, a text has no or too few pictures, or a file is missing or has changed; names
         the text, or the file.
     """
-    path = pathlib.Path(files.user_path(source))
+    path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
     if path.suffix.lower() in TABLES:
         return _of_table(path, texts, most)
     return _of_run(path, texts, most, model, how)

@@ -38,6 +38,7 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
       one- and two-sided, number of images; then a row a group of images.
     - A row a measure of agreement with people's ratings: value, 95% interval, chance, number of pictures and of those
       that are tied.
+    - A line a task whose scores are equal over its images or texts.
     - A column ``paper`` where the paper has any of the numbers, and below which of its rows these are.
     - Tasks that failed, each with its reason.
 
@@ -60,6 +61,8 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
         console.print(_bias_table(bias, references))
         _print_notes(console, _bias_notes(bias))
         console.print(_group_table(bias))
+    if flat := constant_notes(results["tasks"]):
+        _print_notes(console, flat)
     if references:
         _print_notes(console, _reference_notes(references.values(), (results.get("config") or {}).get("model")))
     if results.get("race"):
@@ -67,6 +70,23 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     if results.get("failed"):
         console.print(rich.text.Text("not evaluated", "bold"))
         _print_notes(console, [f"{task}: {reason}" for task, reason in results["failed"].items()])
+
+
+def constant_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A sentence for each task whose scores are equal over its candidates.
+
+    Args:
+      tasks: task -> row -> entry, as ``results.json`` has them.
+    """
+    found = {
+        task: next((e["constant"] for e in rows.values() if "constant" in e), None) for task, rows in tasks.items()
+    }
+    return [
+        f"{task}: the scores are equal over all {what} in nearly all examples. The numbers say nothing about the model:"
+        " check its weights, its processor and its options."
+        for task, what in found.items()
+        if what
+    ]
 
 
 def _race_notes(race: Mapping[str, Any]) -> list[str]:

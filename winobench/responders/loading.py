@@ -174,7 +174,7 @@ def check_responder_name(name: str, *, about_pictures: bool = False) -> None:
 def _plugged_in_responder(name: str, about_pictures: bool, **how: Any) -> Responder:
     from winobench.responders.language import Responder
 
-    model = registry.plugged_in()[name].load()()
+    model = registry.make_plugged_in(name)
     if not isinstance(model, Responder) and about_pictures:
         from winobench.responders import picture_judges
 

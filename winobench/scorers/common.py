@@ -64,6 +64,18 @@ def checked_rows(name: str, rows: ArrayLike, limits: Mapping[str, int]) -> np.nd
     return rows.astype(np.int32)
 
 
+def finite_scores(scores: np.ndarray) -> np.ndarray:
+    """Returns scores [images, texts]; raises InputError unless all are finite."""
+    wrong = np.argwhere(~np.isfinite(scores))
+    if len(wrong):
+        image, text = wrong[0].tolist()
+        raise InputError(
+            f"the score of images[{image}] and texts[{text}] is not finite: try dtype='float32', or check the weights",
+            code="not-finite",
+        )
+    return scores
+
+
 def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:
     """The position of each distinct key's first occurrence, and for every key the number of its distinct one."""
     numbers: dict[Any, int] = {}

@@ -96,7 +96,7 @@ def load_scorer(
     kind = scorer_kind(name, revision)
     _check_options(name, kind, given, max_pixels, variant=variant, revision=revision, model_parallel=model_parallel)
     if kind is None:
-        return registry.plugged_in()[name].load()()
+        return registry.make_plugged_in(name)
     is_hosted = bool(SCORERS[kind].prefixes)
     if is_hosted:
         given["api"], model_parallel = hosted, 1
@@ -241,6 +241,7 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     hint = place.hint()
     if config is None and hint:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
+    place.refuse_adapter()
     _refuse_without_eyes(config, model_type)
     found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if not kind.prefixes)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 from winobench.errors import InputError
 from winobench.evaluation import asking, responses
 from winobench.evaluation import schema as schemas
+from winobench.models import holding
 from winobench.responders.language import Responder
 from winobench.wscplus_items import parsing
 from winobench.wscplus_items.items import TYPES, Item, Origin
@@ -112,6 +113,7 @@ def collect(
             f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model.",
             code="wrong-kind-of-model",
         )
+    responder = holding.hold(responder)
     fingerprint = responder.fingerprint()
     keys = [responses.key(fingerprint, prompt.request) for prompt in prompts]
     known = asking.Answers()

@@ -21,18 +21,31 @@ SAMPLERS: dict[str, Sampler] = {
     "dpm_solver": DpmSolver(),
     "flow_euler": FlowEuler(),
 }
-"""Name -> sampler; the first of a kind of schedule, flow or not, is the usual one of models with such a schedule."""
+"""Name -> sampler; the first of a kind of schedule, flow or not, serves folders whose own one is not here."""
+
+_OF_FOLDERS = {
+    "DDIMScheduler": "ddim",
+    "FlowMatchEulerDiscreteScheduler": "flow_euler",
+    "EulerDiscreteScheduler": "euler",
+    "EulerAncestralDiscreteScheduler": "euler_ancestral",
+    "DPMSolverMultistepScheduler": "dpm_solver",
+}
+
+
+def has_own(schedule: Schedule) -> bool:
+    """Whether the scheduler that a model's folder names is among the samplers."""
+    return schedule.scheduler_class in _OF_FOLDERS
 
 
 def find_sampler(name: Any, schedule: Schedule) -> Sampler:
-    """The sampler of a name; the usual one of the schedule when it is None.
+    """The sampler of a name; None follows the model's folder.
 
     Raises:
       InputError: there is no such sampler, or it is none for this kind of schedule.
     """
     fitting = [one for one, sampler in SAMPLERS.items() if sampler.is_continuous == schedule.is_continuous]
     if name is None:
-        return SAMPLERS[fitting[0]]
+        return SAMPLERS[_OF_FOLDERS.get(schedule.scheduler_class, fitting[0])]
     if not isinstance(name, str) or name not in SAMPLERS:
         raise InputError(
             f"the sampler is {options.shown(name)}, but it must be one of {', '.join(SAMPLERS)}", code="unknown-name"
@@ -57,5 +70,6 @@ __all__ = [
     "Plan",
     "Sampler",
     "find_sampler",
+    "has_own",
     "sample",
 ]

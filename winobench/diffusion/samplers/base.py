@@ -105,6 +105,10 @@ class Sampler(abc.ABC):
           InputError: there are not that many steps, or the schedule's options ask for what is not supported.
         """
 
+    def identity(self, schedule: Schedule) -> dict[str, Any]:
+        """What the schedule's file changes about the steps that earlier records do not tell, as JSON values."""
+        return {}
+
     def carry(self, latents: jax.Array) -> Any:
         """What the first step is given of those before it: a pytree of arrays."""
         return ()

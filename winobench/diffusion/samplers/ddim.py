@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from winobench import options
 from winobench.diffusion.samplers import timesteps
 from winobench.diffusion.samplers.base import Plan, Row, Sampler, make_plan
 from winobench.diffusion.schedules import NoiseSchedule
+
+_BOUND = options.number(above=0, high=1e6)
 
 
 def ddim_timesteps(schedule: NoiseSchedule, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -34,7 +39,7 @@ def ddim_timesteps(schedule: NoiseSchedule, num_steps: int) -> tuple[np.ndarray,
 
 @dataclasses.dataclass(frozen=True)
 class Ddim(Sampler):
-    """DDIM; latents are not clipped."""
+    """DDIM, which clips the clean latents of each step where the schedule's file asks for it (``clip_sample``)."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
         """As of `Sampler`; every number of steps up to that of the timesteps."""
@@ -43,15 +48,24 @@ class Ddim(Sampler):
         table = schedule.alphas_cumprod
         last = np.float32(1) if to_one else table[0]
         remaining = np.where(following < 0, last, table[np.maximum(following, 0)])
+        timesteps.check_unsupported(schedule, thresholding=(False,))
+        clipped = {name: np.full(num_steps, bound) for name, bound in self.identity(schedule).items()}
         rates = {"signal": schedule.signal_rates[steps], "noise": schedule.noise_rates[steps]}
         following_rates = {"next_signal": np.sqrt(remaining), "next_noise": np.sqrt(np.float32(1) - remaining)}
         return make_plan(
             schedule,
             first,
             times=schedule.model_times[steps],
-            tables=rates | following_rates,
+            tables=rates | following_rates | clipped,
             start=(rates["signal"], rates["noise"]),
         )
+
+    def identity(self, schedule: NoiseSchedule) -> dict[str, Any]:
+        """As of `Sampler`."""
+        if not timesteps.option(schedule, "clip_sample", False):
+            return {}
+        bound = timesteps.option(schedule, "clip_sample_range", 1.0)
+        return {"clip_sample": _BOUND.check("the sampler option clip_sample_range", bound)}
 
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None
@@ -63,4 +77,6 @@ class Ddim(Sampler):
         else:
             clean = signal * latents - noise_rate * prediction
             noise = signal * prediction + noise_rate * latents
+        if "clip_sample" in row:
+            clean = jnp.clip(clean, -row["clip_sample"], row["clip_sample"])
         return row["next_signal"] * clean + row["next_noise"] * noise, carry

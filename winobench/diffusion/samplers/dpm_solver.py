@@ -13,6 +13,13 @@ from winobench.diffusion.samplers.base import Plan, Row, Sampler, check_num_step
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.errors import InputError
 
+# The first value is implemented. Other solvers' files have the other values, which diffusers reads as the first.
+_SUPPORTED = {
+    "algorithm_type": ("dpmsolver++", "deis"),
+    "solver_type": ("midpoint", "logrho", "bh1", "bh2"),
+    "solver_order": (2,),
+    "thresholding": (False,),
+}
 # Of a run with fewer steps, the last one is of first order.
 _FEW = 15
 
@@ -51,14 +58,15 @@ def dpm_timesteps(schedule: NoiseSchedule, num_steps: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class DpmSolver(Sampler):
-    """Second order by the prediction of the step before, by the midpoint rule; whatever order a file names.
+    """Second order by the prediction of the step before, by the midpoint rule. Files that ask for others are refused.
 
     The schedule's ``lower_order_final``, ``euler_at_final``, ``final_sigmas_type`` and ``use_karras_sigmas`` are
-    respected. Latents are not clipped (``thresholding``).
+    respected.
     """
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
         """As of `Sampler`."""
+        timesteps.check_unsupported(schedule, **_SUPPORTED)
         training = sigmas.of_training(schedule)
         steps = dpm_timesteps(schedule, num_steps)
         levels = sigmas.at(training, steps)

@@ -19,6 +19,18 @@ def option(schedule: NoiseSchedule, name: str, usual: Any) -> Any:
     return usual if value is None else value
 
 
+def check_unsupported(schedule: NoiseSchedule, **supported: tuple[Any, ...]) -> None:
+    """Raises InputError where the schedule's file sets an option to another value than those that are supported."""
+    for name, values in supported.items():
+        value = option(schedule, name, values[0])
+        if value not in values:
+            raise InputError(
+                f"the sampler option {name} is {value!r}, which this sampler does not support: name another sampler, or"
+                f" set it to {values[0]!r} in scheduler_config.json",
+                code="unsupported-option",
+            )
+
+
 def spacing_of(schedule: NoiseSchedule, usual: str) -> str:
     """The schedule's ``timestep_spacing``; raises InputError for one that is unknown."""
     spacing = option(schedule, "timestep_spacing", usual) or usual

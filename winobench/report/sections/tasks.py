@@ -23,6 +23,7 @@ from winobench.report.sections.shared import (
     spread_of,
     sub_task_folds,
 )
+from winobench.report.table import constant_notes
 
 _SAME_VALUE = 1e-9
 
@@ -107,6 +108,8 @@ def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
     whose = f" in {run.label}" if several else ""
     notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]
     notes += [f"{run.label}: {note}" if several else note for note in run.notes]
+    flat = constant_notes({task_label(name): record.results for name, record in run.tasks.items()})
+    notes += [f"{run.label}: {note}" if several else note for note in flat]
     missing = [task_label(task) for task in tasks if task not in run.tasks and task not in run.failed]
     if missing:
         notes.append(f"{run.label} was not asked: {', '.join(missing)}.")

@@ -1,0 +1,293 @@
+"""Peft's configs of adapters: ``adapter_config.json`` next to a file, or in a file's metadata, as diffusers has them.
+
+A config says how strong an adapter is: alpha over the rank, or over its root (rsLoRA), with values of their own for
+layers that match a pattern. All else that changes what an adapter computes is refused by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import regex
+import safetensors
+
+from winobench import json_files, options
+from winobench.checkpoints import lora_keys
+from winobench.checkpoints.sources import ADAPTER_CONFIG
+from winobench.errors import InputError
+from winobench.models.config import is_count
+
+# Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
+_METADATA_KEY = "lora_adapter_metadata"
+
+# What peft takes where a config does not say.
+_DEFAULTS = {"r": 8, "lora_alpha": 8}
+# How adapters begin without a change of the base weights. PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA change them.
+_PLAIN_STARTS = (True, False, None, "true", "false", "gaussian", "eva", "orthogonal", "mica")
+# Options that are read here, and those that change nothing of what a saved adapter computes. Of dense layers and
+# convolutions peft itself ignores fan_in_fan_out.
+_READ = {
+    *("peft_type", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "bias", "init_lora_weights"),
+    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+}
+_WITHOUT_EFFECT = {
+    *("auto_mapping", "base_model_name_or_path", "revision", "task_type", "inference_mode", "peft_version"),
+    *("lora_dropout", "fan_in_fan_out", "megatron_core", "qalora_group_size", "runtime_config"),
+    *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
+}
+# Characters of a pattern, and the time that all of a config's patterns may take: some expressions take for ever.
+_LONGEST_PATTERN = 1000
+_SECONDS = 10.0
+
+
+@dataclasses.dataclass
+class PeftConfig:
+    """Peft's config of one network's adapters.
+
+    Attributes:
+      place: where it is, for messages.
+      rank: of layers that match none of ``ranks``.
+      alpha: of layers that match none of ``alphas``.
+      ranks: (pattern of layers' names, rank). The first that matches counts.
+      alphas: the same, of alpha.
+      by_root: divide alpha by the root of the rank (rsLoRA; Kalajdzievski, 2023, Eq. 4).
+      targets: the options that say which layers it adapts, or None where the tensors say it.
+      seconds: that patterns may still take.
+    """
+
+    place: str
+    rank: int
+    alpha: float
+    ranks: list[tuple[regex.Pattern, int]]
+    alphas: list[tuple[regex.Pattern, float]]
+    by_root: bool
+    targets: Mapping[str, Any] | None
+    seconds: float = _SECONDS
+
+    def alpha_of(self, layer: str, rank: int) -> float:
+        """What, over the rank, the product of a layer's factors is multiplied by.
+
+        Args:
+          layer: its name in the file.
+          rank: of its factors.
+
+        Raises:
+          InputError: the config is of other factors, or its patterns take too long.
+        """
+        configured = self._first(self.ranks, layer, self.rank)
+        if configured != rank:
+            raise InputError(
+                f"{self.place} gives {layer} the rank {configured}, but the file's tensors have the rank {rank}: get"
+                " both again",
+                code="mismatched-parts",
+            )
+        if self.targets is not None and not self._is_target(layer):
+            raise InputError(
+                f"{self.place} does not adapt {layer} (target_modules), but the file has tensors for it: get both"
+                " again",
+                code="mismatched-parts",
+            )
+        alpha = self._first(self.alphas, layer, self.alpha)
+        return alpha * math.sqrt(rank) if self.by_root else float(alpha)
+
+    def _first(self, patterns: list[tuple[regex.Pattern, Any]], name: str, default: Any) -> Any:
+        return next((value for pattern, value in patterns if self._match(pattern.match, name)), default)
+
+    def _is_target(self, name: str) -> bool:
+        targets, excluded = self.targets["target_modules"], self.targets["exclude_modules"]
+        if excluded is not None and self._is_named(excluded, name):
+            return False
+        if targets is None or not self._is_named(targets, name):
+            return targets is None
+        chosen = self.targets["layers_to_transform"]
+        if isinstance(targets, regex.Pattern) or name in targets or not chosen:
+            return True
+        found = (self._match(pattern.match, name) for pattern in self.targets["layers_pattern"])
+        return next((int(match["index"]) in chosen for match in found if match), False)
+
+    def _is_named(self, which: regex.Pattern | list[str], name: str) -> bool:
+        if isinstance(which, regex.Pattern):
+            return bool(self._match(which.fullmatch, name))
+        return any(name == one or name.endswith(f".{one}") for one in which)
+
+    def _match(self, match: Callable[..., Any], name: str) -> Any:
+        """What a pattern finds in a name, within the time that is left for all of them."""
+        start = time.monotonic()
+        try:
+            return match(name, timeout=self.seconds)
+        except (TimeoutError, MemoryError, RecursionError) as error:
+            raise InputError(
+                f"{self.place} has patterns of layers that take more than {_SECONDS:g} s or too much memory to match:"
+                " write the layers' names in their place",
+                code="bad-name",
+            ) from error
+        finally:
+            self.seconds = max(self.seconds - (time.monotonic() - start), 1e-3)
+
+
+def next_to(path: str) -> PeftConfig | None:
+    """The config next to a file.
+
+    Args:
+      path: of the adapter's tensors.
+
+    Raises:
+      InputError: it cannot be read, or says what is not supported.
+    """
+    place = os.path.join(os.path.dirname(path), ADAPTER_CONFIG)
+    if not os.path.lexists(place):
+        return None
+    content = json_files.read_object(place, "get it again")
+    if not isinstance(content.get("peft_type"), str):
+        raise InputError(
+            f"{place} has no peft_type, which each config of an adapter has: get it again", code="not-a-lora"
+        )
+    return _checked(place, content, targets=True)
+
+
+def within(path: str) -> dict[str | None, PeftConfig]:
+    """The configs in a file's metadata.
+
+    Args:
+      path: a weight file. One that is not in safetensors' format has none.
+
+    Returns:
+      Name of the network, or None for the whole file -> its config.
+
+    Raises:
+      InputError: as `next_to` does.
+    """
+    if not path.endswith(".safetensors"):
+        return {}
+    with safetensors.safe_open(path, framework="np") as file:
+        text = (file.metadata() or {}).get(_METADATA_KEY)
+    if not text:
+        return {}
+    place = f"{path}: its metadata {_METADATA_KEY}"
+    try:
+        values = json_files.parse(text)
+        named = {key: lora_keys.split_prefix(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{place} is no JSON object: get it again", code="not-json") from error
+    found: dict[str | None, dict[str, Any]] = {}
+    for key, split in named.items():
+        part, option = split or (None, key)
+        found.setdefault(part, {})[option] = values[key]
+    return {part: _checked(place, content, targets=False) for part, content in found.items()}
+
+
+def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftConfig:
+    """A config of supported options. Raises InputError for all others."""
+    kind = content.get("peft_type", "LORA")
+    if kind != "LORA":
+        raise InputError(
+            f"{place} is of an adapter of the kind {options.shown(kind)}, but only LORA can be read",
+            code="unsupported-option",
+        )
+    unsupported = {
+        name: value
+        for name, value in content.items()
+        if name not in _READ | _WITHOUT_EFFECT and value not in (None, False, 0, "", [], {})
+    }
+    if content.get("bias", "none") != "none":
+        unsupported["bias"] = content["bias"]
+    start = content.get("init_lora_weights", True)
+    if (start.lower() if isinstance(start, str) else start) not in _PLAIN_STARTS:
+        unsupported["init_lora_weights"] = start
+    if unsupported:
+        name, value = next(iter(unsupported.items()))
+        advice = "save it in peft's converted form" if name == "init_lora_weights" else "merge it into the model"
+        raise InputError(
+            f"{place}: the adapter was made with {name}={options.shown(value)}, which is not supported: {advice}",
+            code="unsupported-option",
+        )
+    by_root = content.get("use_rslora", False)
+    if not isinstance(by_root, bool):
+        raise InputError(f"{place}: use_rslora is {options.shown(by_root)}, but must be a bool", code="wrong-type")
+    return PeftConfig(
+        place,
+        _check_rank(place, "r", content.get("r", _DEFAULTS["r"])),
+        _check_alpha(place, "lora_alpha", content.get("lora_alpha", _DEFAULTS["lora_alpha"])),
+        _patterns(place, content, "rank_pattern", _check_rank),
+        _patterns(place, content, "alpha_pattern", _check_alpha),
+        by_root,
+        _targets(place, content) if targets else None,
+    )
+
+
+def _check_rank(place: str, name: str, value: Any) -> int:
+    if not is_count(value):
+        raise InputError(
+            f"{place}: {name} is {options.shown(value)}, but must be a whole number of at least 1", code="out-of-range"
+        )
+    return value
+
+
+def _check_alpha(place: str, name: str, value: Any) -> float:
+    return options.SCALE.check(f"{place}: {name}", value)
+
+
+def _patterns(
+    place: str, content: Mapping[str, Any], name: str, check: Callable[[str, str, Any], Any]
+) -> list[tuple[regex.Pattern, Any]]:
+    """Patterns match ends of names that begin behind a dot, as in peft. ``^`` ties them to the beginning."""
+    patterns = content.get(name) or {}
+    if not isinstance(patterns, Mapping):
+        raise InputError(f"{place}: {name} is {options.shown(patterns)}, but must be an object", code="not-an-object")
+    return [
+        (_compiled(place, name, rf"(.*\.)?({pattern})$", pattern), check(place, f"{name} of {pattern}", value))
+        for pattern, value in patterns.items()
+    ]
+
+
+def _targets(place: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that choose layers, ready to be matched. None or an empty list chooses all."""
+    found: dict[str, Any] = {}
+    for name in ("target_modules", "exclude_modules", "layers_pattern"):
+        value = content.get(name) or None
+        if not (value is None or isinstance(value, str) or _is_list(value, str)):
+            raise InputError(
+                f"{place}: {name} is {options.shown(value)}, but must be a text or a list of texts", code="wrong-type"
+            )
+        found[name] = value
+    numbers = content.get("layers_to_transform")
+    numbers = [] if numbers is None else numbers if isinstance(numbers, list) else [numbers]
+    if not _is_list(numbers, int):
+        raise InputError(
+            f"{place}: layers_to_transform is {options.shown(numbers)}, but must be whole numbers", code="wrong-type"
+        )
+    found["layers_to_transform"] = numbers
+    if found["target_modules"] == "all-linear":
+        found["target_modules"] = None
+    for name in ("target_modules", "exclude_modules"):
+        if isinstance(found[name], str):
+            found[name] = _compiled(place, name, found[name])
+    layers = found["layers_pattern"]
+    named = [layers] if isinstance(layers, str) else layers
+    starts = [r".*?\.[^.]*"] if named is None else [rf"(?:^|.*?\.){one}" for one in named]
+    found["layers_pattern"] = [
+        _compiled(place, "layers_pattern", rf"{start}\.(?P<index>\d+)\.", start) for start in starts
+    ]
+    return found
+
+
+def _is_list(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(one, kind) for one in value)
+
+
+def _compiled(place: str, name: str, pattern: str, shown: str | None = None) -> regex.Pattern:
+    try:
+        if len(pattern) > _LONGEST_PATTERN:
+            raise ValueError
+        return regex.compile(pattern)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        raise InputError(
+            f"{place}: {name} has {options.shown(shown or pattern)}, which is not a name of a layer nor a regular"
+            f" expression of at most {_LONGEST_PATTERN:,} characters",
+            code="bad-name",
+        ) from error
