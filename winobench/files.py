@@ -59,8 +59,9 @@ def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
 
 # First bytes -> (kind of file, what to do with one that should be something else).
 _CONVERT = "convert it to PNG or JPEG"
+_POINTER = (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder")
 _KINDS = (
-    (b"version https://git-lfs", "a Git LFS pointer", "run `git lfs pull` in its folder"),
+    _POINTER,
     (b"\xff\x0a", "a JPEG XL image", _CONVERT),
     (b"\0\0\0\x0cJXL ", "a JPEG XL image", _CONVERT),
     (b"\0\0\0\x0cjP  ", "a JPEG 2000 image", _CONVERT),
@@ -105,6 +106,25 @@ def check_regular(path: str | os.PathLike) -> None:
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+
+
+def refuse_pointer(path: str | os.PathLike) -> None:
+    """Refuses a file that git-lfs has left in the place of a large one.
+
+    Raises:
+      InputError: it is such a pointer.
+    """
+    try:
+        with open(path, "rb") as file:
+            found = known_kind(file.read(64))
+    except OSError:  # whoever reads it says better what is wrong
+        return
+    if found == _POINTER[1:]:
+        kind, advice = found
+        raise InputError(
+            f"{os.fspath(path)} is {kind}, which stands for a file that was not downloaded: {advice}",
+            code="git-lfs-pointer",
+        )
 
 
 @contextlib.contextmanager

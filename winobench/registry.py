@@ -245,16 +245,21 @@ def model_source(name: str) -> str:
     if name and os.path.isdir(path):
         return path
     if name and os.path.exists(path):
-        raise InputError(
-            f"model {options.shown(name)} is a file: name the folder of a pipeline (the one with model_index.json).",
-            code="is-a-file",
-        )
+        raise InputError(not_a_file(name), code="is-a-file")
     if HUB_ID.fullmatch(name):
         return name
     known = ", ".join(near_first(name[:100], {**MODELS, **LANGUAGE_MODELS, **plugged_in()}))
     raise InputError(
         f"model {options.shown(name)} is neither a folder, nor a hub id (owner/name), nor one of {known}.",
         code="no-such-model",
+    )
+
+
+def not_a_file(name: str) -> str:
+    """What is said of a model's name that is a file's."""
+    return (
+        f"model {options.shown(name)} is a file: name a model's folder or hub id; weights in one file, of the original"
+        " layout, become a folder by diffusers (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
     )
 
 

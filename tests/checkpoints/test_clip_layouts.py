@@ -119,20 +119,69 @@ def test_buffers_and_an_axis_of_the_temperature(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "quick_gelu", "expected"),
+    ("quick_gelu", "beside", "expected"),
     [
-        ("CLIP-RN50", ..., "gelu"),
-        ("resnet50_clip.openai", ..., "quick_gelu"),
-        ("resnet50_clip.openai", False, "gelu"),
-        ("CLIP-RN50", True, "quick_gelu"),
+        (..., None, "gelu"),
+        (False, None, "gelu"),
+        (True, None, "quick_gelu"),
+        # The first uploads of OpenAI's weights lack quick_gelu, but timm's config.json names them.
+        (..., {"architecture": "resnet50_clip", "pretrained_cfg": {"tag": "openai"}}, "quick_gelu"),
+        (False, {"architecture": "resnet50_clip", "pretrained_cfg": {"tag": "openai"}}, "gelu"),
+        (..., {"architecture": "vit_base_patch32_clip_quickgelu_224"}, "quick_gelu"),
+        (..., {"architecture": "resnet50_clip", "pretrained_cfg": {"tag": "cc12m"}}, "gelu"),
+        (..., {"pretrained_cfg": []}, "gelu"),
     ],
 )
-def test_which_activation(folders, tmp_path, name, quick_gelu, expected):
-    """The first uploads of OpenAI's weights to ``*.openai`` repositories did not say that they need quick_gelu."""
-    folder = shutil.copytree(folders / "resnet", tmp_path / name)
+def test_files_decide_the_activation(folders, tmp_path, caplog, quick_gelu, beside, expected):
+    folder = shutil.copytree(folders / "resnet", tmp_path / "any")
     if quick_gelu is not ...:
         change_config(folder, "model_cfg", quick_gelu=quick_gelu)
+    if beside is not None:
+        write_json(folder / "config.json", beside)
     assert clip_layouts.load_clip(folder).model.config.text_config.hidden_act == expected
+    is_named = quick_gelu is not ... or expected == "quick_gelu"
+    assert ("quick_gelu" in caplog.text) is not is_named
+
+
+@pytest.mark.parametrize("activation", ["quick_gelu", "gelu"])
+def test_the_config_of_transformers_names_the_activation_of_both_layouts(folders, tmp_path, activation):
+    folder = shutil.copytree(folders / "open_clip", tmp_path / "vit.openai")
+    content = json.loads((folders / "transformers" / "config.json").read_text())
+    for tower in ("text_config", "vision_config"):
+        content[tower]["hidden_act"] = activation
+    write_json(folder / "config.json", content)
+    assert clip_layouts.load_clip(folder).model.config.vision_config.hidden_act == activation
+
+
+def test_an_activation_that_may_be_openais_has_to_be_named(folders, tmp_path):
+    """Neither the name of a folder nor the form of its numbers ever changes a score."""
+    called = shutil.copytree(folders / "open_clip", tmp_path / "vit_base_patch32_clip_224.openai")
+    with raises("activation-not-named", "quick_gelu", "open_clip_config.json"):
+        clip_layouts.load_clip(called)
+    plain = shutil.copytree(folders / "open_clip", tmp_path / "plain")
+    change_tensors(plain, lambda tensors: tensors.update({k: v.half().float() for k, v in tensors.items()}))
+    with raises("activation-not-named", "quick_gelu", "open_clip_config.json"):
+        clip_layouts.load_clip(plain)
+    for folder in (called, plain):
+        change_config(folder, "model_cfg", quick_gelu=True)
+        assert clip_layouts.load_clip(folder).model.config.text_config.hidden_act == "quick_gelu"
+
+
+def test_the_checkpoint_of_a_training(folder):
+    expected = checkpoints.weights_sha256(clip_layouts.load_clip(folder).model)
+    path = folder / "open_clip_model.safetensors"
+    state = {f"module.{name}": tensor for name, tensor in safetensors.torch.load_file(path).items()}
+    safetensors.torch.save_file(state, path)
+    assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == expected
+    path.unlink()
+    optimizer = {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"lr": 1e-3, "params": [0]}]}
+    content = {"epoch": 5, "name": "x", "state_dict": state, "optimizer": optimizer}
+    torch.save(content, folder / "epoch_5.pt")
+    with raises("no-weights", "epoch_5.pt", "open_clip_pytorch_model.bin"):
+        clip_layouts.load_clip(folder)
+    (folder / "epoch_5.pt").rename(folder / "open_clip_pytorch_model.bin")
+    loaded = clip_layouts.load_clip(folder, allow_pickle=True)
+    assert checkpoints.weights_sha256(loaded.model) == expected
 
 
 def test_preprocessing(folder):

@@ -11,6 +11,11 @@ Two layouts are read, each from a folder or a hub repository.
   Keys are ``visual.*`` and ``transformer.resblocks.*``; an attention holds its three projections in one
   ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the transposes of dense layers'.
 
+OpenAI's weights have another activation (QuickGELU) than OpenCLIP's (GELU). Files decide which one a network has, never
+a folder's name: ``quick_gelu`` in ``model_cfg``, or ``hidden_act`` in transformers' ``config.json`` in the same folder,
+or the weights' name in timm's ``config.json`` (``pretrained_cfg.tag`` is ``openai``). Where no file says it, GELU is
+taken and logged, as in OpenCLIP itself. Weights that may be OpenAI's are refused then.
+
 A repository may hold both, then the one with safetensors files is read, transformers' first. ``.bin`` files are read
 where that is allowed, with the restricted unpickler. OpenAI's own archives (``RN50x64.pt``) are programs of TorchScript
 and are not read; the same weights are published as ``timm/resnet50x64_clip.openai`` and its siblings.
@@ -19,6 +24,7 @@ and are not read; the same weights are published as ``timm/resnet50x64_clip.open
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench.checkpoints import models, sources, tokenizer_files, weights
+from winobench.checkpoints import models, processor_files, sources, tokenizer_files, weights
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.processors import ImageProcessor
 from winobench.errors import InputError
@@ -35,6 +41,8 @@ from winobench.models.clip_model import CLIPConfig, CLIPModel
 from winobench.models.clip_resnet import CLIPResNetConfig
 from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.config import is_count
+
+_log = logging.getLogger(__name__)
 
 _CONFIG = "config.json"
 _OPEN_CLIP_CONFIG = "open_clip_config.json"
@@ -46,8 +54,10 @@ _OPEN_CLIP_STEMS = ("open_clip_model", "open_clip_pytorch_model")
 # Whose tokenizer all models with its number of tokens have, for folders that bring none.
 _TOKENIZER_REPOSITORY = "openai/clip-vit-base-patch32"
 _TOKENIZER_SIZE = 49408
-# What OpenAI's models were trained with, for the first uploads of their OpenCLIP configs, which do not say so.
-_OPENAI_SUFFIX = ".openai"
+# Of weights, in timm's config.json and in names of folders.
+_OPENAI = "openai"
+# OpenAI's matrices were published in 16 bits; here is one that all networks have.
+_MATRIX = "text_model.encoder.layers.0.mlp.fc1.weight"
 
 # OpenCLIP's options that are implemented at one value only; values that mean the same are listed together.
 _OPEN_CLIP_ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -154,13 +164,14 @@ class Checkpoint(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A layout that a source has the config of."""
+    """A layout that a source has the config of; ``assumes_gelu`` where no file names the activation."""
 
     stems: tuple[str, ...]
     config_name: str
     config: CLIPConfig
     processor: ImageProcessor
     convert: Callable[[Mapping[str, FileTensor]], dict[str, FileTensor]]
+    assumes_gelu: bool = False
 
 
 def load_clip(
@@ -198,6 +209,8 @@ def load_clip(
         )
     tokenizer = _read_tokenizer(source, config.text_config.vocab_size)
     tensors = layout.convert(weights.read_weights(paths))
+    if layout.assumes_gelu:
+        _check_assumption(source, tensors)
     model = models.build_model(CLIPModel, config, tensors, dtype=dtype, config_name=layout.config_name)
     return Checkpoint(model, layout.processor, tokenizer)
 
@@ -206,12 +219,14 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     """The layouts that a source has, the preferred one first; at least one."""
     config_path, open_clip_path = source.find(_CONFIG), source.find(_OPEN_CLIP_CONFIG)
     # timm's networks have a config.json too, which is not transformers'.
-    kind = None if config_path is None else sources.read_json(config_path).get("model_type")
+    beside = {} if config_path is None else sources.read_json(config_path)
+    kind = beside.get("model_type")
     found = []
     if kind == "clip":
         found.append(_transformers_layout(source, open_clip_path))
     if open_clip_path is not None:
-        found.append(_open_clip_layout(source, open_clip_path))
+        named = _activation(found[0].config) if found else _is_openai(beside)
+        found.append(_open_clip_layout(source, open_clip_path, named))
     if found:
         return found
     if kind is not None:
@@ -236,7 +251,7 @@ def _layouts(source: sources.Source) -> list[_Layout]:
 def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> _Layout:
     config = models.read_config(CLIPModel, source)
     path = source.find(_PROCESSOR)
-    options = None if path is None else sources.read_json(path).get("image_processor")
+    options = processor_files.own_options(path)
     if options is None and (path := source.find(_PREPROCESSOR)) is not None:
         options = sources.read_json(path)
     if isinstance(options, Mapping):
@@ -249,12 +264,46 @@ def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> 
     return _Layout(("model",), _CONFIG, config, processor, dict)
 
 
-def _open_clip_layout(source: sources.Source, path: str) -> _Layout:
-    content = sources.read_json(path)
+def _open_clip_layout(source: sources.Source, path: str, quick_gelu: bool | None) -> _Layout:
+    """OpenCLIP's layout; ``quick_gelu`` is what the other files say of the activation."""
+    options = sources.read_json(path).get("model_cfg")
     with _blame(path):
-        config = open_clip_config(content.get("model_cfg"), quick_gelu=str(source).endswith(_OPENAI_SUFFIX))
+        config = open_clip_config(options, quick_gelu=bool(quick_gelu))
     processor = _open_clip_processor(path, config.vision_config.image_size)
-    return _Layout(_OPEN_CLIP_STEMS, _OPEN_CLIP_CONFIG, config, processor, from_open_clip)
+    is_unnamed = quick_gelu is None and "quick_gelu" not in options
+    return _Layout(_OPEN_CLIP_STEMS, _OPEN_CLIP_CONFIG, config, processor, from_open_clip, is_unnamed)
+
+
+def _activation(config: CLIPConfig) -> bool | None:
+    """Whether both towers of transformers' config have QuickGELU; None if they differ, or have a third function."""
+    named = {getattr(tower, "hidden_act", None) for tower in (config.text_config, config.vision_config)}
+    return {"quick_gelu": True, "gelu": False}.get(named.pop()) if len(named) == 1 else None
+
+
+def _is_openai(content: Mapping[str, Any]) -> bool | None:
+    """Whether timm's ``config.json`` is of weights with QuickGELU; None where it does not say so."""
+    weights_of = content.get("pretrained_cfg")
+    tag = weights_of.get("tag") if isinstance(weights_of, Mapping) else None
+    return True if tag == _OPENAI or "quickgelu" in str(content.get("architecture")) else None
+
+
+def _check_assumption(source: sources.Source, tensors: Mapping[str, FileTensor]) -> None:
+    """Refuses GELU, which no file names, for weights that may be OpenAI's."""
+    matrix = tensors[_MATRIX].read() if _MATRIX in tensors else np.full(1, 1 / 3)
+    with np.errstate(over="ignore"):
+        reason = (
+            "its weights are numbers of 16 bits, as OpenAI's are" if np.all(matrix == matrix.astype("f2")) else None
+        )
+    if _OPENAI in os.path.basename(str(source)).lower():
+        reason = "it is called after OpenAI"
+    path = source.require(_OPEN_CLIP_CONFIG, "")
+    if reason:
+        raise InputError(
+            f'{path} does not name the activation, and {reason}: add "quick_gelu": true to its model_cfg if the'
+            ' weights are OpenAI\'s or were trained from them, "quick_gelu": false for GELU',
+            code="activation-not-named",
+        )
+    _log.warning("%s does not name the activation (quick_gelu): GELU is taken, as in OpenCLIP", path)
 
 
 def _open_clip_processor(path: str, image_size: int) -> ImageProcessor:

@@ -209,10 +209,23 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
     name = sources.join(subfolder, "config.json")
     path = source.require(name, f"so there is no {cls.__name__} in it")
     content = sources.read_json(path)
+    refuse_quantised(path, content)
     try:
         return cls.config_class.from_dict(content)
     except InputError as error:
         raise InputError(f"{path}: {error}", code=error.code) from error
+
+
+def refuse_quantised(path: str, content: dict[str, Any]) -> None:
+    """Refuses a config whose weights are quantised; takes the option out where it says that they are not."""
+    quantised = content.pop("quantization_config", None)
+    if quantised:
+        method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised
+        raise InputError(
+            f"{path} says that the weights are quantised ({options.shown(method)}, quantization_config), and such are"
+            " not read: take the unquantised model",
+            code="unsupported-checkpoint",
+        )
 
 
 def build_model(

@@ -94,11 +94,7 @@ class LlavaConfig(NetworkConfig):
     def __post_init__(self):
         token, vocab_size = self.image_token_index, self.text_config.vocab_size
         self._require(is_count(token) and token < vocab_size, "image_token_index", f"a token id below {vocab_size}")
-        self._require(
-            self.projector_hidden_act in clip.ACTIVATIONS,
-            "projector_hidden_act",
-            " or ".join(map(repr, clip.ACTIVATIONS)),
-        )
+        self._require_choice("projector_hidden_act", clip.ACTIVATIONS)
         strategies = (_PATCHES, _ALL_STATES)
         self._require(
             self.vision_feature_select_strategy in strategies,

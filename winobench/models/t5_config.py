@@ -107,14 +107,9 @@ class T5Config(NetworkConfig):
         )
         self._require_epsilon("layer_norm_epsilon")
         self._require_bool("tie_word_embeddings", "scale_decoder_outputs")
-        self._require(
-            self.feed_forward_proj in FEED_FORWARDS, "feed_forward_proj", " or ".join(map(repr, FEED_FORWARDS))
-        )
-        self._require(
-            self.dense_act_fn is None or self.dense_act_fn in ACTIVATIONS,
-            "dense_act_fn",
-            " or ".join(map(repr, ACTIVATIONS)),
-        )
+        self._require_choice("feed_forward_proj", FEED_FORWARDS)
+        if self.dense_act_fn is not None:
+            self._require_choice("dense_act_fn", ACTIVATIONS)
         for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(self, name)
             self._require(isinstance(value, int) and not isinstance(value, bool) and value >= 0, name, "one token id")
