@@ -78,7 +78,9 @@ class LanguageModel:
         self._seed = check_seed(seed)
         self.config = loaded.config
         start = getattr(loaded.config, "decoder_start_token_id", None)
-        self.prompts = prompts.Prompts(loaded.tokenizer, template=chat_template, separate=start is not None)
+        self.prompts = prompts.Prompts(
+            loaded.tokenizer, template=chat_template, separate=start is not None, stop_ids=loaded.stop_ids
+        )
         graphdef, state = loaded.network
         params, tree = jax.tree.flatten(state)
         if mesh is not None:
