@@ -33,7 +33,7 @@ _WITHOUT_EYES = re.compile(
     re.IGNORECASE,
 )
 
-# How servers say that they do not take a field at all; what is wrong with its value sounds different.
+# How servers say that they do not take a field at all. Complaints about its value sound different.
 _NOT_TAKEN = re.compile(
     r"not support|unsupported|deprecated|extra inputs|extra_forbidden|not permitted|properties are not allowed"
     r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
@@ -85,7 +85,7 @@ class Api(abc.ABC):
     package: str
     client: str
     base_error: str
-    may_adapt = True  # whether `adapt` may choose another field; no protocol but one has two names for a field
+    may_adapt = True  # whether `adapt` may choose another field
 
     def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
         try:

@@ -257,6 +257,7 @@ class HostedModel:
                     with interrupts.raised():
                         there = results.wait(left)
                 except KeyboardInterrupt as interrupt:
+                    interrupts.kept = False
                     if isinstance(end, KeyboardInterrupt):  # a second one does not wait
                         raise
                     logging.warning("interrupted: waiting for the answers under way")
@@ -414,12 +415,12 @@ class HostedModel:
         raise AssertionError("attempts is at least 1")
 
     def _attempt(self, body: dict[str, Any], call_id: str, attempt: int) -> tuple[Any, Failure | None]:
-        """What the server sends, or what came instead; made again where the server wants another field."""
+        """What the server sends, or what came instead. A call is made again where the server wants another field."""
         while True:
             sent, started = self._server.adapted(body), time.monotonic()
             try:
                 return self._server.send(sent, call_id), None
-            # Whatever the client and the server make of each other, the run goes on.
+            # The run continues, whatever the client and the server make of each other.
             except Exception as error:
                 failure = self._server.failure(error, sent)
             if not self._server.adapt(sent, failure):

@@ -72,19 +72,19 @@ class OpenAI(Api):
         self._switched = threading.Event()
 
     def advice(self, field: str) -> str:
-        """As of `Api.advice`."""
+        """See `Api.advice`."""
         if field not in LIMITS or self.may_adapt:
             return super().advice(field)
         return f"set max_tokens_field to {_other(field)} (--config.api.max_tokens_field={_other(field)})"
 
     def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """As of `Api.adapted`."""
+        """See `Api.adapted`."""
         own = self._settings["max_tokens_field"]
         field = _other(own) if self._switched.is_set() else own
         return {field if name == own else name: value for name, value in body.items()}
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
-        """As of `Api.adapt`."""
+        """See `Api.adapt`."""
         if not self.may_adapt or failure.status not in (400, 422):
             return False
         own = self._settings["max_tokens_field"]
