@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from winobench import options
 from winobench.errors import InputError
 
 # Each sample has words that no template holds.
@@ -44,6 +45,8 @@ def messages(turns: Any) -> list[dict[str, str]]:
 def bounded() -> Iterator[None]:
     """Ends what a template does in this thread after so many lines of the Python that Jinja has made of it.
 
+    What is one line may still take long: `try_samples` comes first.
+
     Raises:
       RuntimeError: within the block, at the line after the last one.
     """
@@ -53,7 +56,7 @@ def bounded() -> Iterator[None]:
         nonlocal lines
         lines += event == "line"
         if lines > _MOST_LINES:
-            raise RuntimeError(f"it goes on after {_MOST_LINES:,} lines")
+            raise RuntimeError(f"it continues after {_MOST_LINES:,} lines")
         return of_line
 
     def of_call(frame: types.FrameType, event: str, argument: Any) -> Any:
@@ -120,6 +123,9 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
     if done.returncode == 0 and lines:
         found = json.loads(lines[-1])
         return found if isinstance(found, str) else tuple((text, reason) for text, reason in found)
+    if done.returncode > 0:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no words"]
+        return f"the process that tries it ended with {done.returncode}: {options.shown(words[-1])}"
     return f"it takes more than {_SECONDS} seconds or {_BYTES // 2**20:,} MiB of memory"
 
 
@@ -129,8 +135,9 @@ def _render_samples() -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
-    _limit(resource.RLIMIT_AS, _BYTES + pages * resource.getpagesize())
+    with contextlib.suppress(OSError):  # systems that do not say how much is taken have the limit of time alone
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+        _limit(resource.RLIMIT_AS, _BYTES + pages * resource.getpagesize())
     spent = resource.getrusage(resource.RUSAGE_SELF)
     _limit(resource.RLIMIT_CPU, _SECONDS + 1 + int(spent.ru_utime + spent.ru_stime))
     found: list[_Rendered] = []

@@ -127,7 +127,7 @@ class Api(abc.ABC):
         return body
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
-        """Whether the call that failed is to be sent again as `adapted` makes it from now on; from any thread."""
+        """Whether the call that failed is to be sent again as `adapted` makes it from now on. Any thread may ask."""
         return False
 
     def advice(self, field: str) -> str:

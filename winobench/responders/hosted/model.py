@@ -428,7 +428,7 @@ class HostedModel:
             outcome = f"{failure.kind}: {self._blank(failure.message)}"
             seconds, identifier = time.monotonic() - started, self._blank(failure.request_id)
             self._log.add(body, attempt, failure.status, seconds, outcome, 0.0, identifier)
-            logging.info("%s: %s; sending it again with the other field", self._name, outcome)
+            logging.info("%s: %s, sending it again with the other field", self._name, outcome)
             call_id = f"{call_id}-other"  # another content under the same name might be refused
 
     def _blank(self, text: str | None) -> str | None:

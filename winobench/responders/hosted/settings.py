@@ -110,7 +110,7 @@ def checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def checked_url(url: str, where: str) -> str:
-    """A base URL, given ``where``, without a slash at its end; raises InputError for a wrong or a secret one."""
+    """A base URL, given ``where``, without a slash at its end. Raises InputError for a wrong or a secret one."""
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(
             f"the base URL {str(url)[:200]!r} ({where}) holds a character that no URL has: write it like"
