@@ -38,12 +38,12 @@ def split(name: str, apis: Collection[str]) -> tuple[str, str, str | None]:
         )
     model, url = found["model"], found["url"]
     if "://" in model or (url is None and "@" in model and _PLAIN_WITH_AT.fullmatch(model) is None):
-        # Without a server's address, question and key would go to the provider.
-        first, _, last = model.rpartition("@")
+        # Else question and key would go to the provider. What follows is not quoted, as it may hold a password.
+        first = model[0] + re.split("@|://", model[1:])[0][:100]
         raise InputError(
-            f"{name[:200]!r} may name a server, but its address has no http:// or https:// in front: write"
-            f" {api}:{first or 'MODEL'}@http://{last or 'HOST'}. Where the @ is"
-            f" part of the model's name, name the server behind it: {api}:MODEL@https://HOST/v1.",
+            f"the model's name that begins with {api}:{first} may hold a server's address without http:// or https://:"
+            f" write {api}:MODEL@http://HOST:PORT/v1. Where an @ is part of the name, add the server:"
+            f" {api}:NAME@https://HOST/v1.",
             code="bad-url",
         )
     return api, model, url
