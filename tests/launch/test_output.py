@@ -120,6 +120,6 @@ def test_an_interrupt_that_python_drops_is_raised_again(monkeypatch):
 
     monkeypatch.setattr(sys, "unraisablehook", launch._dropped)
     gc.callbacks.append(called)
+    gc.collect()
     with pytest.raises(KeyboardInterrupt):
-        gc.collect()
         time.sleep(5)
