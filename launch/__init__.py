@@ -4,9 +4,13 @@ This module is the first of the project's that a launcher runs. What goes wrong 
 before the launchers' own handling of errors is there, is told here as it is there: in one line.
 """
 
+import _thread
 import os
+import signal
 import sys
+import threading
 import types
+from typing import Any
 
 BAD_INPUT, INTERRUPTED = 2, 130
 """Exit statuses of the launchers."""
@@ -96,9 +100,18 @@ def _told(kind: type[BaseException], error: BaseException, traceback: types.Trac
     sys.exit(BAD_INPUT)
 
 
+def _dropped(error: Any) -> None:
+    """Raises an interrupt again that came in a destructor or a callback of the collector, where Python drops it."""
+    if not issubclass(error.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(error)
+    elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        threading.Timer(0.05, _thread.interrupt_main).start()  # here it would be dropped, too
+
+
 # Only of a launcher that Python is about to run: who imports this package has handlers of their own. Python has not
 # found the module yet when it imports the package, and says so here.
 if sys.argv[:1] == ["-m"]:
     sys.excepthook = _told
     # JAX would take away the frames by which `refused_environment` knows its errors.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
+    sys.unraisablehook = _dropped

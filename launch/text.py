@@ -376,6 +376,8 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """
     options = dict(config.api.items())
     text, price = options.pop("extra_body"), options.pop("price")
+    if options["max_tokens_field"] == "auto":
+        del options["max_tokens_field"]
     if text is not None:
         try:
             options["extra_body"] = json_files.parse(text)

@@ -263,15 +263,33 @@ def test_answers_under_way_are_kept_when_the_run_ends(server, name):
     assert len(taken) == len(server.answered) >= 1
 
 
-def test_which_field_of_the_limit_is_refused(server):
-    model = make(f"openai:m@{server.address}/v1", concurrency=1)
-    for field, advice in (
-        ("max_tokens", "max_tokens_field to max_completion_tokens"),
-        ("max_completion_tokens", "max_tokens_field to max_tokens"),
-    ):
-        server.script = [(400, {}, openai_error(f"Unsupported parameter: '{field}'", "unsupported_parameter"))]
-        with raises("field-refused", f"field {field}", advice):
-            ask(model, questions(1))
+def refusing(field):
+    """A server that takes only the other name of the limit."""
+    other = "max_tokens" if field == "max_completion_tokens" else "max_completion_tokens"
+    words = f"Unsupported parameter: '{field}' is not supported with this model. Use '{other}' instead."
+    return (400, {}, openai_error(words, "unsupported_parameter"))
+
+
+def test_the_limit_is_sent_in_the_field_that_the_server_takes(server):
+    model = make(f"openai:m@{server.address}/v1", concurrency=1, attempts=1)
+    before = model.fingerprint()
+    server.script = [refusing("max_tokens")]
+    assert all("error" not in raw for raw in ask(model, questions(3)).values())
+    fields = [sorted({"max_tokens", "max_completion_tokens"} & set(body)) for _, _, body in server.calls]
+    assert fields == [["max_tokens"], *[["max_completion_tokens"]] * 3]
+    assert model.fingerprint() == before
+    server.script = [refusing("max_completion_tokens")]  # and there is no way back
+    with raises("field-refused", "field max_completion_tokens"):
+        ask(model, questions(1))
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_a_field_that_is_asked_for_is_not_changed(server, field):
+    model = make(f"openai:m@{server.address}/v1", concurrency=1, max_tokens_field=field)
+    server.script = [refusing(field)]
+    other = "max_completion_tokens" if field == "max_tokens" else "max_tokens"
+    with raises("field-refused", f"field {field}", f"--config.api.max_tokens_field={other}"):
+        ask(model, questions(1))
 
 
 @pytest.mark.parametrize("form", ["malformed", "html", "no choices"])
@@ -426,6 +444,18 @@ def test_a_stand_in_for_a_key_is_not_blanked(server, monkeypatch):
     assert texts(model, questions(1)) == {0: "the set is EMPTY"}
 
 
+@pytest.mark.parametrize("model", ["claude-x@20240229", "@cf/meta/llama-3-8b", "ft:gpt-4o:org::id"])
+def test_names_with_signs_of_addresses(server, model):
+    assert make(f"openai:{model}").model == model
+    assert make(f"openai:{model}@{server.address}/v1").model == model
+
+
+def test_an_address_in_the_environment_needs_a_scheme(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000/v1")
+    with raises("bad-url", "OPENAI_BASE_URL", "http://"):
+        make("openai:m")
+
+
 def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     assert len(ask(make(f"openai:m@{server.address}/v1"), questions(1))) == 1
@@ -438,6 +468,11 @@ def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
         ("openai:", {}, ("unknown-api",)),
         ("mistral:x", {}, ("unknown-api",)),
         ("openai:x@http://", {}, ("bad-url", "http://")),
+        ("openai:x@127.0.0.1:80/v1", {}, ("bad-url", "http://")),
+        ("openai:x@localhost", {}, ("bad-url", "http://")),
+        ("openai:x@ws://h/v1", {}, ("bad-url", "http://")),
+        ("openai:x@[::1]:80/v1", {}, ("bad-url", "http://")),
+        ("openai:http://h/v1", {}, ("bad-url", "http://")),
         ("openai:x@http://h:port/v1", {}, ("bad-url", "http://h:port/v1")),
         ("openai:x", {"base_url": "localhost:80"}, ("bad-url", "localhost:80")),
         ("openai:x@http://a/v1", {"base_url": "http://b/v1"}, ("bad-url", "'http://b/v1'")),

@@ -80,7 +80,9 @@ class LanguageModel(networks.HoldsLoaded):
         self.config = loaded.config
         self._use(loaded, mesh)
         start = getattr(loaded.config, "decoder_start_token_id", None)
-        self.prompts = prompts.Prompts(loaded.tokenizer, template=chat_template, separate=start is not None)
+        self.prompts = prompts.Prompts(
+            loaded.tokenizer, template=chat_template, separate=start is not None, stop_ids=loaded.stop_ids
+        )
         self._longest = batches.longest(self.config)
         self.held()
 

@@ -33,6 +33,21 @@ _WITHOUT_EYES = re.compile(
     re.IGNORECASE,
 )
 
+# How servers say that they do not take a field at all. Complaints about its value sound different.
+_NOT_TAKEN = re.compile(
+    r"not support|unsupported|deprecated|extra inputs|extra_forbidden|not permitted|properties are not allowed"
+    r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
+    re.IGNORECASE,
+)
+# What can be done about a field that is not taken.
+_ADVICE = {
+    "temperature": "set send_temperature to False (--config.api.send_temperature=false)",
+    "logprobs": "set logprobs to False (--config.api.logprobs=false)",
+    "top_logprobs": "set logprobs to False (--config.api.logprobs=false)",
+}
+# The names that OpenAI's protocol has for the limit of tokens.
+LIMITS = ("max_tokens", "max_completion_tokens")
+
 # No call has so many; more is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
 
@@ -48,6 +63,7 @@ class Failure:
       passing: whether it is worth another attempt.
       fatal: what every call would fail of alike, and how to mend it.
       wait: seconds that the server asks for.
+      codes: the server's names for the error.
     """
 
     kind: str
@@ -57,6 +73,7 @@ class Failure:
     fatal: InputError | None = None
     wait: float | None = None
     request_id: str | None = None
+    codes: tuple[str, ...] = ()
 
 
 class Api(abc.ABC):
@@ -68,6 +85,7 @@ class Api(abc.ABC):
     package: str
     client: str
     base_error: str
+    may_adapt = True  # whether `adapt` may choose another field
 
     def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
         try:
@@ -104,6 +122,18 @@ class Api(abc.ABC):
           InputError: the protocol cannot express it, or the picture cannot be read.
         """
 
+    def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The fields as this server wants them."""
+        return body
+
+    def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
+        """Whether the call that failed is to be sent again as `adapted` makes it from now on. Any thread may ask."""
+        return False
+
+    def advice(self, field: str) -> str:
+        """What can be done about a field that every call would be refused for."""
+        return _ADVICE.get(field, "name another model, or another server")
+
     @abc.abstractmethod
     def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
         """Makes one attempt: status, body as text, headers."""
@@ -133,8 +163,8 @@ class Api(abc.ABC):
             api_key=key or "none", base_url=url, timeout=timeout, max_retries=0, http_client=http_client
         )
 
-    def failure(self, error: Exception) -> Failure:
-        """What an exception of the client means."""
+    def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
+        """What an exception of the client means for a call of these fields."""
         package = self._package
         reason = error.__cause__ or error
         for one in (error, reason):
@@ -161,9 +191,10 @@ class Api(abc.ABC):
         known = {
             "message": message,
             "status": status,
+            "codes": tuple(codes),
             "request_id": headers.get("x-request-id") or headers.get("request-id"),
         }
-        fatal = self._fatal(status, message, codes)
+        fatal = self._fatal(status, message, codes, sent)
         if fatal is not None:
             return Failure("refused", fatal=fatal, **known)
         passing = status in _RETRIED or status >= 500
@@ -172,7 +203,7 @@ class Api(abc.ABC):
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
         return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
 
-    def _fatal(self, status: int, message: str, codes: Sequence[str]) -> InputError | None:
+    def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
         """What an error is, if every call would meet it."""
         if status == 401:
             advice = f"set {self.key_variable} to a valid one."
@@ -197,27 +228,27 @@ class Api(abc.ABC):
                 code="no-credit",
             )
         if status in (400, 422):
-            for field, advice in (
-                ("temperature", "set send_temperature to False"),
-                ("max_completion_tokens", "set max_tokens_field to max_tokens"),
-                ("max_tokens", "set max_tokens_field to max_completion_tokens"),
-                ("logprobs", "set logprobs to False"),
-                ("top_logprobs", "set logprobs to False"),
-            ):
-                # The words differ from model to model; that a field is not wanted at all is common to them.
-                if re.search(rf"\b{field}\b", message) and (
-                    {"unsupported_parameter", "unsupported_value"} & set(codes)
-                    or re.search(r"not support|unsupported|deprecated|extra inputs", message, re.IGNORECASE)
-                ):
-                    return InputError(
-                        f"the model refuses the field {field} ({message}): {advice}.", code="field-refused"
-                    )
+            # The words differ from model to model; that a field is not wanted at all is common to them.
+            refused = [field for field in (*_ADVICE, *LIMITS) if field in sent and refuses(field, message, codes)]
+            if refused:
+                field = min(refused, key=message.index)
+                return InputError(
+                    f"the model refuses the field {field} ({status}: {message}): {self.advice(field)}.",
+                    code="field-refused",
+                )
         if status in (400, 404, 422) and _WITHOUT_EYES.search(message):
             return InputError(
                 f"the model is a language model without eyes ({status}: {message}): name one that sees.",
                 code="wrong-kind-of-model",
             )
         return None
+
+
+def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
+    """Whether a server's words say that it does not take a field."""
+    if not re.search(rf"\b{field}\b", message):
+        return False
+    return bool({"unsupported_parameter", "unsupported_value"} & set(codes) or _NOT_TAKEN.search(message))
 
 
 def join(parts: Sequence[Any]) -> str:

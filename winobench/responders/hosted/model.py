@@ -22,7 +22,7 @@ from winobench import json_files
 from winobench.errors import InputError
 from winobench.responders.hosted import choices, settings
 from winobench.responders.hosted.anthropic import Anthropic
-from winobench.responders.hosted.api import Api, exhausted
+from winobench.responders.hosted.api import Api, Failure, exhausted
 from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
 from winobench.responders.hosted.prices import cost
@@ -98,7 +98,8 @@ class HostedModel:
             ends in another way, end the run. A refusal of one request says nothing about the others.
           seconds_to_finish: how long an interrupt waits for calls that are under way.
           max_tokens_field: ``max_tokens`` or ``max_completion_tokens``, the field that holds the limit in OpenAI's
-            protocol; OpenAI's own server gets the latter, which its newer models insist on, others the former.
+            protocol. When None, OpenAI's own server gets the latter and others the former, until the server refuses
+            that field: then all calls have the other one.
           send_temperature: False for models that refuse the field; they then draw as they please.
           seed: sent to servers of OpenAI's protocol, plus the number of the sample; not sent when None.
           extra_body: further fields of every request, such as ``{"reasoning_effort": "low"}``; not for secrets.
@@ -120,8 +121,10 @@ class HostedModel:
             )
         kind = APIS[self.api]
         variable = kind.url_variable
-        given = base_url or named_url or (os.environ.get(variable) or "").strip() or None
-        self.base_url = settings.checked_url(given or kind.default_url)
+        given = {"base_url": base_url, "in the model's name": named_url}
+        given |= {variable: (os.environ.get(variable) or "").strip() or None, "default": kind.default_url}
+        where, url = next((where, url) for where, url in given.items() if url is not None)
+        self.base_url = settings.checked_url(url, where)
         self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(kind.default_url).hostname
         settings.check_wholes(
             name, concurrency=concurrency, attempts=attempts, failures_in_a_row=failures_in_a_row, votes=votes
@@ -151,6 +154,7 @@ class HostedModel:
         self._key = settings.read_key(kind, needed=self._is_own)
         self._secret = settings.secret(self._key)
         self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
+        self._server.may_adapt = max_tokens_field is None
         self._pace = Pace()
         self._log = AttemptsLog(attempts_log)
 
@@ -253,6 +257,7 @@ class HostedModel:
                     with interrupts.raised():
                         there = results.wait(left)
                 except KeyboardInterrupt as interrupt:
+                    interrupts.kept = False
                     if isinstance(end, KeyboardInterrupt):  # a second one does not wait
                         raise
                     logging.warning("interrupted: waiting for the answers under way")
@@ -360,14 +365,10 @@ class HostedModel:
             if stop.is_set():
                 return Outcome()
             started = time.monotonic()
-            try:
-                status, text, headers = self._server.send(body, call_id)
-            except Exception as error:  # whatever the client and the server make of each other, the run goes on
-                failure = self._server.failure(error)
-            else:
-                failure = None
+            answer, failure = self._attempt(body, call_id, attempt)
             seconds = time.monotonic() - started
             if failure is None:
+                status, text, headers = answer
                 wait = exhausted(headers)
                 if 0 < wait <= self._longest_wait:
                     self._pace.pause(wait)
@@ -412,6 +413,23 @@ class HostedModel:
                 self._pace.pause(asked)  # the others would meet the same
             stop.wait(wait)
         raise AssertionError("attempts is at least 1")
+
+    def _attempt(self, body: dict[str, Any], call_id: str, attempt: int) -> tuple[Any, Failure | None]:
+        """What the server sends, or what came instead. A call is made again where the server wants another field."""
+        while True:
+            sent, started = self._server.adapted(body), time.monotonic()
+            try:
+                return self._server.send(sent, call_id), None
+            # The run continues, whatever the client and the server make of each other.
+            except Exception as error:
+                failure = self._server.failure(error, sent)
+            if not self._server.adapt(sent, failure):
+                return None, failure
+            outcome = f"{failure.kind}: {self._blank(failure.message)}"
+            seconds, identifier = time.monotonic() - started, self._blank(failure.request_id)
+            self._log.add(body, attempt, failure.status, seconds, outcome, 0.0, identifier)
+            logging.info("%s: %s, sending it again with the other field", self._name, outcome)
+            call_id = f"{call_id}-other"  # another content under the same name might be refused
 
     def _blank(self, text: str | None) -> str | None:
         """A text without the key."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from winobench.responders.hosted import choices, pictures
-from winobench.responders.hosted.api import Api, body_text, count, join
+from winobench.responders.hosted.api import LIMITS, Api, Failure, body_text, count, join, refuses
 from winobench.responders.language import Generation, PictureOptions, PictureText, Response
 
 # The most that the API tells (its reference of chat completions, "top_logprobs").
 _MOST_LIKELY = 20
 # Those that think before they answer, which tell no log-probabilities.
 _THINKING = re.compile(r"(o\d|gpt-5)")
+
+
+def _other(field: str) -> str:
+    """The other name of the limit."""
+    return LIMITS[1 - LIMITS.index(field)]
 
 
 class OpenAI(Api):
@@ -60,6 +66,37 @@ class OpenAI(Api):
         if settings["seed"] is not None:
             body["seed"] = settings["seed"] + request.sample
         return body
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self._switched = threading.Event()
+
+    def advice(self, field: str) -> str:
+        """See `Api.advice`."""
+        if field not in LIMITS or self.may_adapt:
+            return super().advice(field)
+        return f"set max_tokens_field to {_other(field)} (--config.api.max_tokens_field={_other(field)})"
+
+    def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """See `Api.adapted`."""
+        own = self._settings["max_tokens_field"]
+        field = _other(own) if self._switched.is_set() else own
+        return {field if name == own else name: value for name, value in body.items()}
+
+    def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
+        """See `Api.adapt`."""
+        if not self.may_adapt or failure.status not in (400, 422):
+            return False
+        own = self._settings["max_tokens_field"]
+        field = own if own in sent else _other(own)
+        named, other = (re.search(rf"\b{name}\b", failure.message) for name in (field, _other(field)))
+        refused = refuses(field, failure.message, failure.codes) or (named and other)
+        if not refused and not (other and re.search("required|missing", failure.message, re.IGNORECASE)):
+            return False
+        if field == own:
+            self._switched.set()
+        # Calls of other threads may have been sent before the switch.
+        return field == own
 
     def send(self, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
         """As of `Api.send`."""
