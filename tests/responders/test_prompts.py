@@ -193,7 +193,9 @@ def test_chat_templates_that_are_none(source, code):
 
 def test_system_turns_that_a_template_leaves_out_go_to_the_user():
     template = "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}"
-    assert Prompts(make_tokenizer(chat_template=template)).text(TURNS[:2]) == "<user>Be brief.\n\nQ1"
+    prompts = Prompts(make_tokenizer(chat_template=template))
+    assert prompts.text(TURNS[:2]) == "<user>Be brief.\n\nQ1"
+    assert prompts.fingerprint()["system_in_user_turn"]  # earlier records lack the system's text
 
 
 def test_a_chat_model_that_has_lost_its_template():
