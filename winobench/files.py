@@ -109,7 +109,7 @@ def check_regular(path: str | os.PathLike) -> None:
 
 
 def refuse_pointer(path: str | os.PathLike) -> None:
-    """Refuses a file that git-lfs has left in the place of a large one.
+    """Refuses a file that git-lfs has left instead of a large one.
 
     Raises:
       InputError: it is such a pointer.
@@ -122,7 +122,7 @@ def refuse_pointer(path: str | os.PathLike) -> None:
     if found == _POINTER[1:]:
         kind, advice = found
         raise InputError(
-            f"{os.fspath(path)} is {kind}, which stands for a file that was not downloaded: {advice}",
+            f"{os.fspath(path)} is {kind}, as the file itself was not downloaded: {advice}",
             code="git-lfs-pointer",
         )
 

@@ -48,7 +48,7 @@ def download(repo_id: str, name: str, **options: Any) -> str:
     from huggingface_hub import errors
 
     if _COMMIT.fullmatch(options.get("revision") or ""):
-        # A commit never changes: what the cache has of it needs no network, nor what it is known to lack.
+        # A commit never changes: what the cache has of it needs no network, and neither does a file that it lacks.
         with contextlib.suppress(errors.LocalEntryNotFoundError):
             return huggingface_hub.hf_hub_download(repo_id, name, **options, local_files_only=True)
         if huggingface_hub.try_to_load_from_cache(repo_id, name, **options) is huggingface_hub._CACHED_NO_EXIST:
@@ -59,7 +59,7 @@ def download(repo_id: str, name: str, **options: Any) -> str:
 
 
 def refusal(error: BaseException, place: str, page: str) -> InputError | None:
-    """What the hub has answered in the place of a file, for the user; None where it has not answered at all.
+    """An error that says how the hub has answered, or None where it has not answered at all.
 
     Args:
       error: what `download` has raised.
@@ -102,7 +102,7 @@ def refusal(error: BaseException, place: str, page: str) -> InputError | None:
     if "disabled" in said.lower():
         advice = f"it is disabled there, so take another model ({page} may say why)"
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-        advice = "try again later; with HF_HUB_OFFLINE=1 the local hub cache alone is used"
+        advice = "try again later, or use the local hub cache alone (HF_HUB_OFFLINE=1)"
     return InputError(f"the hub does not hand out files of {place} ({said}): {advice}", code="cannot-download")
 
 

@@ -256,10 +256,10 @@ def model_source(name: str) -> str:
 
 
 def not_a_file(name: str) -> str:
-    """What is said of a model's name that is a file's."""
+    """The message about a model's name that is a file."""
     return (
-        f"model {options.shown(name)} is a file: name a model's folder or hub id; weights in one file, of the original"
-        " layout, become a folder by diffusers (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
+        f"model {options.shown(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
+        " the original layout (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
     )
 
 

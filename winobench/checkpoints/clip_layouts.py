@@ -56,7 +56,7 @@ _TOKENIZER_REPOSITORY = "openai/clip-vit-base-patch32"
 _TOKENIZER_SIZE = 49408
 # Of weights, in timm's config.json and in names of folders.
 _OPENAI = "openai"
-# OpenAI's matrices were published in 16 bits; here is one that all networks have.
+# A matrix that all networks have. OpenAI published its matrices in 16 bits.
 _MATRIX = "text_model.encoder.layers.0.mlp.fc1.weight"
 
 # OpenCLIP's options that are implemented at one value only; values that mean the same are listed together.
@@ -164,7 +164,7 @@ class Checkpoint(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A layout that a source has the config of; ``assumes_gelu`` where no file names the activation."""
+    """A layout that a source has the config of. No file names the activation where it ``assumes_gelu``."""
 
     stems: tuple[str, ...]
     config_name: str
@@ -219,13 +219,13 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     """The layouts that a source has, the preferred one first; at least one."""
     config_path, open_clip_path = source.find(_CONFIG), source.find(_OPEN_CLIP_CONFIG)
     # timm's networks have a config.json too, which is not transformers'.
-    beside = {} if config_path is None else sources.read_json(config_path)
-    kind = beside.get("model_type")
+    other = {} if config_path is None else sources.read_json(config_path)
+    kind = other.get("model_type")
     found = []
     if kind == "clip":
         found.append(_transformers_layout(source, open_clip_path))
     if open_clip_path is not None:
-        named = _activation(found[0].config) if found else _is_openai(beside)
+        named = _activation(found[0].config) if found else _is_openai(other)
         found.append(_open_clip_layout(source, open_clip_path, named))
     if found:
         return found
@@ -265,7 +265,7 @@ def _transformers_layout(source: sources.Source, open_clip_path: str | None) -> 
 
 
 def _open_clip_layout(source: sources.Source, path: str, quick_gelu: bool | None) -> _Layout:
-    """OpenCLIP's layout; ``quick_gelu`` is what the other files say of the activation."""
+    """OpenCLIP's layout. The other files say of the activation whether it is ``quick_gelu``."""
     options = sources.read_json(path).get("model_cfg")
     with _blame(path):
         config = open_clip_config(options, quick_gelu=bool(quick_gelu))
@@ -275,13 +275,13 @@ def _open_clip_layout(source: sources.Source, path: str, quick_gelu: bool | None
 
 
 def _activation(config: CLIPConfig) -> bool | None:
-    """Whether both towers of transformers' config have QuickGELU; None if they differ, or have a third function."""
+    """Whether both towers of transformers' config have QuickGELU. None if they differ, or have a third function."""
     named = {getattr(tower, "hidden_act", None) for tower in (config.text_config, config.vision_config)}
     return {"quick_gelu": True, "gelu": False}.get(named.pop()) if len(named) == 1 else None
 
 
 def _is_openai(content: Mapping[str, Any]) -> bool | None:
-    """Whether timm's ``config.json`` is of weights with QuickGELU; None where it does not say so."""
+    """True if timm's ``config.json`` names weights with QuickGELU, None otherwise."""
     weights_of = content.get("pretrained_cfg")
     tag = weights_of.get("tag") if isinstance(weights_of, Mapping) else None
     return True if tag == _OPENAI or "quickgelu" in str(content.get("architecture")) else None

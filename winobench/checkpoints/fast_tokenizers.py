@@ -36,7 +36,7 @@ ANY = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 
 @contextlib.contextmanager
 def reading(place: str, kind: str = "tokenizer") -> Iterator[None]:
-    """Makes an InputError of whatever a tokenizer's Python, JSON and Rust parts raise; the last have their own kind."""
+    """Makes an InputError of any error of a tokenizer's Python, JSON and Rust parts."""
     try:
         yield
     except BaseException as error:
@@ -51,10 +51,10 @@ def check_class(path: str | None, known: Collection[str] | None = None) -> None:
 
     Args:
       path: of its ``tokenizer_config.json``, None where there is none.
-      known: names that may stand there, without their ``Fast``; those that transformers has when None.
+      known: allowed names, without their ``Fast``. When None, each class of transformers is allowed.
 
     Raises:
-      InputError: another one stands there.
+      InputError: the file names another one.
     """
     named = sources.read_json(path).get("tokenizer_class") if path is not None else None
     if named is None:

@@ -460,7 +460,7 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
 
 
 def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that end an answer: those of ``generation_config.json``, of the config and of the tokenizer.
+    """The tokens that end an answer in ``generation_config.json``, in the config or in the tokenizer.
 
     Raises:
       InputError: a file names something else than tokens.

@@ -217,7 +217,7 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
 
 
 def refuse_quantised(path: str, content: dict[str, Any]) -> None:
-    """Refuses a config whose weights are quantised; takes the option out where it says that they are not."""
+    """Refuses a config whose weights are quantised. Takes the option out if it is empty."""
     quantised = content.pop("quantization_config", None)
     if quantised:
         method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised

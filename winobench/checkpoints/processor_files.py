@@ -44,7 +44,7 @@ def read_image_processor(
 
 
 def own_options(path: str | None) -> dict[str, Any] | None:
-    """The image processor's options in a ``processor_config.json``, and the class of the whole; None without them.
+    """The image processor's options in a ``processor_config.json`` and the class of the whole, or None.
 
     Args:
       path: of the file, None where there is none.

@@ -113,8 +113,8 @@ def variants(
     Args:
       source: the pipeline.
       stems: subfolder -> stem of its weight files.
-      variant: what is asked for; if no network has files of it, it stays, and `find_weights` says so.
-      allow_pickle: as of `find_weights`.
+      variant: the wanted one. It stays if no network has files of it, so that `find_weights` refuses it.
+      allow_pickle: also look for ``.bin`` files.
     """
     if not variant:
         return dict.fromkeys(stems)
@@ -135,7 +135,7 @@ def _find_either(
 
 
 def _advice(names: list[str]) -> str:
-    """What to do where a folder has these files in the place of weights that are read."""
+    """The advice for a folder with these files instead of weights that are read."""
     endings = {os.path.splitext(name)[1] for name in names}
     if ".gguf" in endings and ".safetensors" not in endings:
         return "GGUF files hold quantised weights and are not read, so take the unquantised model as safetensors"
@@ -263,7 +263,7 @@ def _eight_bit_readers(
     if scales:
         raise InputError(
             f"{path} is quantised: its floats of 8 bits have to be multiplied by other tensors ({shorten(scales, 1)}),"
-            " which is not done here; take the unquantised model",
+            " which is not done here, so take the unquantised model",
             code="unsupported-checkpoint",
         )
     if not dtypes:

@@ -99,7 +99,7 @@ def family_of(source: Source) -> type[Pipeline]:
 
 
 def family_name(kind: Any) -> str | None:
-    """The key of ``FAMILIES`` that a ``_class_name`` stands for, None if it is not known.
+    """The key of ``FAMILIES`` for a ``_class_name``, None if it is not known.
 
     diffusers' Flax classes, and those of image to image and inpainting, have the same parts.
     """

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.sharding import PartitionSpec
 
-from winobench import parallel
+from winobench import options, parallel
 from winobench.errors import InputError
 from winobench.models import clip, decoder_cache, vision_language
 from winobench.models.base import linear
@@ -139,9 +139,10 @@ class LlavaConfig(NetworkConfig):
         """
         if isinstance(values, Mapping) and values.get("model_type", cls._class_value) == cls._class_value:
             named = values.get("architectures") or [cls.architecture]
-            if cls.architecture not in named:
+            if not isinstance(named, list | tuple) or cls.architecture not in named:
+                first = named[0] if isinstance(named, list | tuple) else options.shown(named)
                 raise InputError(
-                    f"{cls.__name__}: the config is that of {named[0]}; take a checkpoint of {cls.architecture},"
+                    f"{cls.__name__}: the config is that of {first}; take a checkpoint of {cls.architecture},"
                     " such as llava-hf/llava-1.5-7b-hf.",
                     code="unsupported-checkpoint",
                 )
