@@ -20,13 +20,23 @@ from absl import logging
 
 from winobench import json_files
 from winobench.errors import InputError
-from winobench.responders.hosted import choices, settings
+from winobench.responders.hosted import bodies, choices, settings
 from winobench.responders.hosted.anthropic import Anthropic
-from winobench.responders.hosted.api import Api, exhausted
+from winobench.responders.hosted.api import INCOMPLETE, Api, exhausted, one_line
 from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
 from winobench.responders.hosted.prices import cost
-from winobench.responders.language import PictureOptions, PictureText, Raw, Request, Response, check_request
+from winobench.responders.language import (
+    CUT_OFF,
+    EMPTY,
+    FINISHED,
+    PictureOptions,
+    PictureText,
+    Raw,
+    Request,
+    Response,
+    check_request,
+)
 
 
 def is_hosted(name: str) -> bool:
@@ -36,6 +46,8 @@ def is_hosted(name: str) -> bool:
 
 _LONGEST_BACKOFF = 60.0
 _SECONDS_WORTH_A_WARNING = 10.0
+# An answer that is not whole is asked for again, but not for ever, as each may be billed.
+_MOST_INCOMPLETE = 3
 # Votes on a question with options, and the longest of them: models that think count that, too.
 _VOTES = 5
 _VOTE_TOKENS = 1024
@@ -193,6 +205,9 @@ class HostedModel:
             for name in ("input_tokens", "output_tokens")
             for counts in [[getattr(response, name) for response in responses]]
         }
+        incomplete = next((one.ending for one in responses if one.ending != FINISHED), None)
+        if incomplete is not None:
+            return Response(ending=incomplete, **spent)
         return Response(scores=choices.from_votes([response.text for response in responses], marks), **spent)
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -336,11 +351,14 @@ class HostedModel:
             raise ValueError(f"the body is not JSON ({error})") from None
         if not isinstance(content, dict):
             raise ValueError("the body is not a JSON object")
+        if (error := bodies.error(content)) is not None:
+            raise ValueError(f"the server says: {self._blank(one_line(error.message))}")
         response = self._server.parse(content)
-        if isinstance(request, PictureOptions):
+        # The first tokens tell all, so that the limit is that of one token.
+        if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
-            return dataclasses.replace(response, text=None, scores=scores)
-        return dataclasses.replace(response, text=self._blank(response.text))
+            return dataclasses.replace(response, text=None, partial=None, ending=FINISHED, scores=scores)
+        return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _work(self, tasks: queue.SimpleQueue, results: Results, stop: threading.Event) -> None:
         while (task := tasks.get()) is not None:
@@ -353,8 +371,9 @@ class HostedModel:
 
     def _call(self, body: dict[str, Any], stop: threading.Event) -> Outcome:
         """One call with its retries."""
-        # The same in every attempt: a server that knows the header does not do the work twice.
+        # The same until an answer comes: a server that knows the header does not do the work twice.
         call_id = f"winobench-{uuid.uuid4()}"
+        incomplete = 0
         for attempt in range(1, self._attempts + 1):
             self._pace.wait(stop)
             if stop.is_set():
@@ -365,9 +384,12 @@ class HostedModel:
             except Exception as error:  # whatever the client and the server make of each other, the run goes on
                 failure = self._server.failure(error)
             else:
-                failure = None
+                failure = self._server.unanswered(body, text, headers)
+                call_id = f"winobench-{uuid.uuid4()}"
+                incomplete += failure is not None and failure.kind == INCOMPLETE
             seconds = time.monotonic() - started
-            if failure is None:
+            given_up = attempt == self._attempts or incomplete == _MOST_INCOMPLETE
+            if failure is None or (failure.kind == INCOMPLETE and given_up):
                 wait = exhausted(headers)
                 if 0 < wait <= self._longest_wait:
                     self._pace.pause(wait)
@@ -380,7 +402,8 @@ class HostedModel:
                     "seconds": round(seconds, 3),
                 }
                 try:
-                    self._log.add(body, attempt, status, seconds, "answered", None, identifier)
+                    outcome = "answered" if failure is None else f"{failure.kind}: {failure.message}"
+                    self._log.add(body, attempt, status, seconds, outcome, None, identifier)
                 except InputError as error:  # the answer is paid for
                     return Outcome(raw=raw, error=error)
                 return Outcome(raw=raw)
