@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from winobench.errors import InputError
 from winobench.responders.language import (
     CUT_OFF,
     EMPTY,
@@ -18,13 +19,13 @@ from winobench.responders.language import (
 )
 
 ENDED = {
-    CUT_OFF: "cut off by the limit{} tokens",
-    EMPTY: "empty, or thoughts alone",
+    CUT_OFF: "cut off by max_tokens{}",
+    EMPTY: "empty or thoughts alone",
     FILTERED: "held back by a filter",
     TOOL_CALL: "a tool call",
     INTERRUPTED: "interrupted",
 }
-"""How an incomplete answer ended -> in words, with a place for the limit."""
+"""How an incomplete answer ended -> in words, with a place for the limit's value."""
 
 _THINK_LESS = (
     'have the model think less, such as by --config.api.extra_body=\'{"reasoning_effort": "low"}\', or name one that'
@@ -41,12 +42,18 @@ ADVICE = {
 """How an incomplete answer ended -> what helps."""
 
 
-def why_incomplete(request: Request, response: Response) -> str | None:
-    """A few words on why an answer is incomplete; None for a finished one."""
+def why_incomplete(request: Request, response: Response, *, can_be_longer: bool = False) -> str | None:
+    """A few words on why an answer is incomplete; None for a finished one.
+
+    Args:
+      request: what was asked.
+      response: the answer.
+      can_be_longer: whether the user chooses the limit.
+    """
     if response.ending == FINISHED:
         return None
-    limit = getattr(request, "max_tokens", None)
-    return f"incomplete answer: {ENDED[response.ending]}".format(f" of {limit:,}" if limit else "")
+    advice = ", raise it" if can_be_longer and response.ending == CUT_OFF else ""
+    return f"incomplete answer, {_words(response.ending, getattr(request, 'max_tokens', None))}{advice}"
 
 
 def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
@@ -56,19 +63,32 @@ def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
       results: what `evaluate_questions` returns.
     """
     return [
-        f"{task}: {said}; they count as wrong"
+        f"{task}: {_counted(counts)} and count as wrong: {_advice(counts)}"
         for task, counts in (results.get("endings") or {}).items()
-        if task in results["tasks"] and (said := incomplete(counts))
+        if task in results["tasks"] and _incomplete(counts)
     ]
 
 
-def incomplete(counts: Mapping[str, int | None]) -> str:
-    """How many answers are incomplete, why, and what helps; nothing where all are finished."""
-    total = sum(counts[ending] for ending in ENDINGS)
-    limit = f" of {counts['max_tokens']:,}" if counts["max_tokens"] else ""
-    found = [(ending, counts[ending]) for ending in ENDINGS if ending != FINISHED and counts[ending]]
-    if not found:
-        return ""
-    kinds = [f"{count:,} {ENDED[ending].format(limit)}" for ending, count in found]
-    advice = list(dict.fromkeys(ADVICE[ending] for ending, _ in found))
-    return f"of {total:,} answers, {', '.join(kinds)}: {', or '.join(advice)}"
+def all_incomplete(task: str, counts: Mapping[str, int | None]) -> InputError:
+    """The error of a task without any finished answer."""
+    return InputError(f"{task}: {_counted(counts)}: {_advice(counts)}", code="incomplete-answers")
+
+
+def _incomplete(counts: Mapping[str, int | None]) -> dict[str, int]:
+    """How an incomplete answer ended -> how many did."""
+    return {ending: counts[ending] for ending in ENDINGS if ending != FINISHED and counts[ending]}
+
+
+def _counted(counts: Mapping[str, int | None]) -> str:
+    found = _incomplete(counts)
+    number, total = sum(found.values()), sum(counts[ending] for ending in ENDINGS)
+    kinds = ", ".join(f"{count:,} {_words(ending, counts['max_tokens'])}" for ending, count in found.items())
+    return f"{'all' if number == total else f'{number:,} of'} {total:,} answers are incomplete ({kinds})"
+
+
+def _advice(counts: Mapping[str, int | None]) -> str:
+    return ", or ".join(dict.fromkeys(ADVICE[ending] for ending in _incomplete(counts)))
+
+
+def _words(ending: str, limit: int | None) -> str:
+    return ENDED[ending].format(f"={limit}" if limit else "")

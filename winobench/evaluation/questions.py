@@ -398,7 +398,7 @@ def _summarise(
                 code="all-calls-failed",
             )
         if not counts[FINISHED]:
-            raise InputError(f"no answer is whole: {endings.incomplete(counts)}", code="incomplete-answers")
+            raise endings.all_incomplete(name, counts)
         entries = one.task.metrics(one.questions, read)
         results["tasks"][name] = {metric: dict(entry) for metric, entry in entries.items()}
     except InputError as error:

@@ -137,7 +137,7 @@ def write(
         failed: dict[str, str] = {}
         with bar as advance:
             for key, response in _asked(responder, store, {key: wanted[key] for key in missing}, failed):
-                if why := endings.why_incomplete(wanted[key], response):
+                if why := endings.why_incomplete(wanted[key], response, can_be_longer=True):
                     failed[key] = why
                     incomplete.append(response)
                 else:

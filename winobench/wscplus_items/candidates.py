@@ -126,11 +126,9 @@ def collect(
             continue
         tokens = {"input_tokens": response.input_tokens, "output_tokens": response.output_tokens}
         cost = responder.cost(response) if hasattr(responder, "cost") else None
-        is_cut, problem = response.finish == "length", endings.why_incomplete(prompt.request, response)
-        if problem is None:
-            answers.append(Answer(origin, ANSWERED, response.text, is_cut, **tokens, cost=cost))
-        else:
-            answers.append(Answer(origin, FAILED, response.partial, is_cut, problem, **tokens, cost=cost))
+        problem = endings.why_incomplete(prompt.request, response, can_be_longer=True)
+        status, text = (ANSWERED, response.text) if problem is None else (FAILED, response.partial)
+        answers.append(Answer(origin, status, text, response.finish == "length", problem, **tokens, cost=cost))
     return answers
 
 

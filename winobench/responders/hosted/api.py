@@ -258,9 +258,9 @@ class Api(abc.ABC):
         return None
 
 
-def ended(text: str, ending: str, **tokens: int | None) -> Response:
-    """An answer by how it ended: what an incomplete one says is not its text."""
-    finish = {FINISHED: "stop", CUT_OFF: "length"}.get(ending)
+def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:
+    """An answer by how it ended, as far as the server has told it: what an incomplete one says is not its text."""
+    finish = {FINISHED: "stop", CUT_OFF: "length"}.get(ending) if is_told else None
     said = {"text": text} if ending == FINISHED else {"partial": text or None}
     return Response(**said, **tokens, finish=finish, ending=ending)
 

@@ -22,7 +22,7 @@ from winobench import json_files
 from winobench.errors import InputError
 from winobench.responders.hosted import bodies, choices, settings
 from winobench.responders.hosted.anthropic import Anthropic
-from winobench.responders.hosted.api import INCOMPLETE, Api, exhausted, one_line
+from winobench.responders.hosted.api import INCOMPLETE, Api, ended, exhausted, one_line
 from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
 from winobench.responders.hosted.prices import cost
@@ -358,6 +358,9 @@ class HostedModel:
         if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
             return dataclasses.replace(response, text=None, partial=None, ending=FINISHED, scores=scores)
+        limit, written = getattr(request, "max_tokens", None), response.output_tokens or 0
+        if response.ending == FINISHED and response.finish is None and limit is not None and written >= limit:
+            response = ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _work(self, tasks: queue.SimpleQueue, results: Results, stop: threading.Event) -> None:

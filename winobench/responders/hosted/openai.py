@@ -84,10 +84,14 @@ class OpenAI(Api):
             raise ValueError("the message's content is no text")
         usage = content.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        calls_tool = bool(message.get("tool_calls") or message.get("function_call"))
+        reason, calls_tool = (
+            choice.get("finish_reason"),
+            bool(message.get("tool_calls") or message.get("function_call")),
+        )
         return ended(
             text or "",
-            bodies.ending(choice.get("finish_reason"), text or "", refused=refused, calls_tool=calls_tool),
+            bodies.ending(reason, text or "", refused=refused, calls_tool=calls_tool),
+            is_told=reason is not None,
             input_tokens=count(usage.get("prompt_tokens")),
             output_tokens=count(usage.get("completion_tokens")),
         )
@@ -104,10 +108,9 @@ class OpenAI(Api):
             found = []
         if not found or not all(likely and all(math.isfinite(value) for _, value in likely) for _, likely in found):
             raise ValueError("the answer has no log-probabilities: set logprobs to False")
-        message, token = _first_choice(content)[1], found[0][0]
-        has_thoughts = any(message.get(name) for name in _THOUGHTS) and not str(message.get("content")).startswith(
-            token
-        )
+        message = _first_choice(content)[1]
+        is_answer = str(message.get("content")).startswith(found[0][0])
+        has_thoughts = any(message.get(name) for name in _THOUGHTS) and not is_answer
         if has_thoughts or bodies.begins_with_thoughts("".join(token for token, _ in found)):
             raise ValueError("the log-probabilities are those of a thought: set logprobs to False")
         return found
