@@ -57,7 +57,7 @@ def why_incomplete(request: Request, response: Response, *, can_be_longer: bool 
 
 
 def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
-    """A line for each task with incomplete answers: how many of which kind, what they count as, and what to do.
+    """A line for each task with incomplete answers: their number by kind, how they count, and advice.
 
     Args:
       results: what `evaluate_questions` returns.

@@ -83,7 +83,7 @@ class Captions:
         answers: asking.Answers,
         **how: Any,
     ) -> None:
-        """Has the captions written that neither the store nor the runs beside it have. An incomplete one has failed.
+        """Has the captions written that neither the store nor the runs beside it have. Incomplete ones fail.
 
         Args:
           questions: with their pictures.
@@ -98,7 +98,7 @@ class Captions:
                 answers.failed[key] = why
 
     def added(self, question: TextQuestion, answers: asking.Answers) -> TextQuestion:
-        """The question with its captions in one line each, None in place of those that there are none of."""
+        """The question with its captions in one line each, None for each that has failed."""
         read = [None if key in answers.failed else answers.read[key] for key in self.keys(question)]
         captions = tuple(None if one is None else " ".join((one.text or "").split()) for one in read)
         return dataclasses.replace(question, captions=captions)

@@ -277,6 +277,7 @@ def _results(
     results: dict[str, Any] = {"tasks": {}, "failed": {}, "failed_calls": None, "endings": {}, "protocols": protocols}
     left_out = sum(_summarise(one, answers, folder, results, failed) for one in asked)
     if not results["tasks"]:
+        folder.results_path.unlink(missing_ok=True)  # an earlier version may have read incomplete answers
         raise lifecycle.unusable(failed)
     results["failed"] = {name: str(error) for name, error in failed.items()}
     if answers.failed:

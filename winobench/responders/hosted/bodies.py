@@ -1,4 +1,4 @@
-"""What bodies of status 200 say besides a whole answer: an error, or why the answer is incomplete."""
+"""Bodies of status 200 without a whole answer: they hold an error, or an incomplete answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from winobench.responders.language import CUT_OFF, EMPTY, FILTERED, FINISHED, INTERRUPTED, TOOL_CALL
 
 ERROR = "error"
-"""The reason by which a choice says that it is none."""
+"""The reason of a choice that is an error."""
 
 # The reasons that servers give, in lower case with underscores. One that is not listed counts as an interruption.
 _REASONS = {
@@ -26,7 +26,7 @@ _ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in
 _THOUGHTS = re.compile(r"<(think|thinking|thought)>.*?(?:</\1>|\Z)|\[THINK\].*?(?:\[/THINK\]|\Z)", re.DOTALL | re.I)
 _END_OF_THOUGHTS = re.compile(r"</(?:think|thinking|thought)>|\[/THINK\]", re.IGNORECASE)
 
-# The statuses that names of errors stand for (Anthropic's and OpenAI's references of errors).
+# The status of each name of an error (Anthropic's and OpenAI's references of errors).
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,

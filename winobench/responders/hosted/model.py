@@ -102,7 +102,7 @@ class HostedModel:
           concurrency: how many calls may be under way at a time.
           timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
             answer; to connect, at most 20 of them.
-          attempts: how often a call is tried.
+          attempts: how often a call is tried; of those that bring an incomplete answer, three at most.
           first_wait: seconds before the second attempt; doubled from attempt to attempt up to a minute, less a random
             part of up to a half; longer where the server asks for it.
           longest_wait: where the server asks for more seconds than these, the run ends and says so.
