@@ -93,13 +93,14 @@ class Writer:
             elif sample in self.broken:
                 yield index, {"nonsense": True}
             else:
-                yield index, {"text": answer(requests[index].turns[-1].text, sample)}
+                text = answer(requests[index].turns[-1].text, sample)
+                yield index, {"text": text, "cut": True} if sample in self.cut else {"text": text}
 
     def read(self, request, raw):
         if "text" not in raw:
             raise ValueError("the body has no text")
         spent = {"input_tokens": 7, "output_tokens": 9}
-        if request.sample in self.cut:
+        if "cut" in raw:
             return Response(partial=raw["text"], **spent, finish="length", ending=CUT_OFF)
         return Response(raw["text"], **spent, finish="stop")
 
