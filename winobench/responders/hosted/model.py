@@ -22,7 +22,7 @@ from winobench import json_files
 from winobench.errors import InputError
 from winobench.responders.hosted import bodies, choices, settings
 from winobench.responders.hosted.anthropic import Anthropic
-from winobench.responders.hosted.api import INCOMPLETE, Api, ended, exhausted, one_line
+from winobench.responders.hosted.api import INCOMPLETE, Api, Failure, ended, exhausted, one_line
 from winobench.responders.hosted.calls import AttemptsLog, Interrupts, Outcome, Pace, Results
 from winobench.responders.hosted.openai import OpenAI
 from winobench.responders.hosted.prices import cost
@@ -390,20 +390,14 @@ class HostedModel:
                 failure = self._server.unanswered(body, text, headers)
                 call_id = f"winobench-{uuid.uuid4()}"
                 incomplete += failure is not None and failure.kind == INCOMPLETE
+                if 0 < (wait := exhausted(headers)) <= self._longest_wait:
+                    self._pace.pause(wait)
             seconds = time.monotonic() - started
             given_up = attempt == self._attempts or incomplete == _MOST_INCOMPLETE
             if failure is None or (failure.kind == INCOMPLETE and given_up):
-                wait = exhausted(headers)
-                if 0 < wait <= self._longest_wait:
-                    self._pace.pause(wait)
                 identifier = self._blank(headers.get("x-request-id") or headers.get("request-id"))
-                raw = {
-                    "body": self._blank(text),
-                    "status": status,
-                    "request_id": identifier,
-                    "attempts": attempt,
-                    "seconds": round(seconds, 3),
-                }
+                raw = {"body": self._blank(text), "status": status, "request_id": identifier, "attempts": attempt}
+                raw["seconds"] = round(seconds, 3)
                 try:
                     outcome = "answered" if failure is None else f"{failure.kind}: {failure.message}"
                     self._log.add(body, attempt, status, seconds, outcome, None, identifier)
@@ -421,16 +415,8 @@ class HostedModel:
             # What is mended soon is not worth a line on the screen.
             level = logging.WARNING if wait is None or wait >= _SECONDS_WORTH_A_WARNING else logging.INFO
             logging.log(level, "%s: attempt %d of %d: %s; %s", self._name, attempt, self._attempts, outcome, then)
-            if failure.fatal is not None:
-                return Outcome(
-                    error=InputError(f"{self._name}: {self._blank(str(failure.fatal))}", code=failure.fatal.code)
-                )
-            if failure.passing and asked > self._longest_wait:
-                end = (
-                    f"{self._name}: the server asks to be left alone for {asked:.0f} s ({message}): give the same"
-                    " command again after that; what has been answered is kept."
-                )
-                return Outcome(error=InputError(end, code="rate-limited"))
+            if (end := self._end(failure, message)) is not None:
+                return Outcome(error=end)
             if last:
                 error = {"kind": failure.kind, "message": message, "attempts": attempt}
                 return Outcome(raw={"error": error}, passing=failure.passing)
@@ -438,6 +424,18 @@ class HostedModel:
                 self._pace.pause(asked)  # the others would meet the same
             stop.wait(wait)
         raise AssertionError("attempts is at least 1")
+
+    def _end(self, failure: Failure, message: str) -> InputError | None:
+        """The error that ends the run; None where the others may fare better."""
+        if failure.fatal is not None:
+            return InputError(f"{self._name}: {self._blank(str(failure.fatal))}", code=failure.fatal.code)
+        if failure.passing and (failure.wait or 0.0) > self._longest_wait:
+            end = (
+                f"{self._name}: the server asks to be left alone for {failure.wait:.0f} s ({message}): give the same"
+                " command again after that; what has been answered is kept."
+            )
+            return InputError(end, code="rate-limited")
+        return None
 
     def _blank(self, text: str | None) -> str | None:
         """A text without the key."""
