@@ -16,7 +16,6 @@ import numpy as np
 
 from winobench import json_files, metrics, options, registry
 from winobench.errors import InputError
-from winobench.models import holding
 from winobench.scorers import base
 from winobench.tasks.base import Example, Task
 from winobench.tasks.questions import TextTask
@@ -213,6 +212,8 @@ def check_same(scorer: Any, before: Mapping[str, Any]) -> None:
     Raises:
       InputError: its fingerprint is another one.
     """
+    from winobench.models import holding  # late: reports need this module, and no JAX
+
     if isinstance(getattr(scorer, "scorer", scorer), holding.Holder):
         return  # held: nobody changes it
     now = fingerprint(scorer)

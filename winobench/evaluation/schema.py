@@ -94,6 +94,20 @@ class Failed(TypedDict):
     first: Required[str]  # why the first one failed
 
 
+class Endings(TypedDict):
+    """How the answers to a task ended: see `winobench.responders.language.ENDINGS`."""
+
+    finished: Required[Count]
+    cut_off: Required[Count]  # by the limit of tokens
+    empty: Required[Count]  # or thoughts alone
+    filtered: Required[Count]
+    tool_call: Required[Count]
+    interrupted: Required[Count]
+    failed: Required[Count]  # calls without an answer
+    unparsable: Required[Count]  # questions: their answers are finished, and choose nothing
+    max_tokens: Required[Count | None]  # the limit
+
+
 class Tokens(TypedDict):
     """What a language model read and wrote, as far as it counts that."""
 
@@ -221,6 +235,7 @@ class Results(TypedDict):
     computed_passes: NotRequired[int]  # ... computed by the last call
     race: NotRequired[Race]  # races
     failed_calls: NotRequired[Failed | None]  # text runs, as all that follow
+    endings: NotRequired[dict[str, Endings]]  # task -> how its answers ended
     protocols: NotRequired[dict[str, str]]  # task -> how it was asked
     requests: NotRequired[int]  # that the numbers rest on, failed ones included
     asked: NotRequired[int]  # ... made by the last call

@@ -40,8 +40,8 @@ def task_section(report_data: ReportData) -> Section:
     )
     if report_data.is_text:
         section.intro.append(
-            "An answer that cannot be read is wrong too, and counted as unparsable. Questions whose calls failed count "
-            "nowhere. Rows of kinds of errors are shares of all errors."
+            "An answer that is incomplete or cannot be read is wrong too, and counted as unparsable. Questions whose "
+            "calls failed count nowhere. Rows of kinds of errors are shares of all errors."
         )
     main, parts, rows = [], {}, []
     for task in tasks:

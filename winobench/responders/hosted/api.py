@@ -18,7 +18,16 @@ from typing import Any
 from winobench import json_files
 from winobench.errors import InputError
 from winobench.responders import bounded_http
-from winobench.responders.language import Generation, PictureOptions, PictureText, Response
+from winobench.responders.hosted import bodies
+from winobench.responders.language import (
+    CUT_OFF,
+    EMPTY,
+    FINISHED,
+    Generation,
+    PictureOptions,
+    PictureText,
+    Response,
+)
 
 _RETRIED = (408, 409, 429)
 _SECONDS_TO_CONNECT = 20.0
@@ -47,6 +56,8 @@ _ADVICE = {
 }
 # The names that OpenAI's protocol has for the limit of tokens.
 LIMITS = ("max_tokens", "max_completion_tokens")
+INCOMPLETE = "incomplete"
+"""The kind of failure of a call that brought an answer which is not whole."""
 
 # No call has so many; more is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
@@ -58,7 +69,7 @@ class Failure:
 
     Attributes:
       kind: ``rate limit``, ``server``, ``timeout``, ``connection``, ``unusable``,
-        ``client`` or ``refused``.
+        ``client``, ``refused`` or ``incomplete``.
       message: the server's words.
       passing: whether it is worth another attempt.
       fatal: what every call would fail of alike, and how to mend it.
@@ -186,6 +197,37 @@ class Api(abc.ABC):
             return Failure("client", words)
         status, headers = error.status_code, error.response.headers
         message, codes = _said(error)
+        return self._refusal(status, message, codes, headers, sent)
+
+    def unanswered(self, sent: Mapping[str, Any], text: str, headers: Mapping[str, str]) -> Failure | None:
+        """Why a body of status 200 is worth another attempt; None for a whole answer, and for what nothing mends.
+
+        Args:
+          sent: the request's fields.
+          text: the answer's body.
+          headers: the answer's.
+        """
+        try:
+            content = json_files.parse(text, foreign=True)
+            if (error := bodies.error(content)) is not None:
+                return self._refusal(error.status, one_line(error.message), error.codes, headers, sent)
+            ending = self.parse(content).ending
+        except (ValueError, AttributeError):  # `read` says what is wrong with it
+            return None
+        # At the limit, the next attempt would end there, too. Log-probabilities may come with a token of white space.
+        if ending in (FINISHED, CUT_OFF) or (ending == EMPTY and sent.get("logprobs")):
+            return None
+        return Failure(INCOMPLETE, ending, status=200, passing=True)
+
+    def _refusal(
+        self,
+        status: int | None,
+        message: str,
+        codes: Sequence[str],
+        headers: Mapping[str, str],
+        sent: Mapping[str, Any],
+    ) -> Failure:
+        """What an error that the server speaks of means; one without a status may pass."""
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
         known = {
@@ -194,6 +236,8 @@ class Api(abc.ABC):
             "codes": tuple(codes),
             "request_id": headers.get("x-request-id") or headers.get("request-id"),
         }
+        if status is None:
+            return Failure("server", passing=True, wait=requested_wait(headers, 0), **known)
         fatal = self._fatal(status, message, codes, sent)
         if fatal is not None:
             return Failure("refused", fatal=fatal, **known)
@@ -249,6 +293,13 @@ def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
     if not re.search(rf"\b{field}\b", message):
         return False
     return bool({"unsupported_parameter", "unsupported_value"} & set(codes) or _NOT_TAKEN.search(message))
+
+
+def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:
+    """An answer by how it ended, as far as the server has told it: what an incomplete one says is not its text."""
+    finish = {FINISHED: "stop", CUT_OFF: "length"}.get(ending) if is_told else None
+    said = {"text": text} if ending == FINISHED else {"partial": text or None}
+    return Response(**said, **tokens, finish=finish, ending=ending)
 
 
 def join(parts: Sequence[Any]) -> str:
