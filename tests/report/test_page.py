@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import dataclasses
 import html.parser
 import io
 import json
@@ -20,7 +21,7 @@ from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench import report
 from winobench.errors import InputError
 from winobench.report import analysis, figures, paper, runs
-from winobench.report.sections import shared
+from winobench.report.sections import differences, shared
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
@@ -194,13 +195,13 @@ def test_the_papers_numbers_stand_beside(page, comparison):
 
 
 def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
-    first, second = (runs.read_run(folder).tasks["square"] for folder in run_folders[:2])
-    expected = {
-        found.name: found
-        for found in analysis.paired_differences(
-            analysis.rows_of(first), analysis.rows_of(second), first.examples.dependence
-        )
-    }
+    found_rows = []
+    for run in map(runs.read_run, run_folders[:2]):
+        square = run.tasks["square"]
+        draws = analysis.redrawn(run.batches("square"), square.examples.targets, square.judge, square.timesteps)
+        found_rows.append(analysis.rows_of(square, draws))
+    dependence = runs.read_run(run_folders[0]).tasks["square"].examples.dependence
+    expected = {found.name: found for found in analysis.paired_differences(*found_rows, dependence)}
     rows = [
         row
         for row in rows_of(comparison / "differences.csv")
@@ -211,8 +212,24 @@ def test_differences_are_those_of_the_analysis(page, comparison, run_folders):
         found = expected[row["metric"]]
         assert (float(row["difference"]), float(row["low"]), float(row["high"])) == (found.value, found.low, found.high)
         assert shared.percent(found.value, sign=True) in page.section("differences")
+        assert row["knows_samples"] == "True"
     assert "Tango's score interval" in page.words
+    assert "other noise and timesteps" in page.words
     assert f"adjusted for the {len(rows_of(comparison / 'differences.csv'))} differences below" in page.words
+
+
+def test_marks_without_the_noise_of_samples_say_so(run_folders, tmp_path):
+    lost = shutil.copytree(run_folders[1], tmp_path / "strong")
+    shutil.rmtree(lost / "errors")
+    page = Page(report.write_report([run_folders[0], lost], tmp_path / "out", resamples=10))
+    rows = rows_of(tmp_path / "out" / "differences.csv")
+    assert {row["knows_samples"] for row in rows} == {"False"}
+    assert differences.NO_NOISE in page.section("differences")
+    found = analysis.Difference("a", 0.1, 0.02, 0.18, 0.012, 0.012, 100, 2, 12, 14)
+    assert differences._difference(found).text == "+10.0 ●"
+    assert differences._difference(dataclasses.replace(found, lacks_noise=True)).text == "+10.0 ● ‡"
+    unmarked = dataclasses.replace(found, lacks_noise=True, low=-0.01, p_adjusted=0.2)
+    assert differences._difference(unmarked).text == "+10.0"
 
 
 def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):

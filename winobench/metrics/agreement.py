@@ -16,6 +16,7 @@ import numpy as np
 
 from winobench import csv_cells
 from winobench.errors import InputError
+from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Interval, clustered, wilson
 
 COLUMNS = ("item", "rater", "label")
@@ -24,6 +25,9 @@ AVERAGE, TOTAL = "average", "total"
 
 NUM_RESAMPLES = 2_000
 """Of a bootstrap by default."""
+
+# Counts of resamples that are held at once: 8 MB.
+_AT_ONCE = 2**20
 
 
 class Rating(NamedTuple):
@@ -60,7 +64,7 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
     """Agreement beyond chance of a fixed number of raters an item, who need not be the same people.
 
     kappa = (observed - expected) / (1 - expected), with expected = the sum of the squared shares of the labels. The
-    interval is the percentile interval of a bootstrap that draws items; resamples without a value are left out.
+    interval is `winobench.metrics.bootstrap.interval` over items; resamples without a value count as chance.
 
     Args:
       counts: [num_items, num_labels] whole numbers, how many raters gave an item a label.
@@ -91,11 +95,21 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
     observed, expected, value = _kappas(counts[None], int(raters[0]))
     low = high = None
     if np.isfinite(value[0]) and len(counts) > 1:
-        draws = np.random.default_rng(seed).integers(len(counts), size=(num_resamples, len(counts)))
-        resampled = np.concatenate([_kappas(counts[some], int(raters[0]))[2] for some in np.array_split(draws, 20)])
-        resampled = resampled[np.isfinite(resampled)]
-        if len(resampled):
-            low, high = (float(end) for end in np.quantile(resampled, [0.5 - level / 2, 0.5 + level / 2]))
+
+        def statistic(drawn: np.ndarray) -> np.ndarray:
+            # All judgements of a resample may be the same, which shows nothing.
+            return np.nan_to_num(_kappas(counts[drawn], int(raters[0]))[2])
+
+        low, high = bootstrap.interval(
+            [len(counts)],
+            statistic,
+            level=level,
+            num_resamples=num_resamples,
+            seed=seed,
+            batch=max(1, _AT_ONCE // counts.size),
+            span=(-1.0, 1.0),
+        )
+        low, high = min(low, float(value[0])), max(high, float(value[0]))
     return Kappa(
         float(value[0]) if np.isfinite(value[0]) else None,
         low,

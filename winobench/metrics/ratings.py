@@ -84,6 +84,11 @@ class Measure(NamedTuple):
     chance: float | None
     about: Mapping[str, float | int] = {}
 
+    @property
+    def is_correlation(self) -> bool:
+        """Whether it lies in [-1, 1]; others lie in [0, 1]."""
+        return self.chance == 0
+
     def value(self, num_prompts: int) -> float:
         """The number over all prompts, each taken once."""
         return float(self.of(np.ones((1, num_prompts)))[0])
@@ -438,7 +443,7 @@ def _rows(metric: RatingMetric, rated: Rated, prefix: str, seed: int, num_resamp
 def _interval(
     measure: Measure, num_prompts: int, seed: int, num_resamples: int, level: float = 0.95
 ) -> tuple[float, float]:
-    """Ends of the bias-corrected and accelerated interval; of the percentiles' where that is undefined."""
+    """Ends of the bootstrap's interval over prompts."""
 
     def statistic(drawn: np.ndarray) -> np.ndarray:
         rows = drawn.reshape(-1, drawn.shape[-1])
@@ -449,7 +454,13 @@ def _interval(
         return np.where(np.isfinite(values), values, measure.chance or 0.0).reshape(drawn.shape[:-1])
 
     return bootstrap.interval(
-        [num_prompts], statistic, level=level, num_resamples=num_resamples, seed=seed, batch=_BATCH
+        [num_prompts],
+        statistic,
+        level=level,
+        num_resamples=num_resamples,
+        seed=seed,
+        batch=_BATCH,
+        span=(-1.0, 1.0) if measure.is_correlation else (0.0, 1.0),
     )
 
 
