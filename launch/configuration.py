@@ -241,13 +241,13 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except InputError as error:
-        output.tell(f"error: {_in_one_line(error)}")
+        output.tell(f"error: {in_one_line(error)}")
         sys.exit(BAD_INPUT)
     except Exception as error:
         sentence = missing_package(error) or refused_environment(error) or _refused_backend(error)
         if sentence is None:
             raise
-        output.tell(f"error: {_in_one_line(sentence)}")
+        output.tell(f"error: {in_one_line(sentence)}")
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
         output.tell("interrupted")
@@ -261,7 +261,7 @@ def _refused_backend(error: Exception) -> str | None:
     return f"MPLBACKEND={os.environ.get('MPLBACKEND')} is not a backend of Matplotlib: unset it."
 
 
-def _in_one_line(error: BaseException | str) -> str:
+def in_one_line(error: BaseException | str) -> str:
     """An error's sentence, with the middle of words cut out that nobody could read: names that are data by mistake."""
     half = _LONGEST_WORD // 2
     words = str(error).split()

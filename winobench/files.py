@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import stat
@@ -14,6 +15,9 @@ from typing import Any
 
 from winobench import options
 from winobench.errors import InputError
+
+LARGEST = 64 * 2**20
+"""Bytes of a table or text that people have written, unless its reader says otherwise."""
 
 
 def user_path(path: str | os.PathLike) -> str:
@@ -125,6 +129,44 @@ def refuse_pointer(path: str | os.PathLike) -> None:
             f"{os.fspath(path)} is {kind}, as the file itself was not downloaded: {advice}",
             code="git-lfs-pointer",
         )
+
+
+def opened(path: str | os.PathLike) -> io.BufferedReader:
+    """Opens a regular file for its bytes, without waiting for another program.
+
+    Raises:
+      OSError: it cannot be opened, or is something else: a pipe may never end, and a device never does.
+    """
+    # A pipe without a writer would keep `open` waiting for ever.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def content(path: str | os.PathLike, largest: int = LARGEST) -> bytes:
+    """The bytes of a regular file.
+
+    Raises:
+      OSError: as of `opened`, or the file has more than ``largest`` bytes.
+    """
+    with opened(path) as file:
+        found = file.read(largest + 1)
+    if len(found) > largest:
+        raise OSError(errno.EFBIG, f"it has more than {size_in_words(largest)}", os.fspath(path))
+    return found
+
+
+def size_in_words(number: int) -> str:
+    """A number of bytes for a sentence."""
+    return f"{number / 2**20:,.4g} MB" if number >= 2**20 else f"{number:,} bytes"
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ share the raters or the items.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench import csv_cells
+from winobench import csv_cells, files
 from winobench.errors import InputError
 from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Interval, clustered, wilson
@@ -130,18 +131,19 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
     ratings, seen = [], {}
     for path in map(pathlib.Path, paths):
         try:
-            with open(path, encoding="utf-8-sig", newline="") as file:
-                table = csv.DictReader(file, strict=True)
-                rows, columns = list(table), table.fieldnames or ()
-        except (OSError, ValueError) as error:
-            if isinstance(error, UnicodeDecodeError):
-                raise InputError(
-                    f"{path} is no CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
-                ) from None
+            text = files.content(path).decode("utf-8-sig")
+            table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+            rows, columns = list(table), table.fieldnames or ()
+        except FileNotFoundError:
             raise InputError(
                 f"there is no file {path}: name a CSV file with the columns item, rater, label", code="no-such-file"
             ) from None
-        except csv.Error as error:
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be read ({error.strerror or error}): name a CSV file of item, rater, label",
+                code="cannot-read",
+            ) from None
+        except (UnicodeDecodeError, csv.Error) as error:
             raise InputError(
                 f"{path} is no CSV file in UTF-8 ({error}): save it once more as one", code="damaged-table"
             ) from None

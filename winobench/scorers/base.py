@@ -14,7 +14,6 @@ from winobench import options
 from winobench.data import images as image_files
 from winobench.data.images import ImageSource
 from winobench.errors import InputError
-from winobench.models import holding
 
 
 @runtime_checkable
@@ -94,6 +93,8 @@ class WithoutSamples:
     def held(self) -> WithoutSamples:
         """The same with the weights of this moment."""
         found = copy.copy(self)
+        from winobench.models import holding  # late: reports need this module, and no JAX
+
         found.scorer = holding.hold(self.scorer)
         return found
 
