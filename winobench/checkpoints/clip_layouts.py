@@ -24,7 +24,6 @@ and are not read; the same weights are published as ``timm/resnet50x64_clip.open
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -42,8 +41,6 @@ from winobench.models.clip_resnet import CLIPResNetConfig
 from winobench.models.clip_vision import CLIPVisionConfig
 from winobench.models.config import is_count
 
-_log = logging.getLogger(__name__)
-
 _CONFIG = "config.json"
 _OPEN_CLIP_CONFIG = "open_clip_config.json"
 # transformers 5 writes how images are processed into the first, earlier versions into the second.
@@ -57,7 +54,6 @@ _TOKENIZER_SIZE = 49408
 # Of weights, in timm's config.json and in names of folders.
 _OPENAI = "openai"
 # A matrix that all networks have. OpenAI published its matrices in 16 bits.
-_MATRIX = "text_model.encoder.layers.0.mlp.fc1.weight"
 
 # OpenCLIP's options that are implemented at one value only; values that mean the same are listed together.
 _OPEN_CLIP_ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -164,14 +160,14 @@ class Checkpoint(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """A layout that a source has the config of. No file names the activation where it ``assumes_gelu``."""
+    """A layout that a source has the config of. No file of one that ``lacks_activation`` names it."""
 
     stems: tuple[str, ...]
     config_name: str
     config: CLIPConfig
     processor: ImageProcessor
     convert: Callable[[Mapping[str, FileTensor]], dict[str, FileTensor]]
-    assumes_gelu: bool = False
+    lacks_activation: bool = False
 
 
 def load_clip(
@@ -208,9 +204,9 @@ def load_clip(
             code="mismatched-parts",
         )
     tokenizer = _read_tokenizer(source, config.text_config.vocab_size)
+    if layout.lacks_activation:
+        raise _activation_not_named(source)
     tensors = layout.convert(weights.read_weights(paths))
-    if layout.assumes_gelu:
-        _check_assumption(source, tensors)
     model = models.build_model(CLIPModel, config, tensors, dtype=dtype, config_name=layout.config_name)
     return Checkpoint(model, layout.processor, tokenizer)
 
@@ -225,7 +221,7 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     if kind == "clip":
         found.append(_transformers_layout(source, open_clip_path))
     if open_clip_path is not None:
-        named = _activation(found[0].config) if found else _is_openai(other)
+        named = _activation(found[0].config) if found else _has_quick_gelu(other)
         found.append(_open_clip_layout(source, open_clip_path, named))
     if found:
         return found
@@ -280,30 +276,23 @@ def _activation(config: CLIPConfig) -> bool | None:
     return {"quick_gelu": True, "gelu": False}.get(named.pop()) if len(named) == 1 else None
 
 
-def _is_openai(content: Mapping[str, Any]) -> bool | None:
-    """True if timm's ``config.json`` names weights with QuickGELU, None otherwise."""
+def _has_quick_gelu(content: Mapping[str, Any]) -> bool | None:
+    """Whether timm's ``config.json`` names weights with QuickGELU; None where it names no weights."""
     weights_of = content.get("pretrained_cfg")
     tag = weights_of.get("tag") if isinstance(weights_of, Mapping) else None
-    return True if tag == _OPENAI or "quickgelu" in str(content.get("architecture")) else None
+    if tag == _OPENAI or "quickgelu" in str(content.get("architecture")):
+        return True
+    return False if isinstance(tag, str) else None
 
 
-def _check_assumption(source: sources.Source, tensors: Mapping[str, FileTensor]) -> None:
-    """Refuses GELU, which no file names, for weights that may be OpenAI's."""
-    matrix = tensors[_MATRIX].read() if _MATRIX in tensors else np.full(1, 1 / 3)
-    with np.errstate(over="ignore"):
-        reason = (
-            "its weights are numbers of 16 bits, as OpenAI's are" if np.all(matrix == matrix.astype("f2")) else None
-        )
-    if _OPENAI in os.path.basename(str(source)).lower():
-        reason = "it is called after OpenAI"
+def _activation_not_named(source: sources.Source) -> InputError:
+    """OpenCLIP takes GELU where no file names one, and OpenAI's first uploads need another: nothing is guessed."""
     path = source.require(_OPEN_CLIP_CONFIG, "")
-    if reason:
-        raise InputError(
-            f'{path} does not name the activation, and {reason}: add "quick_gelu": true to its model_cfg if the'
-            ' weights are OpenAI\'s or were trained from them, "quick_gelu": false for GELU',
-            code="activation-not-named",
-        )
-    _log.warning("%s does not name the activation (quick_gelu): GELU is taken, as in OpenCLIP", path)
+    return InputError(
+        f'{path} does not name the activation: add "quick_gelu": true to its model_cfg if the weights are OpenAI\'s or'
+        ' were trained from them, "quick_gelu": false for GELU',
+        code="activation-not-named",
+    )
 
 
 def _open_clip_processor(path: str, image_size: int) -> ImageProcessor:
