@@ -26,7 +26,7 @@ from launch import BAD_INPUT, INTERRUPTED, missing_package, odd_setting, output,
 from launch.overrides import OVERRIDE, flat, override, set_field
 from winobench import options
 from winobench.errors import InputError
-from winobench.files import user_path
+from winobench.files import LARGEST, size_in_words, user_path
 from winobench.registry import near_first
 
 CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
@@ -358,6 +358,8 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
         )
     if path.suffix != ".py":
         raise InputError(f"config file {path} is not a Python file: its name must end with .py.", code="bad-file-name")
+    if os.path.getsize(path) > LARGEST:
+        raise InputError(f"config file {path} has more than {size_in_words(LARGEST)}.", code="too-large")
     module = _execute(path)
     if launcher is not None and _launcher_of(module) not in (None, launcher):
         raise InputError(

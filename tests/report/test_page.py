@@ -20,7 +20,7 @@ from tests.expectations import names, raises
 from tests.report.conftest import HOSTILE, Skilled, WithoutSamples, make_run
 from winobench import report
 from winobench.errors import InputError
-from winobench.report import analysis, figures, paper, runs
+from winobench.report import analysis, figures, paper, published, runs
 from winobench.report.sections import differences, shared
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
@@ -280,6 +280,30 @@ def test_runs_that_asked_different_things_are_noted(run_folders, tmp_path):
     assert "were asked different examples of Pictures (6 and 4): compared on the 4 that are the same." in words
     assert "part was not asked: CLEVR, Square, Retrieval, Relations." in words
     assert "clevr-tiny was not asked: Words." in words
+
+
+def test_a_page_is_bounded(run_folders, tmp_path, monkeypatch):
+    folder = pathlib.Path(shutil.copytree(run_folders[2], tmp_path / "run"))
+    shutil.rmtree(folder / "examples")
+    contents = {name: json.loads((folder / name).read_text()) for name in ("config.json", "results.json")}
+    entry = contents["results.json"]["tasks"]["clevr"]["accuracy"]
+    groups = {f"group {number}/accuracy": entry for number in range(3_000)}
+    contents["results.json"]["tasks"]["clevr"] |= groups
+    for number in range(300):
+        contents["results.json"]["tasks"][f"task {number}"] = {"accuracy": entry}
+        contents["config.json"]["identity"]["tasks"][f"task {number}"] = {}
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content))
+    asked = []
+    reference = published.reference
+    monkeypatch.setattr(published, "reference", lambda *args, **kw: asked.append(1) or reference(*args, **kw))
+    path = report.write_report([folder])
+    assert path.stat().st_size < 2**21
+    assert len(asked) < 4_000  # once a row
+    assert len(rows_of(folder / "report" / "tasks.csv")) > 3_300
+    page = Page(path)
+    assert "more rows are in the CSV file" in page.words
+    assert "Charts and the gallery leave out the last" in page.words
 
 
 def test_failed_tasks_are_noted(run_folders, tmp_path):

@@ -7,6 +7,7 @@ later version, and leaves them alone.
 
 from __future__ import annotations
 
+import functools
 import math
 import types
 import typing
@@ -360,7 +361,7 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | 
 def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | None:
     if not isinstance(value, dict):
         return _is_not(value, place, "an object")
-    hints = typing.get_type_hints(expected, include_extras=True)
+    hints = _hints(expected)
     for key, hint in hints.items():
         if key in value:
             problem = _problem(value[key], hint, f"{place}.{key}", strict)
@@ -370,6 +371,11 @@ def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> 
             return _Problem(place, f"has no {key!r}", code="missing-field")
     unknown = sorted(value.keys() - hints.keys()) if strict else ()
     return _Problem(place, f"has an unknown {_shown(unknown[0])!r}", code="unknown-field") if unknown else None
+
+
+@functools.cache
+def _hints(expected: Any) -> dict[str, Any]:
+    return typing.get_type_hints(expected, include_extras=True)
 
 
 def _plain_problem(value: Any, expected: Any, place: str) -> _Problem | None:

@@ -84,8 +84,8 @@ TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
 """The sections on runs of text benchmarks."""
 
 _TEMPLATES = "templates"
-# What a page shows at most: rows of a table, and tasks in the gallery. CSV files have all rows.
-_MOST_ROWS, _MOST_GALLERIES = 250, 60
+# Cells of a table that a page shows. CSV files have all rows.
+_MOST_CELLS = 5_000
 
 
 def write_report(
@@ -206,8 +206,7 @@ def render(
         marker=_marker,
         bar_places=_bar_places,
         task_label=task_label,
-        most_rows=_MOST_ROWS,
-        most_galleries=_MOST_GALLERIES,
+        most_cells=_MOST_CELLS,
         run_number=lambda number: number % len(figures.COLOURS),
     )
     figure_numbers: dict[str, int] = {}

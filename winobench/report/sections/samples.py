@@ -29,6 +29,7 @@ def sample_section(report_data: ReportData) -> Section | None:
     panels = [
         (task, _curve_panel(report_data, task, metric, one))
         for task, one in found.items()
+        if task in report_data.charted
         for metric in _drawn(report_data, task, one)
     ]
     few = {task: one.few for task, one in found.items() if one.few}

@@ -67,6 +67,9 @@ def task_section(report_data: ReportData) -> Section:
     if is_quoted or (report_data.is_text and any(map(paper.of_task, tasks))):
         section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)
+    left_out = len(report_data.tasks) - len(report_data.charted)
+    if left_out:
+        section.intro.append(f"Charts and the gallery leave out the last {left_out:,} tasks; CSV files have all.")
     section.notes = [note for run in report_data.runs for note in _notes(run, tasks, several=len(report_data.runs) > 1)]
     if rows:
         section.records["tasks.csv"] = rows
