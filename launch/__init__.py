@@ -4,8 +4,10 @@ This module is the first of the project's that a launcher runs. What goes wrong 
 before the launchers' own handling of errors is there, is told here as it is there: in one line.
 """
 
+import _thread
 import os
 import sys
+import threading
 import types
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -96,9 +98,20 @@ def _told(kind: type[BaseException], error: BaseException, traceback: types.Trac
     sys.exit(BAD_INPUT)
 
 
+def _kept_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
+    """Has an interrupt come again that met code, such as JAX's at the end of a garbage collection, that cannot raise."""
+    if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    again = threading.Timer(0.05, _thread.interrupt_main)
+    again.daemon = True
+    again.start()
+
+
 # Only of a launcher that Python is about to run: who imports this package has handlers of their own. Python has not
 # found the module yet when it imports the package, and says so here.
 if sys.argv[:1] == ["-m"]:
     sys.excepthook = _told
+    sys.unraisablehook = _kept_interrupt
     # JAX would take away the frames by which `refused_environment` knows its errors.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")

@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -48,6 +49,26 @@ launcher = sys.argv[1]
 sys.argv = ["-m"]
 runpy._run_module_as_main(f"launch.{launcher}")
 """
+
+
+def test_an_interrupt_that_meets_a_callback_is_not_lost():
+    class Lost:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    before = sys.unraisablehook
+    sys.unraisablehook = launch._kept_interrupt
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            del_one(Lost)
+    finally:
+        sys.unraisablehook = before
+
+
+def del_one(kind):
+    one = kind()
+    del one
+    time.sleep(5)
 
 
 def test_another_programs_last_words_are_its_own():
