@@ -43,10 +43,9 @@ def overlap_section(report_data: ReportData) -> Section | None:
     if not everything:
         return None
     few = [task for task, found in everything.items() if max(one.num_examples for *_, one in found) < FEWEST_EXAMPLES]
+    charted = report_data.charted
     panels = [
-        (task, _overlap_panel(task, found))
-        for task, found in everything.items()
-        if task not in few and task in report_data.charted
+        (task, _overlap_panel(task, found)) for task, found in everything.items() if task not in few and task in charted
     ]
     legend = [
         Mark("both right", figures.BOTH, "s", figures.NO_LINE),

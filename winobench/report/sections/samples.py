@@ -26,10 +26,11 @@ class _Found:
 def sample_section(report_data: ReportData) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
     found = {task: _find(report_data, task) for task in report_data.tasks if report_data.has_answers(task)}
+    charted = report_data.charted
     panels = [
         (task, _curve_panel(report_data, task, metric, one))
         for task, one in found.items()
-        if task in report_data.charted
+        if task in charted
         for metric in _drawn(report_data, task, one)
     ]
     few = {task: one.few for task, one in found.items() if one.few}

@@ -342,10 +342,10 @@ def drawn_values(entries: Sequence[Mapping[str, Any] | None]) -> np.ndarray:
 
 
 def sub_task_folds(columns: Sequence[str | int], parts: Mapping[str, Sequence[TableRow]]) -> list[Details]:
-    """The rows of tasks' sub-tasks, a fold a task."""
+    """The rows of tasks' sub-tasks, a fold a task, of as many tasks as have charts."""
     return [
         Details(f"Sub-tasks of {task_label(task)} ({len(rows)})", tables=[Table(columns, rows)])
-        for task, rows in parts.items()
+        for task, rows in itertools.islice(parts.items(), MOST_CHARTED)
     ]
 
 

@@ -49,8 +49,9 @@ def timestep_section(report_data: ReportData) -> Section | None:
         profiles = {record.name: _profile(run, record) for record in timed if not too_few_examples(record)}
         profiles = {task: profile for task, profile in profiles.items() if profile is not None}
         rows += _records(run, profiles)
-        charted = [task for task in profiles if task in report_data.charted and place < MOST_CHARTED_RUNS]
-        panels = [(task, panel) for task in charted for panel in _timestep_panels(task, profiles[task])]
+        charted = report_data.charted if place < MOST_CHARTED_RUNS else ()
+        drawn = [(task, profiles[task]) for task in charted if task in profiles]
+        panels = [(task, panel) for task, profile in drawn for panel in _timestep_panels(task, profile)]
         if panels:
             name = "timesteps.png" if len(report_data.runs) == 1 else f"timesteps-{place + 1}.png"
             pictures[name] = ([panel for _, panel in panels], _LEGEND, 4)
