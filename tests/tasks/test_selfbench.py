@@ -1,19 +1,20 @@
 """Self-Bench from a run of pictures and from its published layout: candidates, groups, and what is wrong."""
 
 import json
+import shutil
 
 import numpy as np
 import PIL.Image
 import pytest
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.pictures import fakes
 from winobench.data.pictures.prompts import Prompt
 from winobench.data.pictures.verdicts import Verdict, write_verdicts
 from winobench.errors import InputError
 from winobench.evaluation import evaluate
 from winobench.pictures.draw import draw_pictures
-from winobench.tasks import tasks_from
+from winobench.tasks import selfbench, tasks_from
 
 RECORDS = [
     {"tag": "counting", "include": [{"class": "bus", "count": 3}], "prompt": "a photo of three buses"},
@@ -72,8 +73,11 @@ def test_it_is_evaluated_by_drawer(run, tmp_path):
     assert rows["accuracy"]["ties"] == 8  # it cannot tell three from two
 
 
+FOLDERS = {version: folder for folder, version in selfbench.VERSIONS.items()}
+
+
 def published(folder, labels, model="1.5"):
-    rows = []
+    rows, version, model = [], model, FOLDERS.get(model, model)
     for number, record in enumerate(RECORDS):
         place = folder / "9.0" / model / f"{number:05d}"
         (place / "samples").mkdir(parents=True)
@@ -89,7 +93,7 @@ def published(folder, labels, model="1.5"):
                 }
             )
     (folder / "filter").mkdir(exist_ok=True)
-    (folder / "filter" / f"SD-{model}-CFG=9.json").write_text(json.dumps(rows))
+    (folder / "filter" / f"SD-{version}-CFG=9.json").write_text(json.dumps(rows))
 
 
 def labelled(*names):
@@ -137,6 +141,46 @@ def test_what_is_no_such_folder(tmp_path, run):
         tasks_from([f"selfbench:{run.folder}"])
 
 
+def test_each_version_has_its_folder_and_its_filter(tmp_path):
+    """Drawers are called by their versions, beside which the published numbers stand."""
+    for version in FOLDERS:
+        published(tmp_path, lambda _, sample: {"human_label": "bad" if sample else "original_good"}, version)
+    for folder in (tmp_path, tmp_path / "9.0"):
+        counting, _ = tasks_from([f"selfbench:{folder}"])
+        groups = [group for example in counting.load(None, None) for group in example.groups]
+        assert {group: groups.count(group) for group in groups} == {
+            group: count for version in FOLDERS for group, count in ((version, 4), (f"{version}, correct", 2))
+        }
+    # The published code looks one level higher.
+    (tmp_path / "filter").rename(tmp_path.parent / "filter")
+    assert tasks_from([f"selfbench:{tmp_path}"])[0].data_fingerprint(None, None) == counting.data_fingerprint(
+        None, None
+    )
+    shutil.rmtree(tmp_path.parent / "filter")
+
+
+def test_a_filter_that_is_missing_or_of_other_pictures_is_said(tmp_path):
+    published(tmp_path, lambda number, sample: labelled("original_good"), "2.0")
+    path = tmp_path / "filter" / "SD-2.0-CFG=9.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps([{**row, "sample_path": "/data/other/" + row["sample_path"][-9:]} for row in rows]))
+    with raises("contradicting-rows", "2.0", FOLDERS["2.0"]):
+        tasks_from([f"selfbench:{tmp_path}"])
+    path.rename(path.with_name("SD-2-CFG=9.json"))
+    with pytest.warns(UserWarning, match=names(str(path), "2.0, correct")):
+        counting, _ = tasks_from([f"selfbench:{tmp_path}"])
+    assert {example.groups for example in counting.load(None, None)} == {("2.0", "2.0, no filter")}
+    (tmp_path / "9.0" / "2.0").symlink_to(FOLDERS["2.0"])
+    with raises("named-twice", "'2.0'"), pytest.warns(UserWarning, match="filter"):
+        tasks_from([f"selfbench:{tmp_path}"])
+
+
+def test_labels_count_before_a_human_label(tmp_path):
+    published(tmp_path, lambda number, sample: {**labelled("bad"), "human_label": "original_good"})
+    counting, _ = tasks_from([f"selfbench:{tmp_path}"])
+    assert {example.groups for example in counting.load(None, None)} == {("1.5",)}
+
+
 @pytest.mark.parametrize(
     ("content", "named"),
     [
@@ -150,6 +194,6 @@ def test_what_is_no_such_folder(tmp_path, run):
 )
 def test_a_damaged_record_is_named(tmp_path, content, named):
     published(tmp_path, lambda number, sample: labelled("bad"))
-    (tmp_path / "9.0" / "1.5" / "00000" / "metadata.jsonl").write_text(content)
+    (tmp_path / "9.0" / FOLDERS["1.5"] / "00000" / "metadata.jsonl").write_text(content)
     with pytest.raises(InputError, match=named):
         tasks_from([f"selfbench:{tmp_path}"])

@@ -338,12 +338,14 @@ class RatingMetric:
       name: what a task calls it, and what ``config.json`` records.
       measures: ``measures(rated) -> name -> Measure``, the first of which is the headline.
       headline: the measure where there is room for one.
+      by_row: True where ratings are ranks, which compare the images of one row alone. Two rows may share their text.
       shown: those that charts and summaries show; the headline alone.
     """
 
     name: str
     measures: Callable[[Rated], Mapping[str, Measure]]
     headline: str
+    by_row: bool = False
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -360,7 +362,7 @@ RATING_METRICS: Mapping[str, RatingMetric] = {
     for metric in (
         RatingMetric("rank_agreement", rank_measures, headline="pairwise_accuracy"),
         RatingMetric("yes_no_agreement", yes_no_measures, headline="auroc"),
-        RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy"),
+        RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy", by_row=True),
     )
 }
 """Name -> what a task whose pictures people have rated may name as its metric."""
@@ -382,7 +384,7 @@ def rating_results(
       metric: the task's.
       scores: an example: floats of its pictures, higher = better match.
       ratings: the same of people.
-      prompts: the prompt of each example; several may share one.
+      prompts: a label of each example's prompt; several may share one. Of a metric ``by_row`` each has its own.
       groups: an example's sub-tasks.
       seed: of the resamples.
       num_resamples: of the bootstrap.

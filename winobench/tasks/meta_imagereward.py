@@ -1,8 +1,8 @@
 """ImageReward's test set: does a scorer prefer the pictures that people prefer? (Xu et al. 2023)
 
-466 prompts by users of DiffusionDB, each with four to nine pictures that people have ranked, ties included; three
-prompts occur twice. A rating is minus the rank. 6,399 pairs of pictures of a prompt have different ranks, which is the
-number of comparisons that the paper states.
+466 rows: a prompt by users of DiffusionDB with four to nine pictures that people have ranked, ties included. Two rows
+may have the same text, and their ranks are then not compared. A rating is minus the rank. 6,399 pairs of pictures of a
+row have different ranks, which is the number of comparisons that the paper states.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 TASKS = (
     rated_task(
         name="meta_imagereward",
+        version=2,
         description="ImageReward's test set: does the scorer prefer the pictures that people prefer.",
         metric="preference_agreement",
         most_pictures=_MOST_PICTURES,

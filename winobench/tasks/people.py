@@ -18,7 +18,9 @@ from winobench.tasks.base import Task
 from winobench.tasks.published import PublishedData, published_task
 
 
-def rated_task(*, name: str, description: str, metric: str, most_pictures: int, source: PublishedData) -> Task:
+def rated_task(
+    *, name: str, description: str, metric: str, most_pictures: int, source: PublishedData, version: int = 1
+) -> Task:
     """A task on pictures that people have rated.
 
     Args:
@@ -27,10 +29,11 @@ def rated_task(*, name: str, description: str, metric: str, most_pictures: int, 
       metric: a name in `winobench.metrics.RATING_METRICS`.
       most_pictures: that a prompt has.
       source: the published files.
+      version: of the task.
     """
     return published_task(
         name=name,
-        version=1,
+        version=version,
         description=description,
         metric=metric,
         shape=(most_pictures, 1),

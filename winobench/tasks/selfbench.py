@@ -7,15 +7,19 @@ or a detector found to show what they should (``<drawer>, correct``): a run's `w
 filter files of Self-Bench.
 
 The published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` beside
-``samples``, and ``filter/SD-<model>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or
-``human_label``). A picture is correct where all of its labels are ``original_good``; of ``3-m``, one of them.
+``samples``, and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or
+``human_label``). `VERSIONS` has the version of each model's folder, which names the drawer. The folder ``filter`` lies
+next to that of the guidance scale, or one level higher. An image is correct where all of its labels are
+``original_good``; of ``3-m`` at scale 9, one of them. Images without a filter file are also in the group
+``<drawer>, no filter``, and a warning names the file.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import itertools
 import pathlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,8 +41,16 @@ _SKILLS = {
     "position": "spatial",
     "color_attr": "attribute_binding",
 }
-# Of Stable Diffusion 3's pictures one good label is enough, as Self-Bench counts them.
-_ANY_LABEL = ("3-m",)
+VERSIONS = {
+    "stable-diffusion-v1-5": "1.5",
+    "stable-diffusion-2-base": "2.0",
+    "stable-diffusion-3-medium-diffusers": "3-m",
+    "FLUX.1-dev": "flux",
+}
+"""A model's folder in the published layout -> its version, by which filter files and published numbers call it."""
+
+# Of Stable Diffusion 3's images one good label is enough, as Self-Bench counts them.
+_ANY_LABEL = ("3-m", "9")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +66,7 @@ class Drawn:
       target: which of them it was drawn from.
       correct: whether it shows what it should; None where nobody says.
       content: identifies the picture's content.
+      has_filter: False for published images whose filter file is missing.
     """
 
     id: str
@@ -64,10 +77,13 @@ class Drawn:
     target: int
     correct: bool | None
     content: str
+    has_filter: bool = True
 
     @property
     def groups(self) -> tuple[str, ...]:
         """What the example also counts for."""
+        if not self.has_filter:
+            return (self.drawer, f"{self.drawer}, no filter")
         return (self.drawer, f"{self.drawer}, correct") if self.correct else (self.drawer,)
 
 
@@ -195,10 +211,24 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
             " <guidance>/<model>/<prompt>/samples",
             code="not-a-set-of-pictures",
         )
+    models: dict[str, pathlib.Path] = {}
+    for model, of_model in itertools.groupby(found, lambda samples: samples.absolute().parent.parent):
+        drawer = VERSIONS.get(model.name, model.name)
+        if drawer in models:
+            raise InputError(
+                f"{folder} has pictures of {drawer!r} in {models[drawer]} and in {model}: name one guidance scale's"
+                " folder, and keep each model once",
+                code="named-twice",
+            )
+        models[drawer] = model
+        yield from _of_model(model, drawer, list(of_model))
+
+
+def _of_model(model: pathlib.Path, drawer: str, found: Sequence[pathlib.Path]) -> Iterator[Drawn]:
+    """The pictures of a model at one guidance scale; ``found`` are its folders ``samples``."""
+    verdicts, known = _verdicts(model, drawer), 0
     for samples in found:
         place = samples.parent
-        guidance, model = place.parent.parent.name, place.parent.name
-        verdicts = _verdicts(place.parent.parent.parent, model, guidance)
         rows = list(read_json_lines(place / "metadata.jsonl").rows())
         if len(rows) != 1:
             raise InputError(
@@ -212,18 +242,32 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
         texts, target = _question(tag, include, prompt, row.where)
         for path in sorted(samples.glob("*.png")):
             name = f"{place.name}/samples/{path.name}"
-            correct = verdicts.get(name)
-            yield Drawn(f"{model}/{name}", path, model, tag, texts, target, correct, image_files.image_hash(path))
+            correct = None if verdicts is None else verdicts.get(name)
+            known += correct is not None
+            content = image_files.image_hash(path)
+            yield Drawn(f"{drawer}/{name}", path, drawer, tag, texts, target, correct, content, verdicts is not None)
+    if verdicts is not None and not known:
+        raise InputError(
+            f"the filter file of {drawer} names no picture of {model}: restore both as they were published",
+            code="contradicting-rows",
+        )
 
 
-@functools.lru_cache(maxsize=64)
-def _verdicts(root: pathlib.Path, model: str, guidance: str) -> Mapping[str, bool]:
-    """<prompt>/samples/<file> -> whether it is correct, of a model's filter file; empty where there is none."""
-    scale = f"{float(guidance):g}" if guidance.replace(".", "", 1).isdigit() else guidance
-    path = root / "filter" / f"SD-{model}-CFG={scale}.json"
-    if not path.is_file():
-        return {}
-    enough = any if model in _ANY_LABEL else all
+def _verdicts(model: pathlib.Path, drawer: str) -> Mapping[str, bool] | None:
+    """<prompt>/samples/<file> -> whether it is correct, of a model's filter file; None with a warning without one."""
+    guidance = model.parent
+    scale = f"{float(guidance.name):g}" if guidance.name.replace(".", "", 1).isdigit() else guidance.name
+    file = f"SD-{drawer}-CFG={scale}.json"
+    places = [root / "filter" / file for root in (guidance.parent, guidance.parent.parent)]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        warnings.warn(
+            f"there is no {places[0]}, which says which pictures of {drawer} are correct: no group '{drawer}, correct'"
+            " is counted. Put the file there.",
+            stacklevel=2,
+        )
+        return None
+    enough = any if (drawer, scale) == _ANY_LABEL else all
     found = {}
     for row in read_json(path).rows():
         labels = _labels(row)
@@ -234,9 +278,10 @@ def _verdicts(root: pathlib.Path, model: str, guidance: str) -> Mapping[str, boo
 
 
 def _labels(row: Entry) -> list[str]:
-    if "human_label" in row:
-        return [row["human_label"].text()]
-    return [label["label"].text() for label in row["labels"].rows()]
+    # They count before a human_label, as in the published code.
+    if "human_label" not in row or ("labels" in row and row["labels"].value):
+        return [label["label"].text() for label in row["labels"].rows()]
+    return [row["human_label"].text()]
 
 
 SOURCES: Mapping[str, Callable[[Sequence[str]], list[Task]]] = {"selfbench": make}
