@@ -64,6 +64,18 @@ def test_published_layout_is_read(tmp_path):
     assert [item.groups[0] for item in items[:14:2]] == list(clevr_captions.SUBTASKS)
 
 
+def test_self_bench_takes_the_other_spatial_caption(tmp_path):
+    folder = published_layouts.write_clevr(tmp_path)
+    ours = [item for item in get_task("clevr").source.read(folder) if item.groups == ("spatial",)]
+    theirs = list(get_task("clevr_spatial_selfbench").source.read(folder))
+    assert [(item.id, item.images, item.texts[::-1], item.target) for item in theirs] == [
+        (item.id, item.images, item.texts, item.target) for item in ours
+    ]
+    # It needs no other file of captions.
+    (folder / "captions" / "recognition_color.json").unlink()
+    assert list(get_task("clevr_spatial_selfbench").source.read(folder)) == theirs
+
+
 def test_incomplete_published_layout_is_named(tmp_path):
     folder = published_layouts.write_clevr(tmp_path)
     path = folder / "captions" / "spatial.json"
@@ -115,3 +127,7 @@ def test_published_captions(reference_data, tmp_path):
     (tmp_path / "captions").symlink_to((reference_data / "gdbench" / "clevr").resolve())
     items = list(get_task("clevr").source.read(tmp_path))
     assert len(items) == get_task("clevr").source.num_examples == 574 * 7 * 2
+    spatial = list(get_task("clevr_spatial_selfbench").source.read(tmp_path))
+    assert len(spatial) == get_task("clevr_spatial_selfbench").source.num_examples == 574 * 2
+    assert spatial[0].id == "CLEVR_val2_000138.png/spatial/0"
+    assert spatial[0].texts[spatial[0].target] == "On the left is a gray cylinder."

@@ -263,13 +263,16 @@ def test_vlchecklists_groups_are_its_sources(tmp_path):
 
 def test_pictures_of_cifar_and_stl_stand_upright(tmp_path):
     red, green, _ = written("cifar10", tmp_path)
-    assert (red.texts[red.target], green.texts[green.target]) == ("a photo of a cat", "a photo of a truck")
+    assert (red.texts[red.target], green.texts[green.target]) == (
+        "a blurry photo of a cat.",
+        "a blurry photo of a truck.",
+    )
     assert pixels(red.images[0]).tolist() == [[[255, 0, 0]] * 32] * 32
     found = pixels(green.images[0])
     assert found[0, 31].tolist() == [255, 255, 255]
     assert found[31, 0].tolist() == [0, 255, 0]
     blue, *_ = written("stl10", tmp_path / "stl")
-    assert blue.texts[blue.target] == "a photo of a airplane"
+    assert blue.texts[blue.target] == "a photo of a airplane."
     found = pixels(blue.images[0])
     assert found.shape == (96, 96, 3)
     assert found[0, 95].tolist() == [255, 255, 255]
@@ -291,7 +294,7 @@ def test_bad_files_of_classes_are_named(tmp_path):
 
 def test_aircraft_by_variant(tmp_path):
     first, second, third = written("fgvc_aircraft", tmp_path)
-    assert (first.id, first.texts[first.target]) == ("1514522", "a photo of a 707-320, a type of aircraft")
+    assert (first.id, first.texts[first.target]) == ("1514522", "a photo of a 707-320, a type of aircraft.")
     assert (second.target, third.target, len(third.texts)) == (1, 99, 100)
     path = tmp_path / "fgvc-aircraft-2013b" / "data" / "images_variant_test.txt"
     for line in ("1008575 Variant 97", "0000001 Zeppelin"):

@@ -2,10 +2,15 @@
 
 The images are rendered by us, as the paper's authors rendered theirs, unless the published ones are prepared: 574
 images, each with two items in each of the seven files.
+
+The first caption is the true one, as GDBench's code reads the files. Self-Bench's code (``CLEVRDataset`` of
+``datasets_loading.py``, commit 47ac783) takes the second one in ``spatial``, and the first one elsewhere.
+``clevr_spatial_selfbench`` asks that. One of the two must be wrong, and which one is not known here (docs/gdbench.md).
 """
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from collections.abc import Iterable, Iterator
 
@@ -27,21 +32,24 @@ _SHA256 = {
 }
 
 
-def read(folder: pathlib.Path) -> Iterator[Item]:
+def read(folder: pathlib.Path, as_self_bench: bool = False) -> Iterator[Item]:
     """The published items, all of an image one after another.
 
     Args:
       folder: holds ``captions/<sub-task>.json`` {image: [[true, false], ...]} and ``images/<image>``.
+      as_self_bench: ``spatial`` alone, whose second caption is then the true one and comes first.
 
     Raises:
       InputError: a file is missing or malformed.
     """
-    captions = {name: dict(read_json(folder / "captions" / f"{name}.json").items()) for name in _SHA256}
+    sub_tasks = ("spatial",) if as_self_bench else _SHA256
+    captions = {name: dict(read_json(folder / "captions" / f"{name}.json").items()) for name in sub_tasks}
     for image in dict.fromkeys(image for items in captions.values() for image in items):
         file = ImageFile(folder / "images" / image)
         for sub_task, items in captions.items():
             for number, pair in enumerate(items[image].rows() if image in items else ()):
-                yield Item(f"{image}/{sub_task}/{number}", (file,), pair.texts(2), 0, (sub_task,))
+                texts, groups = (pair.texts(2)[::-1], ()) if as_self_bench else (pair.texts(2), (sub_task,))
+                yield Item(f"{image}/{sub_task}/{number}", (file,), texts, 0, groups)
 
 
 def load(data_dir: str | None, limit: int | None) -> Iterable[Example]:
@@ -88,6 +96,16 @@ def _data_fingerprint(data_dir: str | None, limit: int | None) -> str:
     return clevr_common.fingerprint(limit)
 
 
+def _downloads(*sub_tasks: str) -> tuple[Download, ...]:
+    return (
+        *(
+            Download(f"captions/{name}.json", f"{DIFFUSION_ITM_RAW}/clevr/captions/{name}.json", sha256=_SHA256[name])
+            for name in sub_tasks
+        ),
+        Download("images.zip", f"{_ZENODO}/files/images.zip", unpack=True),
+    )
+
+
 _FIELDS = dict(
     name="clevr",
     version=1,
@@ -108,13 +126,29 @@ _PUBLISHED = published_task(
             f" {_ZENODO}"
         ),
         num_examples=8036,
-        downloads=(
-            *(
-                Download(f"captions/{name}.json", f"{DIFFUSION_ITM_RAW}/clevr/captions/{name}.json", sha256=sha256)
-                for name, sha256 in _SHA256.items()
-            ),
-            Download("images.zip", f"{_ZENODO}/files/images.zip", unpack=True),
+        downloads=_downloads(*_SHA256),
+    ),
+)
+
+_SELF_BENCH = published_task(
+    name="clevr_spatial_selfbench",
+    version=1,
+    description="CLEVR's spatial captions with Self-Bench's answers, which are the reverse of GDBench's.",
+    metric="accuracy",
+    shape=(1, 2),
+    chance={"accuracy": 1 / 2},
+    images_compete=False,
+    when_named=True,
+    skills=("spatial",),
+    source=PublishedData(
+        read=functools.partial(read, as_self_bench=True),
+        how_to_get=(
+            f"captions/spatial.json (from data/clevr of {DIFFUSION_ITM}) and the folder images, unpacked from"
+            f" images.zip of {_ZENODO}"
         ),
+        num_examples=1148,
+        downloads=_downloads("spatial"),
+        shared_folder="clevr",
     ),
 )
 
@@ -127,4 +161,5 @@ TASKS = (
         count=_count,
         source=_PUBLISHED.source,
     ),
+    _SELF_BENCH,
 )

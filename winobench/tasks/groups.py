@@ -38,6 +38,7 @@ GDBENCH = (
 
 SELF_BENCH = (
     *("aro_vg_attribution", "aro_vg_relation", "aro_coco_order_published", "aro_flickr_order_published", "clevr"),
+    "clevr_spatial_selfbench",
     *("sugarcrepe_selfbench_att", "sugarcrepe_selfbench_obj", "sugarcrepe_replace_rel", "winoground"),
     *("vismin_object", "vismin_attribute", "vismin_counting", "vismin_relation", "cola", "whatsup_a", "whatsup_b"),
     *("coco_spatial_one", "coco_spatial_two", "gqa_spatial_one", "gqa_spatial_two"),

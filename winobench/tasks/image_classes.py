@@ -3,7 +3,11 @@
 CIFAR-10, STL-10 and FGVC-Aircraft, each in its published layout; a text is a prompt with a class's name. With many
 classes, `--config.sampling.mode=race` leaves out those that are decided. Pictures of CIFAR-10 and STL-10, which come in
 one file, are written as PNG into the folder ``unpacked`` when they are first read. Aircraft keep the line with their
-copyright at the lower edge, which other codes cut off.
+copyright at the lower edge.
+
+Texts are those of Diffusion Classifier (Li et al. 2023, arXiv:2303.16203): ``cifar10_prompts.csv``,
+``stl10_prompts.csv`` and ``aircraft_prompts.csv`` in ``prompts`` of its repository at commit e9f772d. Each file has one
+form for all classes, ``PROMPTS``.
 """
 
 from __future__ import annotations
@@ -23,6 +27,13 @@ from winobench.tasks.published import Download, ImageFile, Item, PublishedData, 
 _CIFAR, _STL = "cifar-10-batches-bin", "stl10_binary"
 _AIRCRAFT = "fgvc-aircraft-2013b/data"
 
+PROMPTS = {
+    "cifar10": "a blurry photo of a {}.",
+    "stl10": "a photo of a {}.",
+    "fgvc_aircraft": "a photo of a {}, a type of aircraft.",
+}
+"""Task -> text of a class, as Diffusion Classifier publishes it."""
+
 
 def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
     """The test pictures, 32 x 32.
@@ -38,7 +49,7 @@ def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
     path = folder / _CIFAR / "test_batch.bin"
     records = _bytes(path, 1 + 3 * 32 * 32)
     pictures = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    yield from _pictures(folder, path, pictures, records[:, 0].astype(int), classes)
+    yield from _pictures(folder, path, pictures, records[:, 0].astype(int), _texts(classes, "cifar10"))
 
 
 def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
@@ -60,7 +71,7 @@ def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
             f"{labels_path} has the classes of {len(labels)} pictures, but {path} has {len(pictures)}: get both again",
             code="wrong-number-of-entries",
         )
-    yield from _pictures(folder, labels_path, pictures, labels, classes)
+    yield from _pictures(folder, labels_path, pictures, labels, _texts(classes, "stl10"))
 
 
 def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
@@ -75,7 +86,7 @@ def read_aircraft(folder: pathlib.Path) -> Iterator[Item]:
     """
     root = folder / _AIRCRAFT
     classes = read_lines(root / "variants.txt")
-    texts = _texts(classes, "a photo of a {}, a type of aircraft")
+    texts = _texts(classes, "fgvc_aircraft")
     path = root / "images_variant_test.txt"
     seen: set[str] = set()
     for line in read_lines(path):
@@ -109,15 +120,14 @@ def _bytes(path: pathlib.Path, size: int) -> np.ndarray:
 
 
 def _pictures(
-    folder: pathlib.Path, path: pathlib.Path, pictures: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]
+    folder: pathlib.Path, path: pathlib.Path, pictures: np.ndarray, labels: np.ndarray, texts: tuple[str, ...]
 ) -> Iterator[Item]:
     import PIL.Image
 
-    texts = _texts(classes, "a photo of a {}")
-    wrong = np.flatnonzero((labels < 0) | (labels >= len(classes)))
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(texts)))
     if len(wrong):
         raise InputError(
-            f"record {wrong[0] + 1} of {path} is of none of the {len(classes)} classes: get the file again",
+            f"record {wrong[0] + 1} of {path} is of none of the {len(texts)} classes: get the file again",
             code="bad-annotations",
         )
     for number, (picture, label) in enumerate(zip(pictures, labels.tolist(), strict=True)):
@@ -127,15 +137,15 @@ def _pictures(
         yield Item(name, (write(content.getvalue(), folder, f"{name}.png"),), texts, label)
 
 
-def _texts(classes: tuple[str, ...], prompt: str) -> tuple[str, ...]:
-    return tuple(prompt.format(name) for name in classes)
+def _texts(classes: tuple[str, ...], task: str) -> tuple[str, ...]:
+    return tuple(PROMPTS[task].format(name) for name in classes)
 
 
 def _task(name: str, about: str, num_classes: int, count: int, read: Callable, how_to_get: str, url: str, note: str):
     return published_task(
         name=name,
-        version=1,
-        description=f"{about}: which of {num_classes} classes.",
+        version=2,  # 1 had other prompts
+        description=f'{about}: which of {num_classes} classes; the text is "{PROMPTS[name].format("CLASS")}"',
         metric="accuracy",
         shape=(1, num_classes),
         chance={"accuracy": 1 / num_classes},

@@ -1,7 +1,9 @@
 """MMVP-VLM: pairs of images that CLIP takes for the same, by visual pattern (Tong et al. 2024)
 
 Nine patterns with 15 pairs each, so that an interval is some 0.2 to each side. The text is "a photo of" with the
-statement of ``Questions.csv``, as Self-Bench asks; its figures are the text score.
+statement of ``Questions.csv``, as in the published code. MMVP's own number is the ``image`` score here: its
+``scripts/evaluate_vlm.py`` (tsb0601/MMVP, commit 7635005) asks which of the two images fits each text, and a pair
+counts where both answers are right. Self-Bench's figures are the ``text`` score.
 """
 
 from __future__ import annotations
@@ -65,7 +67,10 @@ TASKS = tuple(
     published_task(
         name=f"mmvp_{pattern}",
         version=1,
-        description=f"MMVP-VLM: which statement belongs to which of two images; they differ in {differs}.",
+        description=(
+            f"MMVP-VLM: which statement belongs to which of two images; they differ in {differs}. MMVP's own number is"
+            " the image score."
+        ),
         metric="winoground",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,
