@@ -216,7 +216,7 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
         drawer = VERSIONS.get(model.name, model.name)
         if drawer in models:
             raise InputError(
-                f"{folder} has pictures of {drawer!r} in {models[drawer]} and in {model}: name one guidance scale's"
+                f"{folder} has images by {drawer!r} in {models[drawer]} and in {model}: name one guidance scale's"
                 " folder, and keep each model once",
                 code="named-twice",
             )
@@ -248,7 +248,7 @@ def _of_model(model: pathlib.Path, drawer: str, found: Sequence[pathlib.Path]) -
             yield Drawn(f"{drawer}/{name}", path, drawer, tag, texts, target, correct, content, verdicts is not None)
     if verdicts is not None and not known:
         raise InputError(
-            f"the filter file of {drawer} names no picture of {model}: restore both as they were published",
+            f"the filter file of {drawer} names no image of {model}: restore both as they were published",
             code="contradicting-rows",
         )
 
@@ -262,8 +262,8 @@ def _verdicts(model: pathlib.Path, drawer: str) -> Mapping[str, bool] | None:
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         warnings.warn(
-            f"there is no {places[0]}, which says which pictures of {drawer} are correct: no group '{drawer}, correct'"
-            " is counted. Put the file there.",
+            f"{places[0]} is missing, so that the results have '{drawer}, no filter' instead of '{drawer}, correct':"
+            " put Self-Bench's filter file there",
             stacklevel=2,
         )
         return None
